@@ -220,3 +220,62 @@ def last_linear(network: nn.Module, name: str = "the network") -> tuple[str, nn.
     layers = [(path, layer) for path, layer in network.named_modules() if path and isinstance(layer, nn.Linear)]
     require(layers, f"a linear layer at the end of {name}", "none", "End it in torch.nn.Linear, as a classifier does.")
     return layers[-1]
+
+
+@dataclass(frozen=True)
+class OneOutput:
+    """How a loss depends on a network's one output z and the target y: its derivative is ``response(z) - slope * y``.
+
+    So it is for losses of generalised linear models: binary cross-entropy on a logit, where the response is the sigmoid
+    and the slope one, and the squared error, where it is 2 z and the slope two.
+
+    Attributes:
+        criterion: see `NetworkAlgorithm.criterion`.
+        slope: minus the second derivative by output and target.
+        binary: whether the response lies between 0 and the slope, as a probability of a positive target does.
+    """
+
+    criterion: Callable[..., Tensor]
+    slope: float
+    binary: bool
+
+    @classmethod
+    def of(cls, algorithm: NetworkAlgorithm) -> "OneOutput | None":
+        """The dependence of an algorithm's loss; None if its network has several outputs, or the loss is another."""
+        layers = [layer for layer in algorithm.template.modules() if isinstance(layer, nn.Linear)]
+        if not layers or layers[-1].out_features != 1 or isinstance(algorithm, ClassifierAlgorithm):
+            return None
+        outputs, criterion = torch.linspace(-3, 3, 13, dtype=torch.float64), algorithm.criterion
+        try:
+            zero, half, one = (_slopes(criterion, outputs, torch.full_like(outputs, y)) for y in (0, 0.5, 1))
+            far = _slopes(criterion, outputs.new_tensor([-40.0, 40.0]), outputs.new_zeros(2))
+        except (RuntimeError, ValueError, TypeError, IndexError):
+            return None
+        slope = float((zero - one).mean())
+        straight = (zero - one - slope).abs().max() < 1e-6 and (zero - half - slope / 2).abs().max() < 1e-6
+        if slope <= 0 or not bool(straight):
+            return None
+        between = (far - far.new_tensor([0.0, slope])).abs().max() < 1e-6
+        return cls(criterion, slope, bool(between))
+
+    def response(self, outputs: Tensor) -> Tensor:
+        """Derivative of the loss at a target of zero, of any shape of outputs."""
+        flat = outputs.detach().double().flatten()
+        return _slopes(self.criterion, flat, torch.zeros_like(flat)).reshape(outputs.shape)
+
+
+def _slopes(criterion: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
+    """``(N,)`` derivatives of a loss by outputs ``(N,)``, which it takes as ``(N,)`` or ``(N, 1)``."""
+    error: Exception | None = None
+    for shapes in (((-1,), (-1,)), ((-1, 1), (-1,)), ((-1, 1), (-1, 1))):
+        with torch.enable_grad():
+            points = outputs.detach().clone().requires_grad_()
+            try:
+                losses = criterion(points.reshape(shapes[0]), targets.reshape(shapes[1]), reduction="none")
+            except (RuntimeError, ValueError, TypeError, IndexError) as raised:
+                error = raised
+                continue
+            if losses.numel() == len(points):  # others compare each output with each target
+                (found,) = torch.autograd.grad(losses.sum(), points)
+                return found
+    raise ValueError("no loss of one output") from error

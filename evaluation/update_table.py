@@ -50,7 +50,7 @@ def _head(view: RoundView) -> dict[str, str]:
         last = list(view.deltas)[-1]
         if view.deltas[last][0].numel() > 1:
             return {}
-        return {last: "last layer, of one output: a logit of two classes or a regression; no attack reads it"}
+        return {last: "last layer, of one output: if it is a logit, the share of positives is read from it"}
     if isinstance(view.algorithm, ClassifierAlgorithm):
         return {bias: "last layer: class shares are read from it"}
     return {bias: "last layer: if its outputs are classes of a softmax, class shares are read from it"}

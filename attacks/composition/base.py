@@ -15,7 +15,7 @@ from attacks.base import Attack
 from attacks.composition.estimates import CompositionEstimate
 from attacks.estimates import Estimate
 from client.nets.batch_norm import mask_batches
-from client.network import ClassifierAlgorithm
+from client.network import ClassifierAlgorithm, NetworkAlgorithm
 from protocol.errors import ViewError
 from protocol.view import RoundView, View
 
@@ -103,9 +103,36 @@ def last_layer(view: View) -> str:
     """Name of the last layer in the order of the manifest, with weight ``(K, F)``, bias ``(K,)`` and K > 1.
 
     Raises:
-        ViewError: the last layer has another shape. One output is the logit of two classes or a regression: the change
-            of its bias is one equation for the share of positives and the size of the steps, which it cannot separate.
+        ViewError: the last layer has another shape.
     """
+    name, outputs = _last(view)
+    if outputs == 1:
+        raise ViewError(
+            f"expected an output for each class, got one output of the last layer, {name!r}: a logit of two classes or"
+            " a regression, whose share of positives or mean target positive-share and target-mean infer"
+        )
+    return name
+
+
+def one_output(view: View) -> str:
+    """Name of a last layer with one output, weight ``(1, F)`` and bias ``(1,)``.
+
+    Raises:
+        ViewError: the last layer has another shape, or the clients rank items.
+    """
+    known = view.algorithm is None or isinstance(view.algorithm, NetworkAlgorithm)
+    if view.row_parameters or not known or isinstance(view.algorithm, ClassifierAlgorithm):
+        raise ViewError(
+            "expected clients that train a network with one output on targets of their examples; got others"
+        )
+    name, outputs = _last(view)
+    if outputs != 1:
+        raise ViewError(f"expected one output of the last layer, {name!r}: a logit or a regression; got {outputs}")
+    return name
+
+
+def _last(view: View) -> tuple[str, int]:
+    """Name of the last layer in the order of the manifest, and its number of outputs."""
     shapes = {name: tuple(value.shape[1:]) for name, value in view.deltas.items() if name not in view.row_parameters}
     last = next((name for name, shape in reversed(shapes.items()) if len(shape) > 1), "none")
     name, shape = last.removesuffix(".weight"), shapes.get(last, ())
@@ -114,13 +141,7 @@ def last_layer(view: View) -> str:
             "expected a last layer NAME.weight (K, F) with NAME.bias (K,), the last in the order of the manifest;"
             f" got {last} {' x '.join(map(str, shape))}"
         )
-    if shape[0] == 1:
-        raise ViewError(
-            f"expected an output for each class, got one output of the last layer, {name!r}: a logit of two classes or"
-            " a regression. Attacks cannot separate the share of positives from the size of the steps; that the update"
-            " of a logit's bias rises with the share is a leak that they do not measure"
-        )
-    return name
+    return name, shape[0]
 
 
 def layer_change(view: RoundView, deltas: dict[str, Tensor] | None = None) -> LayerChange:
@@ -129,7 +150,11 @@ def layer_change(view: RoundView, deltas: dict[str, Tensor] | None = None) -> La
     Raises:
         ViewError: the recording does not hold the last layer.
     """
-    name = output_layer(view)
+    return layer_change_of(view, output_layer(view), deltas)
+
+
+def layer_change_of(view: RoundView, name: str, deltas: dict[str, Tensor] | None = None) -> LayerChange:
+    """The change of a linear layer, see `layer_change`."""
     source = view.deltas if deltas is None else deltas
     for parameter in (f"{name}.weight", f"{name}.bias"):
         if parameter not in source:

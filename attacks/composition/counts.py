@@ -1,5 +1,6 @@
 """Whole class counts: their estimate, and the nearest whole numbers to a least-squares solution."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from torch import Tensor
 from attacks.composition.base import CompositionAttack, certain
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.simulation import whole_counts
-from attacks.estimates import Scores, check_tensor
+from attacks.estimates import Detail, Scores, check_tensor
 from protocol.metric_table import Metric
 from protocol.view import View
 
@@ -21,6 +22,7 @@ class CountEstimate(CompositionEstimate):
     Attributes:
         counts: ``(V, K)`` int64, at least 0; they may sum to another number than the client's examples.
         deviation: ``(V, K)`` predicted standard deviation of the counts before rounding, NaN for no prediction.
+        assumes: what the attack assumes of the clients against what is known of them, for reports; empty for nothing.
 
     References:
         Ma, Sun, Cui, Li, Guo and Liu, "Instance-wise Batch Label Restoration via Gradients in Federated Learning", ICLR
@@ -42,6 +44,7 @@ class CountEstimate(CompositionEstimate):
     )
     counts: Tensor
     deviation: Tensor
+    assumes: str = ""
 
     def check(self, view: View) -> None:
         super().check(view)
@@ -59,7 +62,8 @@ class CountEstimate(CompositionEstimate):
         }
         if bool(self.deviation.isfinite().any()):
             metrics["predicted-exact-classes"] = right_when_rounded(self.deviation).mean(1)
-        return Scores(metrics, scores.items, scores.positives, profiles=scores.profiles, candidates=scores.candidates)
+        details: list[Detail] = [{"clients": view.victims, "assumes": self.assumes}] if self.assumes else []
+        return dataclasses.replace(scores, metrics=metrics, details=details)
 
 
 class CountAttack(CompositionAttack):

@@ -111,10 +111,12 @@ class OutputCounts(CountAttack):
             solved = _with_images(view, layer, known, sizes, scale, noise)
         if not noise:
             counts = nearest_counts(solved.precision, solved.target, solved.counts, sizes)
-            return count_estimate(counts, solved.deviation)
-        shares = solved.counts.clamp(min=0)
-        shares = shares / shares.sum(1, keepdim=True)
-        return count_estimate(whole_counts(shares, sizes), solved.deviation, shares=shares)
+            found = count_estimate(counts, solved.deviation)
+        else:
+            shares = solved.counts.clamp(min=0)
+            shares = shares / shares.sum(1, keepdim=True)
+            found = count_estimate(whole_counts(shares, sizes), solved.deviation, shares=shares)
+        return dataclasses.replace(found, assumes=_assumed(view))
 
     def _known(self, view: RoundView, layer: "_Layer") -> Auxiliary | None:
         here = {IMAGES, LABELS} <= view.auxiliary.keys() and isinstance(view.algorithm, ClassifierAlgorithm)
@@ -122,7 +124,13 @@ class OutputCounts(CountAttack):
 
 
 def class_counts(view: RoundView, *, generator: torch.Generator) -> Tensor:
-    """``(V, K)`` int64 inferred number of each client's examples of each class, with sums `example_counts`."""
+    """``(V, K)`` int64 inferred number of each client's examples of each class, with sums `example_counts`.
+
+    Raises:
+        ViewError: the clients' steps are known not to be those of SGD.
+    """
+    if _assumed(view):
+        raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")
     found: CompositionEstimate = OutputCounts().estimate(view, generator=generator)
     assert isinstance(found, CountEstimate)
     return found.counts
@@ -166,14 +174,23 @@ class _Solved(NamedTuple):
     deviation: Tensor
 
 
+def _assumed(view: RoundView) -> str:
+    """What is assumed of the clients' steps against what is known of them; empty for nothing."""
+    learner = view.algorithm
+    if not isinstance(learner, ClassifierAlgorithm) or learner.step_sums(view.example_counts) is not None:
+        return ""
+    clipped = "" if learner.local.example_clip is None else " with clipped examples"
+    return f"SGD with steps of an unknown size; the clients train with {learner.local.optimizer}{clipped}"
+
+
 def _scale(view: RoundView, known: Auxiliary | None, *, noisy: bool, generator: torch.Generator) -> Tensor:
     """``(V,)`` sum of the step sizes times the factor of the clip; NaN where it is unknown."""
     learner, unknown = view.algorithm, torch.full((view.victims,), torch.nan, dtype=torch.float64)
     if not isinstance(learner, ClassifierAlgorithm):
         return unknown
     rates = learner.step_sums(view.example_counts)
-    if rates is None:
-        raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")
+    if rates is None:  # steps of Adam have a size that follows from the gradients, and so has a clipped example
+        return unknown
     bias = f"{output_layer(view)}.bias"
     clip = view.clip(bias)
     if clip is None or (noisy and known is None):

@@ -15,5 +15,7 @@ if TYPE_CHECKING:
     from attacks.reconstruction.linear_published import LinearPeeling as LinearPeeling
     from attacks.reconstruction.linear_published import LinearRatio as LinearRatio
     from attacks.reconstruction.sentence_span import SentenceSpan as SentenceSpan
+    from attacks.reconstruction.separate_matching import SeparateMatching as SeparateMatching
+    from attacks.reconstruction.separate_matching import UnrelatedSeparate as UnrelatedSeparate
 
 __all__ = exports(__name__)

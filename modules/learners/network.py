@@ -16,11 +16,15 @@ from client.network import (
     ModuleClassifier,
     Network,
     NetworkAlgorithm,
+    OneOutput,
     last_linear,
 )
 from modules.federated import FederatedModule
 from modules.round_record import TrainingExamples
 from protocol.seeding import PERSISTENT, generator_for
+
+_POSITIVE = 0.5
+"""Target of a logit above which an example is positive."""
 
 
 class NetworkLearner(FederatedModule):
@@ -98,9 +102,21 @@ class NetworkLearner(FederatedModule):
 
     def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
         if self.classes is None:
-            return {}
+            return self._target_truth(cohort)
         one_hot = functional.one_hot(cohort.examples[self.algorithm.names[1]], self.classes)
         return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
+
+    def _target_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Negatives and positives of a network with one logit, or the mean target of one with another output."""
+        head = OneOutput.of(self.algorithm)
+        targets = self.algorithm.fields(cohort.examples)[1].double()
+        if head is None or targets.numel() != cohort.mask.numel():
+            return {}
+        targets, sizes = targets.reshape(cohort.mask.shape) * cohort.mask, cohort.mask.sum(1)
+        if not head.binary:
+            return {"target_mean": targets.sum(1) / sizes}
+        positives = (targets > _POSITIVE).sum(1)
+        return {"class_counts": torch.stack([sizes - positives, positives], dim=1)}
 
     def examples(self, cohort: Cohort) -> TrainingExamples:
         """Inputs of the network, with their classes."""

@@ -106,11 +106,25 @@ def test_counts_for_other_attacks_sum_to_the_examples() -> None:
     assert torch.equal(class_counts(view, generator=generator_for(0, "attack")), counts)
 
 
-def test_an_optimizer_that_scales_parameters_is_refused() -> None:
+def test_steps_of_adam_are_taken_for_sgd_and_the_estimate_says_so() -> None:
+    view, counts = toy(LocalTraining(optimizer="adam", learning_rate=0.01, batch_size=24))
+    found = run(OutputCounts(), view, CountEstimate)
+    assert "adam" in found.assumes
+    scores = found.score(view, {"class_counts": counts})
+    assert "adam" in str(scores.details[0]["assumes"])
+    guessed = run(EqualCounts(), view, CountEstimate).score(view, {"class_counts": counts}).metrics["l1"].mean()
+    others = run(OutputCounts(), of_others(view), CountEstimate).score(view, {"class_counts": counts}).metrics["l1"]
+    assert float(scores.metrics["l1"].mean()) < 0.8 * float(guessed)
+    assert float(others.mean()) > 0.8 * float(guessed)
+    assert not run(OutputCounts(), toy()[0], CountEstimate).assumes
+
+
+def test_attacks_that_need_plain_steps_refuse_adam() -> None:
     view, _ = toy(LocalTraining(optimizer="adam", learning_rate=0.01, batch_size=None))
-    for attack in (OutputCounts(), ILRG()):
-        with pytest.raises(ViewError, match="scales"):
-            run(attack, view, CountEstimate)
+    with pytest.raises(ViewError, match="scales"):
+        run(ILRG(), view, CountEstimate)
+    with pytest.raises(ViewError, match="scales"):
+        class_counts(view, generator=generator_for(0, "attack"))
 
 
 def test_rounds_average_the_counts() -> None:
