@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from attacks.composition.simulation import mean_clip_factor
+from attacks.record_membership.batch_order import whitened
 from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
+from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, without_common_noise
 from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type, weighted_gradient
 from protocol.errors import ViewError
 from protocol.history import History
@@ -36,10 +37,15 @@ class JointFitAttack(PoolAttack):
     path of the training are noise.
 
     For one step of SGD the effect is exact, and the weights solve linear equations. Of one pass over the data, the path
-    is a straight line. Of several passes, that is only the first fit: its weights simulate the training, by gradient
-    descent on all candidates with these weights, which ends close to the client's own model, because the effects with
-    these weights make up the update. The effects on this path give the next fit; that whose effects span most of the
-    update counts. The order of the mini-batches hardly matters for it.
+    is a straight line, and what remains is mostly noise of the unknown order of the mini-batches, whose covariance
+    follows from the candidates' gradients on the line (`batch_order.whitened`), and a part that all clients of the round
+    share, which their residuals show (`joint_fit.without_common_noise`). Of several passes, the line is only the
+    first fit: its weights simulate the training, by gradient descent on all candidates with these weights, which ends
+    close to the client's own model, because the effects with these weights make up the update. The effects on this path
+    give the next fit; that whose effects span most of the update counts.
+
+    Without declared noise, the scores are in units of their spread over the candidates (`joint_fit.Fit.calibrated`), so
+    that the prediction does not trust a model of noise that does not hold. Rounds share a part of the noise (`_summed`).
 
     Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
     noisy, and scaled by the clip of simulated clients.
@@ -72,8 +78,7 @@ class JointFitAttack(PoolAttack):
     def fits(self, view: History, *, generator: torch.Generator) -> dict[int, Fit]:
         """Fit of every client's updates, by pseudonym, computed once for all attacks on a view.
 
-        The scores of several rounds are weighted by their shifts, so that the evidence of the sum is the sum of the
-        evidence; shares are averaged.
+        The scores of several rounds are weighted by their shifts (`_summed`); shares are averaged.
         """
         options = self.rounds, self.sketch, self.refinements, self.precision
         return view.shared(("joint fit", options), lambda: self._fits(view, generator))
@@ -102,14 +107,15 @@ class JointFitAttack(PoolAttack):
         effects = _Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision)
         common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
         factors = _clip_factors(view, pool, generator)
-        several_passes = not single and pool.learner.single_pass_batch is None
-        found = []
+        one_pass = pool.learner.single_pass_batch is not None
+        found, together = [], effects.sketch.of(updates)
         for place in range(view.victims):
             client = _Client(
                 effects=effects,
                 sent=view.model,
                 delta={name: view.deltas[name][place] for name in names},
-                update=effects.sketch.of(updates[place : place + 1])[0],
+                together=together,
+                place=place,
                 records=int(view.example_counts[place]),
                 rate=float(sums[place] / view.example_counts[place].clamp(min=1) * factors[place]),
                 noise=noise * effects.sketch.factor,
@@ -117,11 +123,14 @@ class JointFitAttack(PoolAttack):
             if common is not None:
                 found.append(client.fit(*common))
                 continue
+            if one_pass:
+                found.append(client.fit_one_pass())
+                continue
             tried = [client.fit(*effects.along(client.line()))]
-            for _ in range(self.refinements if several_passes else 0):
+            for _ in range(self.refinements):
                 tried.append(client.fit(*effects.along(client.simulated(tried[-1].mean, int(steps[place])))))
             found.append(max(tried, key=lambda one: one.spanned))
-        return found
+        return found if noise else [one.calibrated() for one in found]
 
 
 @dataclass(frozen=True)
@@ -163,15 +172,40 @@ def _evenly(view: History, count: int | None) -> Iterator[RoundView]:
 
 
 def _summed(fits: list[Fit]) -> Fit:
-    shifts, scores = (torch.stack([getattr(one, name) for one in fits]) for name in ("shift", "score"))
-    shift = shifts.square().sum(0).sqrt()
+    """One fit of several rounds' fits of a client: the sum of the scores, weighted by their shifts.
+
+    Its variance has a component that the rounds share (`_shared_noise`), so that it says less than as many independent
+    rounds.
+    """
+    shifts, scores, shares = (
+        torch.stack([getattr(one, name) for one in fits]) for name in ("shift", "score", "share")
+    )
+    shared = _shared_noise(scores - shares * shifts)
+    squares = shifts.square().sum(0)
+    spread = ((1 - shared) * squares + shared * shifts.sum(0).square()).sqrt()
+    spread = spread.where(spread > 0, 1)
     return dataclasses.replace(
         fits[-1],
-        score=(shifts * scores).sum(0) / shift.where(shift > 0, 1),
-        shift=shift,
-        share=torch.stack([one.share for one in fits]).mean(0),
+        score=(shifts * scores).sum(0) / spread,
+        shift=squares / spread,
+        share=shares.mean(0),
         mean=torch.stack([one.mean for one in fits]).mean(0),
     )
+
+
+def _shared_noise(scores: Tensor) -> float:
+    """Mean correlation of a client's scores ``(R, M)`` between rounds, about their means, from 0 to 1.
+
+    Records of the client that are no candidates are a fixed sum, nearly the same in each round, and most candidates are
+    no members: what the scores of two rounds have in common is mostly noise that the rounds share.
+    """
+    count = len(scores)
+    if count < 2:
+        return 0.0
+    common = scores @ scores.T
+    own = float(common.diagonal().sum()) / count
+    between = float(common.sum() - common.diagonal().sum()) / (count * (count - 1))
+    return min(max(between / own, 0.0), 1.0) if own > 0 else 1.0
 
 
 def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Tensor:
@@ -197,6 +231,17 @@ class _Effects:
     dtype: torch.dtype
     precision: torch.dtype
 
+    def apart(self, places: list[tuple[Mapping[str, Tensor], float]]) -> tuple[Tensor, list[Tensor]]:
+        """``(M, D)`` mean gradients at some models with weights, and the deviations from them at all but the last."""
+        found = []
+        for model, _ in places:
+            parts = self.pool.gradients(in_type(model, self.dtype), self.names)
+            found.append(torch.cat([self.sketch.of(gradients) for _, gradients in parts]))
+        mean = found.pop().mul_(places[-1][1])
+        for own, (_, weight) in zip(found, places, strict=False):
+            mean.add_(own, alpha=weight)
+        return mean, [own.sub_(mean) for own in found]
+
     def along(self, places: list[tuple[Mapping[str, Tensor], float]]) -> tuple[Tensor, Basis]:
         """``(M, D)`` mean gradients at some models with weights, and the basis of their inner products."""
         total = torch.zeros(())
@@ -211,20 +256,42 @@ class _Effects:
 
 @dataclass(frozen=True)
 class _Client:
-    """One update, by parameter (`delta`) and sketched without weight decay; `rate` is the sum of steps per record."""
+    """One update, by parameter (`delta`); `rate` is the sum of steps per record.
+
+    The sketched updates of all clients of the round ``(V, D)``, without weight decay, are `together`, in which this one
+    is at `place`.
+    """
 
     effects: _Effects
     sent: Mapping[str, Tensor]
     delta: Mapping[str, Tensor]
-    update: Tensor
+    together: Tensor
+    place: int
     records: int
     rate: float
     noise: float
 
     def fit(self, gradients: Tensor, basis: Basis) -> Fit:
         own = Basis(basis.values * self.rate**2, basis.vectors)
-        products = -self.rate * (gradients @ self.update).double()
+        products = -self.rate * (gradients @ self.together[self.place]).double()
         return fit(own, products, self.effects.pool.labels, records=self.records, noise=self.noise)
+
+    def fit_one_pass(self) -> Fit:
+        """Fit on the line to the client's own model, in the metric of the noise of the order of the mini-batches."""
+        effects, places = self.effects, self.line()
+        gradients, deviations = effects.apart(places)
+        inner = [_inner(own, gradients, effects.dtype) for own in deviations]
+        last = -sum((weight * own for own, (_, weight) in zip(inner, places, strict=False)), torch.zeros(()))
+        inner.append(last / places[-1][1])
+        gram = _gram(gradients, effects.precision)
+        products = _inner(gradients, self.together, effects.precision)
+        weighted = [(own, weight) for own, (_, weight) in zip(inner, places, strict=True)]
+        own_gram, own_products = whitened(gram, products, weighted, self.records)
+        basis, labels = Basis.of(own_gram), effects.pool.labels
+        scaled, own_products = Basis(basis.values * self.rate**2, basis.vectors), -self.rate * own_products
+        first = fit(scaled, own_products[:, self.place], labels, records=self.records)
+        left = without_common_noise(scaled, own_products, labels, first, self.place)
+        return fit(scaled, left, labels, records=self.records)
 
     def line(self) -> list[tuple[Mapping[str, Tensor], float]]:
         """Places on the line to the client's own model, and their weights."""
@@ -254,12 +321,22 @@ class _Client:
         return {name: value + way * self.delta[name] if name in self.delta else value for name, value in model.items()}
 
 
+def _inner(left: Tensor, right: Tensor, precision: torch.dtype) -> Tensor:
+    """``(M, B)`` inner products of rows ``(M, D)`` and ``(B, D)``, by chunks of numbers in the given precision."""
+    total = torch.zeros(len(left), len(right), dtype=precision)
+    for own, other in zip(torch.split(left, 4096, dim=1), torch.split(right, 4096, dim=1), strict=True):
+        total.addmm_(own.to(precision), other.to(precision).T)
+    return total
+
+
 def _gram(effects: Tensor, precision: torch.dtype) -> Tensor:
-    """``(M, M)`` inner products of effects ``(M, D)``, by chunks of numbers in the given precision."""
+    """``(M, M)`` inner products of effects ``(M, D)``: the blocks on and above the diagonal, and their mirror images."""
     total = torch.zeros(len(effects), len(effects), dtype=precision)
-    for part in torch.split(effects, 4096, dim=1):
-        own = part.to(precision)
-        total.addmm_(own, own.T)
+    rows = torch.split(torch.arange(len(effects)), max(1, -(-len(effects) // 4)))
+    for part in rows:
+        start, end = int(part[0]), int(part[-1]) + 1
+        total[start:end, start:] = _inner(effects[start:end], effects[start:], precision)
+        total[start:, start:end] = total[start:end, start:].T
     return total
 
 
