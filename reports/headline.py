@@ -52,16 +52,19 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
         return Headline(f"No attack could be scored on this recording.{only}")
     real = attacks[~is_generated(attacks)]
     attacks = attacks if real.empty else real
+    tried = attacks.groupby(["question", "metric"], dropna=False)["attack"].transform("nunique")
     shown = attacks[[is_shown(row, results, differences) for row in records(attacks)]]
     attacks = attacks if shown.empty else shown
-    best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]
+    place = attacks.index[int(np.argmax(_gains(attacks, results)))]
+    best = records(attacks.loc[[place]])[0]
+    among = f", chosen among {tried[place]} attacks by the same data" if tried[place] > 1 else ""
     inferred = best["tells"] or "something about the client"
     asked = results[results["question"].isna() | (results["question"] == best["question"])]
     where = describe(setting_of(best), differing(asked) | {"data"})
     parts = [_compared(best, results), *meanings([best["metric"]])]
     measured = (
         f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} (95% interval"
-        f" {number(best['low'])} to {number(best['high'])}, n = {best['n']} clients){' '.join(parts)}"
+        f" {number(best['low'])} to {number(best['high'])}, n = {best['n']} clients{among}){' '.join(parts)}"
     )
     verdict = f"On {where}, the server can infer from a client's update {inferred}."
     if shown.empty and not _comparisons(best, results):

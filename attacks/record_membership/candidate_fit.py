@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from attacks.composition.simulation import mean_clip_factor
+from attacks.record_membership.batch_order import whitened
+from attacks.record_membership.effects import Effects, Places, Sketch, gram_matrix, inner_products
 from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type, weighted_gradient
+from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, without_common_noise
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, weighted_gradient
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import NonNegativeInt, PositiveInt
@@ -22,6 +24,7 @@ _QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
 """Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
 _MOST_STEPS, _PLACES = 32, 5
 """Largest number of steps of a simulated path, and the number of places on it."""
+_KNOWS = f"{KNOWS}. Exact only if the pool has all training records"
 _SIMULATED = 4
 """Simulated clients that estimate by how much clients clip."""
 
@@ -36,10 +39,16 @@ class JointFitAttack(PoolAttack):
     path of the training are noise.
 
     For one step of SGD the effect is exact, and the weights solve linear equations. Of one pass over the data, the path
-    is a straight line. Of several passes, that is only the first fit: its weights simulate the training, by gradient
-    descent on all candidates with these weights, which ends close to the client's own model, because the effects with
-    these weights make up the update. The effects on this path give the next fit; that whose effects span most of the
-    update counts. The order of the mini-batches hardly matters for it.
+    is a straight line, and what remains is mostly noise of the unknown order of the mini-batches, whose covariance
+    follows from the candidates' gradients on the line (`batch_order.whitened`), and a part that all clients of the
+    round share, which their residuals show (`joint_fit.without_common_noise`). Of several passes, the line is only the
+    first fit: its weights simulate the training, by gradient descent on all candidates with these weights, which ends
+    close to the client's own model, because the effects with these weights make up the update. The effects on this path
+    give the next fit; that whose effects span most of the update counts.
+
+    Without declared noise, the scores are in units of their spread over the candidates (`joint_fit.Fit.calibrated`), so
+    that the prediction does not trust a model of noise that does not hold; that takes a pool of which each client holds
+    a minority. Rounds share a part of the noise (`_summed`).
 
     Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
     noisy, and scaled by the clip of simulated clients.
@@ -61,8 +70,10 @@ class JointFitAttack(PoolAttack):
         sketch.
     """
 
-    cost: ClassVar[str] = "seconds per client and round; with several passes over the data, a minute"
-    threat_model: ClassVar[ThreatModel] = ThreatModel(sees="each client's update", knows=KNOWS, needs=NEEDS)
+    cost: ClassVar[str] = (
+        "seconds per client and round, tens of seconds for 2,000 candidates; a minute after several passes"
+    )
+    threat_model: ClassVar[ThreatModel] = ThreatModel(sees="each client's update", knows=_KNOWS, needs=NEEDS)
 
     rounds: PositiveInt | None = None
     sketch: PositiveInt = 32768
@@ -72,8 +83,7 @@ class JointFitAttack(PoolAttack):
     def fits(self, view: History, *, generator: torch.Generator) -> dict[int, Fit]:
         """Fit of every client's updates, by pseudonym, computed once for all attacks on a view.
 
-        The scores of several rounds are weighted by their shifts, so that the evidence of the sum is the sum of the
-        evidence; shares are averaged.
+        The scores of several rounds are weighted by their shifts (`_summed`); shares are averaged.
         """
         options = self.rounds, self.sketch, self.refinements, self.precision
         return view.shared(("joint fit", options), lambda: self._fits(view, generator))
@@ -97,19 +107,20 @@ class JointFitAttack(PoolAttack):
         if single and not noise:
             updates, names = flat_updates(view, pool.learner, torch.float64)
         exact = self.precision == "float64" or updates.dtype == torch.float64
-        sketch = _Sketch(updates.shape[1], self.sketch, generator)
+        sketch = Sketch(updates.shape[1], self.sketch, generator)
         precision = torch.float64 if exact else torch.float32
-        effects = _Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision)
+        effects = Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision)
         common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
         factors = _clip_factors(view, pool, generator)
-        several_passes = not single and pool.learner.single_pass_batch is None
-        found = []
+        one_pass = pool.learner.single_pass_batch is not None
+        found, together = [], effects.sketch.of(updates)
         for place in range(view.victims):
             client = _Client(
                 effects=effects,
                 sent=view.model,
                 delta={name: view.deltas[name][place] for name in names},
-                update=effects.sketch.of(updates[place : place + 1])[0],
+                together=together,
+                place=place,
                 records=int(view.example_counts[place]),
                 rate=float(sums[place] / view.example_counts[place].clamp(min=1) * factors[place]),
                 noise=noise * effects.sketch.factor,
@@ -117,11 +128,14 @@ class JointFitAttack(PoolAttack):
             if common is not None:
                 found.append(client.fit(*common))
                 continue
+            if one_pass:
+                found.append(client.fit_one_pass())
+                continue
             tried = [client.fit(*effects.along(client.line()))]
-            for _ in range(self.refinements if several_passes else 0):
+            for _ in range(self.refinements):
                 tried.append(client.fit(*effects.along(client.simulated(tried[-1].mean, int(steps[place])))))
             found.append(max(tried, key=lambda one: one.spanned))
-        return found
+        return found if noise else [one.calibrated() for one in found]
 
 
 @dataclass(frozen=True)
@@ -163,15 +177,38 @@ def _evenly(view: History, count: int | None) -> Iterator[RoundView]:
 
 
 def _summed(fits: list[Fit]) -> Fit:
-    shifts, scores = (torch.stack([getattr(one, name) for one in fits]) for name in ("shift", "score"))
-    shift = shifts.square().sum(0).sqrt()
+    """One fit of several rounds' fits of a client: the sum of the scores, weighted by their shifts.
+
+    Its variance has a component that the rounds share (`_shared_noise`), so that it says less than as many independent
+    rounds.
+    """
+    shifts, scores, shares = (torch.stack([getattr(one, name) for one in fits]) for name in ("shift", "score", "share"))
+    shared = _shared_noise(scores - shares * shifts)
+    squares = shifts.square().sum(0)
+    spread = ((1 - shared) * squares + shared * shifts.sum(0).square()).sqrt()
+    spread = spread.where(spread > 0, 1)
     return dataclasses.replace(
         fits[-1],
-        score=(shifts * scores).sum(0) / shift.where(shift > 0, 1),
-        shift=shift,
-        share=torch.stack([one.share for one in fits]).mean(0),
+        score=(shifts * scores).sum(0) / spread,
+        shift=squares / spread,
+        share=shares.mean(0),
         mean=torch.stack([one.mean for one in fits]).mean(0),
     )
+
+
+def _shared_noise(scores: Tensor) -> float:
+    """Mean correlation of a client's scores ``(R, M)`` between rounds, about their means, from 0 to 1.
+
+    Records of the client that are no candidates are a fixed sum, nearly the same in each round, and most candidates are
+    no members: what the scores of two rounds have in common is mostly noise that the rounds share.
+    """
+    count = len(scores)
+    if count < 2:
+        return 0.0
+    common = scores @ scores.T
+    own = float(common.diagonal().sum()) / count
+    between = float(common.sum() - common.diagonal().sum()) / (count * (count - 1))
+    return min(max(between / own, 0.0), 1.0) if own > 0 else 1.0
 
 
 def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Tensor:
@@ -188,49 +225,49 @@ def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Te
 
 
 @dataclass(frozen=True)
-class _Effects:
-    """Gradients of all candidates of a pool, sketched, and their Gram matrix, each in a precision of its own."""
-
-    pool: Pool
-    names: tuple[str, ...]
-    sketch: "_Sketch"
-    dtype: torch.dtype
-    precision: torch.dtype
-
-    def along(self, places: list[tuple[Mapping[str, Tensor], float]]) -> tuple[Tensor, Basis]:
-        """``(M, D)`` mean gradients at some models with weights, and the basis of their inner products."""
-        total = torch.zeros(())
-        for model, weight in places:
-            for part, gradients in self.pool.gradients(in_type(model, self.dtype), self.names):
-                sums = self.sketch.of(gradients)
-                if not total.dim():  # in place, as all candidates' gradients are large
-                    total = sums.new_zeros(len(self.pool), sums.shape[1])
-                total[part] += weight * sums
-        return total, Basis.of(_gram(total, self.precision))
-
-
-@dataclass(frozen=True)
 class _Client:
-    """One update, by parameter (`delta`) and sketched without weight decay; `rate` is the sum of steps per record."""
+    """One update, by parameter (`delta`); `rate` is the sum of steps per record.
 
-    effects: _Effects
+    The sketched updates of all clients of the round ``(V, D)``, without weight decay, are `together`, in which this one
+    is at `place`.
+    """
+
+    effects: Effects
     sent: Mapping[str, Tensor]
     delta: Mapping[str, Tensor]
-    update: Tensor
+    together: Tensor
+    place: int
     records: int
     rate: float
     noise: float
 
     def fit(self, gradients: Tensor, basis: Basis) -> Fit:
         own = Basis(basis.values * self.rate**2, basis.vectors)
-        products = -self.rate * (gradients @ self.update).double()
+        products = -self.rate * (gradients @ self.together[self.place]).double()
         return fit(own, products, self.effects.pool.labels, records=self.records, noise=self.noise)
 
-    def line(self) -> list[tuple[Mapping[str, Tensor], float]]:
+    def fit_one_pass(self) -> Fit:
+        """Fit on the line to the client's own model, in the metric of the noise of the order of the mini-batches."""
+        effects, places = self.effects, self.line()
+        gradients, deviations = effects.apart(places)
+        inner = [inner_products(own, gradients, effects.dtype) for own in deviations]
+        last = -sum((weight * own for own, (_, weight) in zip(inner, places, strict=False)), torch.zeros(()))
+        inner.append(last / places[-1][1])
+        gram = gram_matrix(gradients, effects.precision)
+        products = inner_products(gradients, self.together, effects.precision)
+        weighted = [(own, weight) for own, (_, weight) in zip(inner, places, strict=True)]
+        own_gram, own_products = whitened(gram, products, weighted, self.records)
+        basis, labels = Basis.of(own_gram), effects.pool.labels
+        scaled, own_products = Basis(basis.values * self.rate**2, basis.vectors), -self.rate * own_products
+        first = fit(scaled, own_products[:, self.place], labels, records=self.records)
+        left = without_common_noise(scaled, own_products, labels, first, self.place)
+        return fit(scaled, left, labels, records=self.records)
+
+    def line(self) -> Places:
         """Places on the line to the client's own model, and their weights."""
         return [(self._moved(self.sent, way), weight) for way, weight in _QUADRATURE]
 
-    def simulated(self, weights: Tensor, steps: int) -> list[tuple[Mapping[str, Tensor], float]]:
+    def simulated(self, weights: Tensor, steps: int) -> Places:
         """Places on the path of gradient descent on the candidates with some weights, turned to the client's model.
 
         The weights are shifted, so that they add to the number of records: the update shows their sum badly.
@@ -252,33 +289,3 @@ class _Client:
 
     def _moved(self, model: Mapping[str, Tensor], way: float) -> dict[str, Tensor]:
         return {name: value + way * self.delta[name] if name in self.delta else value for name, value in model.items()}
-
-
-def _gram(effects: Tensor, precision: torch.dtype) -> Tensor:
-    """``(M, M)`` inner products of effects ``(M, D)``, by chunks of numbers in the given precision."""
-    total = torch.zeros(len(effects), len(effects), dtype=precision)
-    for part in torch.split(effects, 4096, dim=1):
-        own = part.to(precision)
-        total.addmm_(own, own.T)
-    return total
-
-
-class _Sketch:
-    """Random sums, each number with a random sign in one of them; the identity if there are few enough numbers.
-
-    The standard deviation of independent noise changes by a `factor`.
-    """
-
-    def __init__(self, numbers: int, size: int, generator: torch.Generator) -> None:
-        self.size = size
-        self.factor, self._place = 1.0, None
-        if numbers > size:
-            self._place = torch.randperm(numbers, generator=generator) % size
-            self._sign = torch.randint(2, (numbers,), generator=generator).float() * 2 - 1
-            self.factor = (numbers / size) ** 0.5
-
-    def of(self, values: Tensor) -> Tensor:
-        """``(B, D)`` -> ``(B, size)``."""
-        if self._place is None:
-            return values
-        return values.new_zeros(len(values), self.size).index_add_(1, self._place, values * self._sign)

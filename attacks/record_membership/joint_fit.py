@@ -1,5 +1,6 @@
 """Joint fit of an update by the effects of all candidates: a linear mixed model in the space of their Gram matrix."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ _MEAN_CLASS_SPREAD = 0.3
 _EVALUATIONS = 150
 _STEPS = np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
 """From the start of the search to its first simplex."""
+_NORMAL_QUARTILES = 1.349
+"""Distance of the quartiles of N(0, 1)."""
 _PAIRS = 1000
 """Candidates of which the predicted AUC compares all pairs."""
 
@@ -77,6 +80,21 @@ class Fit:
         """``(M,)`` posterior log odds: of the evidence, and of the record's class beforehand."""
         return self.evidence + torch.logit(self.share, eps=1e-9)
 
+    def calibrated(self) -> "Fit":
+        """The fit with scores in units of their spread over the candidates, if that is larger than 1.
+
+        Most candidates are not in the update, so the quartiles of the scores about their classes' means are those of
+        the noise: an empirical null distribution. Where the model of the noise is right, they are those of N(0, 1).
+        Members among the candidates widen it a little.
+
+        References:
+            B. Efron, "Large-Scale Simultaneous Hypothesis Testing: The Choice of a Null Hypothesis", Journal of the
+            American Statistical Association, 2004.
+        """
+        quartiles = torch.quantile(self.score - self.share * self.shift, torch.tensor([0.25, 0.75]).to(self.score))
+        spread = max(float(quartiles[1] - quartiles[0]) / _NORMAL_QUARTILES, 1.0)
+        return dataclasses.replace(self, score=self.score / spread, shift=self.shift / spread)
+
     @property
     def evidence(self) -> Tensor:
         """``(M,)`` log likelihood ratio of a record in the update against one that is not."""
@@ -127,6 +145,34 @@ def fit(basis: Basis, products: Tensor, classes: Tensor, *, records: int, noise:
     score = weights / (known * unseen).sqrt() / spread + (of_class @ means) * shift
     share, mean = of_class @ _positive_part(means, errors), of_class @ means + weights
     return Fit(score, shift, share, mean, spread, left, class_spread, float(seen.square().sum()))
+
+
+def without_common_noise(basis: Basis, products: Tensor, classes: Tensor, found: Fit, place: int) -> Tensor:
+    """``(M,)`` products of the effects and one client's update, without the noise that it shares with other clients'.
+
+    All clients of a round start from one model, so what a straight path leaves out is alike for them. With the
+    variances of a fit, the expected noise of every update is its residual times the noise's share of the variance. That
+    of the other clients is averaged, and subtracted with the factor, from 0 to 1, that fits the client's own best.
+
+    Args:
+        basis: eigenvectors of the effects' Gram matrix.
+        products: ``(M, V)`` inner products of the effects and the updates of all clients of the round.
+        classes: ``(M,)`` class of each candidate.
+        found: the client's fit with `basis`.
+        place: the client's column.
+    """
+    if products.shape[1] < 2:
+        return products[:, place]
+    kept = basis.values > 0
+    values, vectors = basis.values[kept], basis.vectors[:, kept]
+    of_class = torch.nn.functional.one_hot(torch.unique(classes, return_inverse=True)[1]).double()
+    seen = (vectors.T @ products) / values.sqrt()[:, None]
+    model = _Likelihood(values, seen, (vectors.T @ of_class) * values.sqrt()[:, None], 0.0, 1.0)
+    _, _, residual = model.means(found.spread, found.noise, found.class_spread)
+    noise = residual * (found.noise**2 / (found.spread**2 * values + found.noise**2))[:, None]
+    others = (noise.sum(1) - noise[:, place]) / (products.shape[1] - 1)
+    factor = float(noise[:, place] @ others) / max(float(others @ others), 1e-300)
+    return vectors @ (values.sqrt() * (seen[:, place] - min(max(factor, 0.0), 1.0) * others))
 
 
 class _Likelihood:

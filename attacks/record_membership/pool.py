@@ -22,7 +22,10 @@ _AT_ONCE = 128
 """Records whose losses or gradients are computed together."""
 
 NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", ClassifierAlgorithm)
-KNOWS = "a pool of records with their classes, of which it asks who holds them; the clients' algorithm"
+KNOWS = (
+    "a pool of records with their classes, of which it asks who holds them, the better the more of the clients'"
+    " training records it has; the clients' algorithm"
+)
 _NUMBERS_AT_ONCE = 2**24
 """Gradients' numbers in memory at a time: 64 MiB of float32, 128 MiB of float64."""
 

@@ -1,6 +1,6 @@
 """Quality of the trained model itself, next to what leaks from its training."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,12 @@ from torch import Tensor
 
 from datamodules.base import FederatedDataModule
 from datamodules.devices.base import OwnedDataModule, Pooled
+from datamodules.images.base import ClassificationDataModule
 from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
 from modules.federated import FederatedModule
+from protocol.metric_table import Metric
 
 RECORDED, UNRECORDED, CENTRAL = "global-model", "global-model-unrecorded", "central-model"
 """Labels of the attacked training's model, of the same training without a recorder, and of centralised training."""
@@ -52,13 +54,50 @@ def _accuracies(
     module.eval()
     for number, parameters in models.items():
         module.load_state_dict(dict(parameters), strict=False)
-        with torch.no_grad():
-            hits = [(module(b["image"]).argmax(1) == b["label"]).float() for b in data.val_dataloader()]
-        correct = torch.cat(hits)
+        correct = _hits(module, data.val_dataloader())
         metrics = {"accuracy": [float(correct.mean())], **({} if seconds is None else {"round_seconds": [seconds]})}
         counted: dict[str, Any] = {"items": len(correct), "positives": int(correct.sum())}
         setting = {"round": number + 1} if run.cell.rounds.separate else {}
         yield run.scores(label, metrics, victims=[0], round=number, setting=setting, **counted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted(AfterStep):
+    """Accuracy of the global model after the last round, on the clients' own images and on test images.
+
+    Attacks on membership by losses need a model that fits the former better. One value per training; the label is
+    ``global-model``.
+    """
+
+    name = "fitted"
+    metrics = (
+        Metric(
+            "train-accuracy",
+            "Train accuracy is the share of the clients' images that the model classifies rightly.",
+            leak=False,
+        ),
+        Metric(
+            "test-accuracy",
+            "Test accuracy is the share of the test images that the model classifies rightly.",
+            leak=False,
+        ),
+    )
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        module, data = run.trained()
+        assert isinstance(data, ClassificationDataModule)
+        cohorts = (data.build_cohort(0, torch.tensor([client])).examples for client in range(data.num_clients))
+        own = ({name: value[0] for name, value in examples.items()} for examples in cohorts)
+        module.eval()
+        found = {"train-accuracy": _hits(module, own), "test-accuracy": _hits(module, data.val_dataloader())}
+        metrics = {name: [float(hits.mean())] for name, hits in found.items()}
+        yield run.scores(RECORDED, metrics, victims=[run.seed], round=len(run.recording.rounds))
+
+
+@torch.no_grad()
+def _hits(module: FederatedModule, batches: Iterable[Mapping[str, Tensor]]) -> Tensor:
+    """``(N,)`` whether the model's class of each image is right."""
+    return torch.cat([(module(batch["image"]).argmax(1) == batch["label"]).float() for batch in batches])
 
 
 class _Keeper(Callback):

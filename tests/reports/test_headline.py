@@ -13,8 +13,9 @@ def test_it_says_what_is_inferred_how_well_and_next_to_what() -> None:
     rows = [cell("codebook", 0.95), cell("raifle", 0.9), cell("chance", 0.5), cell("popularity", 0.7)]
     assert headline(table(*rows)) == Headline(
         "On d, the server can infer from a client's update what it clicked.",
-        "The best attack, codebook, reaches auc 0.950 (95% interval 0.920 to 0.980, n = 20 clients); guessing gives"
-        " 0.5, the best baseline, popularity, 0.700. AUC is 0.5 for guessing and 1 for certainty.",
+        "The best attack, codebook, reaches auc 0.950 (95% interval 0.920 to 0.980, n = 20 clients, chosen among 2"
+        " attacks by the same data); guessing gives 0.5, the best baseline, popularity, 0.700. AUC is 0.5 for guessing"
+        " and 1 for certainty.",
         *("auc", "q", "d"),
     )
 

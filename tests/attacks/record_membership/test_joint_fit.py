@@ -90,6 +90,15 @@ def test_one_candidate_is_ordered_as_by_the_cosine() -> None:
     assert torch.equal(score.argsort(), cosine.argsort())
 
 
+def test_scores_of_a_wrong_noise_are_brought_to_their_own_spread() -> None:
+    draws, zero = torch.randn(2000, generator=torch.Generator().manual_seed(0)), torch.zeros(2000)
+    right = Fit(draws, zero + 2, zero, zero, 1.0, 1.0, 1.0, 1.0)
+    wrong = Fit(3 * draws, zero + 2, zero, zero, 1.0, 1.0, 1.0, 1.0)
+    assert float(wrong.calibrated().score.std()) == pytest.approx(1.0, abs=0.05)
+    assert float(wrong.calibrated().shift[0]) == pytest.approx(2 / 3, abs=0.05)
+    assert float(right.calibrated().shift[0]) == pytest.approx(2.0, abs=0.1)
+
+
 @pytest.mark.parametrize("noise", [5.0, 40.0])
 def test_the_predicted_auc_is_that_of_many_updates(noise: float) -> None:
     rows, measured, expected = effects(60, 300), [], []

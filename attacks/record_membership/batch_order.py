@@ -1,0 +1,69 @@
+"""Noise of the unknown order of mini-batches: its covariance, and effects in the metric in which it is white."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_FLOOR = 0.01
+"""Variance of white noise in every direction, in parts of the mean variance that the order makes in a direction."""
+_LEAST = {torch.float32: 1e-6, torch.float64: 1e-12}
+"""Added to every eigenvalue of a Gram matrix, in parts of their sum: about its rounding errors."""
+
+
+def whitened(
+    gram: Tensor, products: Tensor, deviations: Sequence[tuple[Tensor, float]], records: int
+) -> tuple[Tensor, Tensor]:
+    """Effects and updates in the metric of the noise that the unknown order of the mini-batches makes.
+
+    In one pass over its data a client takes every record at one place of the path, and the server does not know at
+    which. The effect ``a_m`` of a candidate is its mean over the places p, with weights ``w_p``; what a record adds to
+    the update differs from it by ``d_pm``, the deviation at its place. All places have equally many records, so what
+    all records' deviations at a place have in common cancels. With M candidates that stand for the N records of the
+    client, the covariance of the sum of the deviations is::
+
+        K = N / M * sum_p w_p sum_m (d_pm - mean_m d_pm) (d_pm - mean_m d_pm)'
+
+    The metric is the inverse of ``K + rho I`` in the span of the effects, where ``rho`` is `_FLOOR` of the mean
+    eigenvalue of ``K``. The size of the noise stays free in the fit (`joint_fit.fit`). All matrices have M rows: the
+    orthonormal basis of the span is that of the Cholesky factor of the Gram matrix.
+
+    Args:
+        gram: ``(M, M)`` inner products of the effects; its type says how exact they are.
+        products: ``(M, V)`` inner products of the effects and the updates.
+        deviations: ``(M, M)`` inner products of the deviations at a place (rows) and the effects (columns), and the
+            weight of the place, for all places.
+        records: number of records of the client, N.
+
+    Returns:
+        ``(M, M)`` Gram matrix of the effects and ``(M, V)`` products with the updates in that metric, in float64.
+
+    References:
+        This project; A. C. Aitken, "On least squares and linear combination of observations", Proceedings of the Royal
+        Society of Edinburgh, 1935, for least squares in the metric of the noise.
+    """
+    count, least = len(gram), _LEAST[gram.dtype]
+    own = gram.double()
+    if not float(own.trace()) > 0:
+        return own, products.double()
+    factor = _cholesky(own, least * float(own.trace()))
+    noise = torch.zeros_like(own)
+    for inner, weight in deviations:
+        coordinates = torch.linalg.solve_triangular(factor, inner.T.double(), upper=False)
+        coordinates -= coordinates.mean(1, keepdim=True)
+        noise.addmm_(coordinates, coordinates.T, alpha=weight * records / count)
+    if not float(noise.trace()) > 0:
+        return own, products.double()
+    noise = _cholesky(noise, _FLOOR * float(noise.trace()) / count)
+    seen = torch.linalg.solve_triangular(factor, products.double(), upper=False)
+    both = torch.linalg.solve_triangular(noise, torch.cat([factor.T, seen], dim=1), upper=False)
+    effects, updates = both[:, :count], both[:, count:]
+    return effects.T @ effects, effects.T @ updates
+
+
+def _cholesky(matrix: Tensor, added: float) -> Tensor:
+    """Lower Cholesky factor of a positive semidefinite matrix, with a number added to its diagonal."""
+    raised = matrix.clone()
+    raised.diagonal().add_(added)
+    factor: Tensor = torch.linalg.cholesky(raised)
+    return factor
