@@ -162,8 +162,8 @@ class PrefixForest:
     def _enough(self, place: int, path: Sequence[int], times: int) -> bool:
         """Whether the words are left that let sentences reach a prefix and leave it along a path."""
         needed = Counter({word: path.count(word) * times for word in path})
-        for place in self._line(place)[:-1]:
-            times = max(self.leaves[place] + times - self.reached[place], 0)
-            needed[self.last[place]] += times
+        for one in self._line(place)[:-1]:
+            times = max(self.leaves[one] + times - self.reached[one], 0)
+            needed[self.last[one]] += times
             place = self.parents[place]
         return all(int(self.left[word]) >= count for word, count in needed.items())

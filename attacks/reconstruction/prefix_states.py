@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attacks.reconstruction.word_layers import DecoderLayers, RecurrentLayers
-from client.decoder import BODY, Decoder
+from client.decoder import Decoder, DecoderLayer
 from client.engine.fast.lstm import LSTM
 from client.text import EMBEDDING
 
@@ -24,6 +24,10 @@ _FAR = 1e6
 
 class PrefixStates(Protocol):
     """States of prefixes."""
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of all layers that are computed for one state."""
 
     def empty(self) -> Tensor:
         """``(1, C)`` float64 state before the first word."""
@@ -63,6 +67,10 @@ class RecurrentStates:
             model[f"{LSTM}.{name}_l0"].double() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
         return cls(model[EMBEDDING].double() @ enter.T + sum(biases), recurrent)
+
+    @property
+    def numbers(self) -> int:
+        return len(self.recurrent) + 2 * self.recurrent.shape[1]
 
     def empty(self) -> Tensor:
         return self.recurrent.new_zeros(1, 2 * self.recurrent.shape[1])
@@ -114,6 +122,12 @@ class DecoderStates:
         return cls(layers.body(model), model[EMBEDDING].double())
 
     @property
+    def numbers(self) -> int:
+        return len(self.body.layers) * sum(
+            len(value) for name, value in self.body.layers[0].named_parameters() if value.dim() == 2
+        )
+
+    @property
     def width(self) -> int:
         """Length d of a word's vector."""
         return self.table.shape[1]
@@ -141,6 +155,7 @@ class DecoderStates:
         places, length = self.body.position.weight, prefixes.shape[1]
         before, last = self.table[prefixes] + places[:length], (self.table[words] + places[length])[None]
         for layer in self.body.layers:
+            assert isinstance(layer, DecoderLayer)
             before, last = layer(before), layer.at_last(before, last)
         made: Tensor = self.body.norm(last)
         return made

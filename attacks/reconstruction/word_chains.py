@@ -54,8 +54,13 @@ class WordChains:
 
     def run(self) -> None:
         """Searches until all words have a predecessor, nothing more is found, or the budget is used."""
-        while (bool(self.forest.left.any()) or self.forest.roots()) and self._advance():
+        while not self.complete and self._advance():
             pass
+
+    @property
+    def complete(self) -> bool:
+        """Whether all words follow a known prefix."""
+        return not bool(self.forest.left.any()) and not self.forest.roots()
 
     def _advance(self) -> bool:
         """The first search that finds something, in the order of their costs."""
