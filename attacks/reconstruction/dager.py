@@ -16,7 +16,7 @@ from attacks.reconstruction.word_layers import DecoderLayers
 from client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
 from client.text import EMBEDDING
 from protocol.errors import ViewError
-from protocol.ranges import NonNegativeInt, OpenUnitInterval
+from protocol.ranges import NonNegativeInt, OpenUnitInterval, PositiveFloat
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
@@ -47,6 +47,8 @@ class Dager(ReconstructionAttack):
     Args:
         first: largest distance of an input of the first layer, relative to its length.
         second: largest distance of an input of the second layer.
+        tolerance: singular values of the recorded change above it count for the rank. The authors choose 1e-7 to 1e-9 by
+            the size of the batch; rounding of float32 changes leaves singular values of 2e-8 here.
         cut: dimensions below that of the inputs to which the rank is limited.
         last_words: add the last words by this project's `next_words`.
 
@@ -74,6 +76,7 @@ class Dager(ReconstructionAttack):
 
     first: OpenUnitInterval = 1e-5
     second: OpenUnitInterval = 1e-3
+    tolerance: PositiveFloat = 1e-7
     cut: NonNegativeInt = 20
     last_words: bool = False
 
@@ -126,7 +129,7 @@ class Dager(ReconstructionAttack):
 
     def spans(self, gradients: list[Tensor]) -> list[Tensor]:
         """``(R, d)`` first right singular vectors of each gradient ``(M, d)``."""
-        rank = max(int(torch.linalg.matrix_rank(gradient)) for gradient in gradients)
+        rank = max(int((torch.linalg.svdvals(gradient) > self.tolerance).sum()) for gradient in gradients)
         rank = min(rank, gradients[0].shape[1] - self.cut)
         return [torch.linalg.svd(gradient.double(), full_matrices=False)[2][: max(rank, 0)] for gradient in gradients]
 

@@ -20,6 +20,9 @@ from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
+_NOISY = 0.02
+"""Error of the sums of states, relative to one state, above which prefixes cannot be told apart."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceChains(ReconstructionAttack):
@@ -92,6 +95,9 @@ class SentenceChains(ReconstructionAttack):
             return first, torch.ones(len(first), dtype=torch.bool)
         change, last = (layers.layer_gradients(deltas)[2] for deltas in (view.deltas, model))
         sums = word_sums(change[victim], last, view.require(TextAlgorithm).learning_rate)
+        single = sums.sums[sums.counts == 1].norm(dim=1)
+        if not len(single) or not sums.error <= _NOISY * float(single.median()):
+            return first, torch.zeros(len(first), dtype=torch.bool)
         states = prefix_states(layers, model)
         search = word_chains(
             states,

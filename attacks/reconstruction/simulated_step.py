@@ -22,7 +22,8 @@ def explains(view: RoundView, victim: int, texts: Tensor) -> bool:
     """
     learner = view.require(TextAlgorithm)
     algorithm, cohort = learner.encode(texts, torch.zeros(len(texts)), torch.arange(len(texts))[None])
-    update = algorithm.train(view.model, cohort)
+    with torch.enable_grad():
+        update = algorithm.train(view.model, cohort)
     simulated = _whole(update.deltas, update.rows, view.model, 0)
     received = _whole(view.deltas, {} if view.served is None else {EMBEDDING: view.served_items}, view.model, victim)
     size = float(torch.stack([value.norm() for value in received.values()]).norm())

@@ -83,11 +83,13 @@ class WordChains:
         for depth in range(_DEEPEST + 1):
             # Once all sentences have begun, only prefixes that are reached more often than they are left go on.
             for base in (opened, known) if forest.begun < self.sentences or not depth else (opened,):
+                if not base:
+                    continue
                 columns = len(base) * sum(usual**length for length in range(depth + 1))
                 if depth:
                     computed = len(base) * sum(frequent**length for length in range(1, depth + 1))
                     yield computed, functools.partial(self._match, base, depth)
-                if 0 < columns <= _COLUMNS:
+                if columns <= _COLUMNS:
                     yield columns, functools.partial(self._combine, base, depth)
 
     def _match(self, base: list[int], depth: int) -> bool:
