@@ -47,8 +47,8 @@ class Dager(ReconstructionAttack):
     Args:
         first: largest distance of an input of the first layer, relative to its length.
         second: largest distance of an input of the second layer.
-        tolerance: singular values of the recorded change above it count for the rank. The authors choose 1e-7 to 1e-9 by
-            the size of the batch; rounding of float32 changes leaves singular values of 2e-8 here.
+        tolerance: singular values of the recorded change above it count for the rank. The authors choose 1e-7 to 1e-9
+            by the size of the batch; rounding of float32 changes leaves singular values of 2e-8 here.
         cut: dimensions below that of the inputs to which the rank is limited.
         last_words: add the last words by this project's `next_words`.
 
