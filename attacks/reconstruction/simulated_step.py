@@ -9,8 +9,8 @@ from client.text import EMBEDDING, TextAlgorithm
 from protocol.view import RoundView
 
 _EQUAL = 1e-4
-"""Relative distance of equal updates: the order of texts and of sums, and rounding to float32, change a layer by 1e-6 to
-2e-5. One other word changes some layer by 3e-2 or more, in a batch of 64 sentences too."""
+"""Relative distance of equal updates: the order of texts and of sums, and rounding to float32, change a layer by 1e-6
+to 2e-5. One other word changes some layer by 2e-2 or more, in a batch of 64 sentences too."""
 _SMALL = 1e-3
 """Layers are compared relative to at least this share of the whole update: gradients that cancel are pure rounding."""
 
