@@ -71,39 +71,38 @@ class SentenceChains(ReconstructionAttack):
         steps = learner.steps(view.example_counts)
         _check_plain(view, learner, steps)
         span = SentenceSpan().run(view, generator=generator)
-        found = [
-            (span.records[v, :count], span.certified[v, :count])
-            if int(steps[v]) > 1 or bool(span.certified[v].any())
-            else self._chained(view, v, span.records[v, :count])
-            for v, count in enumerate(span.count.tolist())
-        ]
+        found = []
+        for v, count in enumerate(span.count.tolist()):
+            records, certain = span.records[v, :count], span.certified[v, :count]
+            if int(steps[v]) == 1 and not bool(certain.any()):
+                records, certain = self._chained(view.select(torch.tensor([v])), records)
+            found.append((records, certain))
         longest = max((records.shape[1] for records, _ in found), default=1)
         padded = [pad(records, (0, longest - records.shape[1])) for records, _ in found]
         return reconstruction(padded, certified=[certain for _, certain in found])
 
-    def _chained(self, view: RoundView, victim: int, first: Tensor) -> tuple[Tensor, Tensor]:
+    def _chained(self, view: RoundView, first: Tensor) -> tuple[Tensor, Tensor]:
         """``(M, L)`` sentences of one client, and ``(M,)`` whether they are certain.
 
         Args:
-            view: the round.
-            victim: its number in the view.
+            view: the round with this client alone.
             first: ``(M, L)`` result of the span check, which is kept if it explains the update.
         """
         layers = word_layers(view.require(TextAlgorithm))
         model = {name: value.double() for name, value in view.model.items()}
-        if len(first) and explains(view, victim, first):
+        if len(first) and explains(view, 0, first):
             return first, torch.ones(len(first), dtype=torch.bool)
         change, last = (layers.layer_gradients(deltas)[2] for deltas in (view.deltas, model))
-        sums = word_sums(change[victim], last, view.require(TextAlgorithm).learning_rate)
+        sums = word_sums(change[0], last, view.require(TextAlgorithm).learning_rate)
         single = sums.sums[sums.counts == 1].norm(dim=1)
         if not len(single) or not sums.error <= _NOISY * float(single.median()):
             return first, torch.zeros(len(first), dtype=torch.bool)
         states = prefix_states(layers, model)
         search = word_chains(
             states,
-            moved_rows(view, EMBEDDING)[victim].nonzero().flatten(),
+            moved_rows(view, EMBEDDING)[0].nonzero().flatten(),
             sums,
-            sentences=int(view.example_counts[victim]),
+            sentences=int(view.example_counts[0]),
             most_states=self.work // states.numbers,
         )
         search.run()
@@ -111,7 +110,7 @@ class SentenceChains(ReconstructionAttack):
         if not sentences:
             return first, torch.zeros(len(first), dtype=torch.bool)
         texts = pad_sequence(sentences, batch_first=True)
-        certain = search.complete and explains(view, victim, texts)
+        certain = search.complete and explains(view, 0, texts)
         return texts, torch.full((len(texts),), certain)
 
 
