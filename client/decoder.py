@@ -43,28 +43,39 @@ class DecoderLayer(nn.Module):
         query, key, value = (layer(seen).unflatten(2, (self.heads, -1)).transpose(1, 2) for layer in self._attention)
         attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         between = inputs + self.merge(attended.transpose(1, 2).flatten(2))
-        made: Tensor = between + self.leave(functional.gelu(self.enter(self.hidden_norm(between))))
-        return made
+        return self._second_half(between)
 
     def between(self, before: Tensor, last: Tensor) -> Tensor:
         """What attention gives to the second half, of texts that continue others by one place.
 
         Args:
             before: ``(P, T, d)`` inputs of the layer at the T earlier places.
-            last: ``(W, d)`` its inputs at the last place.
+            last: ``(W, d)`` or ``(P, W, d)`` its inputs at the last place.
 
         Returns:
             ``(P, W, d)`` inputs of `enter` at the last place, for every pair.
         """
+        made: Tensor = self.hidden_norm(self._attended(before, last))
+        return made
+
+    def at_last(self, before: Tensor, last: Tensor) -> Tensor:
+        """``(P, W, d)`` outputs at the last place, with the arguments of `between`."""
+        return self._second_half(self._attended(before, last))
+
+    def _attended(self, before: Tensor, last: Tensor) -> Tensor:
         (query, own_key, own_value), (_, keys, values) = (
             [layer(self.norm(inputs)).unflatten(-1, (self.heads, -1)) for layer in self._attention]
-            for inputs in (last, before)
+            for inputs in (last.expand(len(before), -1, -1), before)
         )
-        scores = torch.einsum("whd,pthd->pwht", query, keys)
-        own = (query * own_key).sum(2).expand(len(before), -1, -1)[..., None]
-        weights = (torch.cat([scores, own], dim=3) / query.shape[2] ** 0.5).softmax(3)
+        scores = torch.einsum("pwhd,pthd->pwht", query, keys)
+        own = (query * own_key).sum(3)[..., None]
+        weights = (torch.cat([scores, own], dim=3) / query.shape[3] ** 0.5).softmax(3)
         attended = torch.einsum("pwht,pthd->pwhd", weights[..., :-1], values) + weights[..., -1:] * own_value
-        made: Tensor = self.hidden_norm(last + self.merge(attended.flatten(2)))
+        made: Tensor = last + self.merge(attended.flatten(2))
+        return made
+
+    def _second_half(self, between: Tensor) -> Tensor:
+        made: Tensor = between + self.leave(functional.gelu(self.enter(self.hidden_norm(between))))
         return made
 
     @property

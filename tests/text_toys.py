@@ -20,19 +20,28 @@ CLIENTS = [
 """Sentences of two clients; 1 is a word outside the vocabulary."""
 
 
-def learner(kind: str, local: LocalTraining, *, seed: int = 0) -> TextLearner:
+def learner(
+    kind: str, local: LocalTraining, *, seed: int = 0, vocabulary: int = WORDS, embedding: int | None = None
+) -> TextLearner:
     """An untrained language model."""
     if kind == "lstm":
-        return FederatedText(network=TextOptions(vocabulary=WORDS, embedding=20, hidden=24), local=local, seed=seed)
-    sizes = DecoderOptions(vocabulary=WORDS, embedding=48, hidden=64, heads=2, places=12)
+        return FederatedText(
+            network=TextOptions(vocabulary=vocabulary, embedding=embedding or 20, hidden=24), local=local, seed=seed
+        )
+    sizes = DecoderOptions(vocabulary=vocabulary, embedding=embedding or 48, hidden=64, heads=2, places=12)
     return FederatedDecoder(network=sizes, local=local, seed=seed)
 
 
 def seen(
-    kind: str, clients: list[list[list[int]]] = CLIENTS, *, local: LocalTraining | None = None, seed: int = 0
+    kind: str,
+    clients: list[list[list[int]]] = CLIENTS,
+    *,
+    local: LocalTraining | None = None,
+    seed: int = 0,
+    **sizes: int,
 ) -> RoundView:
     """The server view of one round in which clients train on their sentences."""
-    module = learner(kind, local or LocalTraining(learning_rate=0.3), seed=seed)
+    module = learner(kind, local or LocalTraining(learning_rate=0.3), seed=seed, **sizes)
     texts = [torch.tensor(sentence) for own in clients for sentence in own]
     features = pad_sequence(texts, batch_first=True)
     ends = torch.tensor([len(own) for own in clients]).cumsum(0).tolist()

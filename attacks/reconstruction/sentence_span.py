@@ -119,7 +119,8 @@ class SentenceSpan(ReconstructionAttack):
 
     Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are
     those of the mean of the models before and after; nothing is certified. Under noise, the rank is the number of
-    singular values above it; below the number of sentences, nothing can be found.
+    singular values above it; below the number of sentences, nothing can be found. Where prefixes fill the dimensions of
+    the first layer, the span check fails; `SentenceChains` goes on.
 
     Threat model: passive server, one update; it knows the global model and the clients' algorithm, and holds no text.
 

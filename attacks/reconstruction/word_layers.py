@@ -81,7 +81,7 @@ class DecoderLayers(RecurrentLayers):
         return torch.zeros(max(len(prefixes), 1), self.algorithm.network.embedding + 1, dtype=torch.float64)
 
     def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
-        body, table = self._body(model), model[EMBEDDING].double()
+        body, table = self.body(model), model[EMBEDDING].double()
         padded = functional.pad(prefixes[:, :-1], (0, 1))  # `unique` takes no empty rows
         before, parent = torch.unique(padded, dim=0, return_inverse=True)
         before = before[:, :-1]
@@ -93,10 +93,10 @@ class DecoderLayers(RecurrentLayers):
         return with_one(seen[parent, word])
 
     def last_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
-        made: Tensor = self._body(model)(functional.embedding(prefixes, model[EMBEDDING].double()))
+        made: Tensor = self.body(model)(functional.embedding(prefixes, model[EMBEDDING].double()))
         return with_one(made[:, -1])
 
-    def _body(self, model: Mapping[str, Tensor]) -> Decoder:
+    def body(self, model: Mapping[str, Tensor]) -> Decoder:
         """The network with the weights of a model, in double precision."""
         with torch.device("meta"):
             body = self.algorithm.network.body()

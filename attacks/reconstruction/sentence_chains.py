@@ -1,0 +1,129 @@
+"""Sentences of a client where the span check of prefixes has no free dimension, from the sums of their states."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
+
+from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from attacks.reconstruction.prefix_states import prefix_states
+from attacks.reconstruction.sentence_span import SentenceSpan, moved_rows
+from attacks.reconstruction.simulated_step import explains
+from attacks.reconstruction.word_chains import word_chains
+from attacks.reconstruction.word_layers import word_layers
+from attacks.reconstruction.word_sums import word_sums
+from client.text import EMBEDDING, OUTPUT, TextAlgorithm
+from protocol.errors import ViewError
+from protocol.ranges import PositiveInt
+from protocol.threat_model import ThreatModel
+from protocol.view import RoundView
+
+_NOISY = 0.02
+"""Error of the sums of states, relative to one state, above which prefixes cannot be told apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceChains(ReconstructionAttack):
+    """Next-word chaining: `SentenceSpan`, and a second stage for the clients of which that certifies nothing.
+
+    The span check ends where a batch has more prefixes than the layer has dimensions. The rows of the last layer have
+    no such limit. Row w of its change is ``r / T (sum_{t: next = w} z_t - sum_t q_tw z_t)``, for the learning rate r,
+    the T predicted words, the inputs z_t of the layer and the predicted probabilities q_tw. The rows of words that do
+    not occur give the second sum by one regression (`word_sums`), so that for each word the number of its occurrences
+    and the sum of the states before it are known, for an LSTM to 2e-5 of their length. Sentences are chained from these
+    (`WordChains`): a word that is next once gives the state of its prefix, and a prefix is recognised by its state.
+
+    The result is certified if one local step on all found sentences, simulated, gives the received update up to
+    rounding (`explains`); otherwise sentences may lack their ends. A client that sends the update of another one has
+    its sentences certified: they are those in the update.
+
+    Clients that take several local steps keep the result of `SentenceSpan`.
+
+    Threat model: passive server, one update; it knows the global model and the clients' algorithm, and holds no text.
+
+    Args:
+        work: numbers of all layers that are computed for the states of one client's prefixes, after which the search
+            ends; `PrefixStates.numbers` for each.
+
+    Raises:
+        ViewError: no client takes one step of plain gradient descent, or clients clip their updates or add noise.
+
+    References:
+        This project.
+    """
+
+    name = "sentence-chains"
+    exact = True
+    cost = "a second to a minute per victim"
+    audited_victims = 8
+    threat_model = ThreatModel(
+        sees="the deltas of all layers in one round",
+        knows="the clients' training algorithm",
+        needs=(TextAlgorithm, "deltas:output.weight"),
+    )
+
+    work: PositiveInt = 750_000_000
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
+        learner = view.require(TextAlgorithm)
+        steps = learner.steps(view.example_counts)
+        _check_plain(view, learner, steps)
+        span = SentenceSpan().run(view, generator=generator)
+        found = []
+        for v, count in enumerate(span.count.tolist()):
+            records, certain = span.records[v, :count], span.certified[v, :count]
+            if int(steps[v]) == 1 and not bool(certain.any()):
+                records, certain = self._chained(view.select(torch.tensor([v])), records)
+            found.append((records, certain))
+        longest = max((records.shape[1] for records, _ in found), default=1)
+        padded = [pad(records, (0, longest - records.shape[1])) for records, _ in found]
+        return reconstruction(padded, certified=[certain for _, certain in found])
+
+    def _chained(self, view: RoundView, first: Tensor) -> tuple[Tensor, Tensor]:
+        """``(M, L)`` sentences of one client, and ``(M,)`` whether they are certain.
+
+        Args:
+            view: the round with this client alone.
+            first: ``(M, L)`` result of the span check, which is kept if it explains the update.
+        """
+        layers = word_layers(view.require(TextAlgorithm))
+        model = {name: value.double() for name, value in view.model.items()}
+        if len(first) and explains(view, 0, first):
+            return first, torch.ones(len(first), dtype=torch.bool)
+        change, last = (layers.layer_gradients(deltas)[2] for deltas in (view.deltas, model))
+        sums = word_sums(change[0], last, view.require(TextAlgorithm).learning_rate)
+        single = sums.sums[sums.counts == 1].norm(dim=1)
+        if not len(single) or not sums.error <= _NOISY * float(single.median()):
+            return first, torch.zeros(len(first), dtype=torch.bool)
+        states = prefix_states(layers, model)
+        search = word_chains(
+            states,
+            moved_rows(view, EMBEDDING)[0].nonzero().flatten(),
+            sums,
+            sentences=int(view.example_counts[0]),
+            most_states=self.work // states.numbers,
+        )
+        search.run()
+        sentences = [torch.tensor(words) for words in search.forest.sentences()]
+        if not sentences:
+            return first, torch.zeros(len(first), dtype=torch.bool)
+        texts = pad_sequence(sentences, batch_first=True)
+        certain = search.complete and explains(view, 0, texts)
+        return texts, torch.full((len(texts),), certain)
+
+
+def _check_plain(view: RoundView, learner: TextAlgorithm, steps: Tensor) -> None:
+    """Refuses updates that are not one gradient.
+
+    Raises:
+        ViewError: with what the clients do instead.
+    """
+    local, way_out = learner.local, "`sentence-span` alone may find sentences"
+    if not bool((steps == 1).any()):
+        raise ViewError(f"expected clients of one local step, got {int(steps.min())} or more; {way_out}")
+    if not local.plain_sgd or local.example_clip is not None or learner.update_l1 is not None:
+        raise ViewError(f"expected a step of plain gradient descent, got {local.optimizer} with changes; {way_out}")
+    if view.noise_scale(f"{OUTPUT}.weight") or view.clip(f"{OUTPUT}.weight") is not None:
+        raise ViewError(f"expected updates as they are, got clipped or noisy ones; {way_out}")
