@@ -73,7 +73,7 @@ def _plain_arguments(kind: type[FederatedModule], arguments: Mapping[str, Any]) 
     parser.add_subclass_arguments(FederatedModule, "learner")
     named = {"class_path": class_path(kind), "init_args": dict(arguments)}
     try:
-        built = parser.instantiate_classes(parser.parse_object({"learner": named})).learner
+        built = parser.instantiate(parser.parse_object({"learner": named})).learner
     except (ArgumentError, TypeError, ValueError, AttributeError) as error:
         raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(error)) from None
     return {name: value for name, value in described(kind, built.hparams).items() if name in arguments}
