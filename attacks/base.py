@@ -41,9 +41,11 @@ class Attack(abc.ABC):
         baseline: whether attacks are compared with it; only a baseline may work without the update.
         references: the publications that define the attack, e.g. ``("RAIFLE, Algorithm 1",)``; empty for our own.
         exact: whether it solves for the answer where theory guarantees one, instead of a statistical estimate.
+        certifies: whether it says of which answers it is certain, so that their share is reported without ground truth.
         cost: computational cost, as text.
-        audited_victims: for a slow attack, the number of clients of the first round that an audit with ``--slow``
-            attacks, drawn at random; None if every audit runs it on all clients of all rounds.
+        audited_victims: number of clients of the first round that an audit attacks, drawn at random; None for all
+            clients of all rounds.
+        slow: whether it takes minutes, so that an audit runs it only with ``--slow``.
         view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
             `History` for an attack on all messages of a recording together.
     """
@@ -59,8 +61,10 @@ class Attack(abc.ABC):
     baseline: ClassVar[bool] = False
     references: ClassVar[tuple[str, ...]] = ()
     exact: ClassVar[bool] = False
+    certifies: ClassVar[bool] = False
     cost: ClassVar[str] = "milliseconds per victim"
     audited_victims: ClassVar[int | None] = None
+    slow: ClassVar[bool] = False
     view: ClassVar[type[View]] = RoundView
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

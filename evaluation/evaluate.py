@@ -127,7 +127,7 @@ def evaluate(
 
     The arguments are those of `evaluate_recording`. `learner` simulates the clients where it is known,
     `victims_per_view` bounds the victims that are attacked at once (None for a default by learner), and `leave_out`
-    runs no attack but lists as missing those that would fit.
+    does not run slow attacks, but lists as missing those that would fit.
     """
     many = isinstance(learner, RankingAlgorithm | FOLtRESAlgorithm | MFAlgorithm)
     victims_per_view = victims_per_view or (256 if many else 64)
@@ -136,7 +136,7 @@ def evaluate(
     named = {attack: [name for name in attack.names() if name in limited] for attack in attacks}
     subsets = {attack: limited[names[0]] if names else None for attack, names in named.items()}  # None for no limit
     first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1], learner=learner), None)
-    misfits = {attack: slow_reason(attack) for attack in attacks} if leave_out else {}
+    misfits = {attack: slow_reason(attack) for attack in attacks if attack.slow and leave_out}
     if first is not None:
         reasons_by_attack = {attack: unfit(attack, first, recording.truth(first)) for attack in attacks}
         misfits |= {attack: reason for attack, reason in reasons_by_attack.items() if reason is not None}

@@ -189,7 +189,7 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
         ways_out = [remedy for head, entries in heads.items() if (remedy := _remedy(head, entries))]
         return "; ".join([f"the recording lacks {', '.join(needs)}", *dict.fromkeys(ways_out)])
     unknown = ", ".join(name for name in attack.estimates.truth if name not in truth)
-    if not unknown:
+    if not unknown or attack.certifies:
         return _other_classes(view, truth) if isinstance(attack, CompositionAttack) else None
     added = f"add {unknown} to the truth of each client (docs/recording-format.md)"
     way_out = added if truth else "the recording was published without truth/, audit it where that is"

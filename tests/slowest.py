@@ -14,7 +14,7 @@ _BEGIN = pytest.StashKey[float]()
 
 
 class Spent(NamedTuple):
-    """CPU seconds of a test, with its fixtures and the processes that it started, and whether it is `integration`."""
+    """CPU seconds of a test with its fixtures, and whether it is `integration`: then with processes that it started."""
 
     test: str
     seconds: float
@@ -28,14 +28,14 @@ def too_slow(tests: list[Spent]) -> list[str]:
     return [one.test for one in small if one.seconds > limit] if len(tests) >= FEWEST else []
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and of those that it started and that ended."""
-    return sum(os.times()[:4])
+def cpu_seconds(*, children: bool = True) -> float:
+    """CPU time of this process, and of those that it started and that ended."""
+    return sum(os.times()[: 4 if children else 2])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    item.stash[_BEGIN] = cpu_seconds()
+    item.stash[_BEGIN] = _clock(item)
     return (yield)
 
 
@@ -46,9 +46,18 @@ def pytest_runtest_makereport(
     """The last report of a test says what it took."""
     report = yield
     if report.when == "teardown":
-        marked = item.get_closest_marker("integration") is not None
-        report.user_properties.append(("spent", (item.nodeid, cpu_seconds() - item.stash[_BEGIN], marked)))
+        spent = _clock(item) - item.stash[_BEGIN]
+        report.user_properties.append(("spent", (item.nodeid, spent, _is_integration(item))))
     return report
+
+
+def _clock(item: pytest.Item) -> float:
+    """A test without the mark starts no process; idle workers of an earlier one may end in it."""
+    return cpu_seconds(children=_is_integration(item))
+
+
+def _is_integration(item: pytest.Item) -> bool:
+    return item.get_closest_marker("integration") is not None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -45,6 +45,7 @@ class Raifle(InteractionAttack):
     references = ("RAIFLE, Algorithm 2",)
     cost = "`max_iter` simulated trainings per victim, with gradients"
     audited_victims = 8
+    slow = True
     threat_model = ThreatModel(
         sees="the update of the item embeddings or of the network, the global model and which items were served",
         knows="the clients' training algorithm and the defence's parameters",

@@ -16,6 +16,7 @@ from attacks.reconstruction.word_layers import DecoderLayers
 from client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
 from client.text import EMBEDDING
 from protocol.errors import ViewError
+from protocol.progress import with_progress
 from protocol.ranges import NonNegativeInt, OpenUnitInterval, PositiveFloat
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -88,7 +89,7 @@ class Dager(ReconstructionAttack):
         names = [[f"{BODY}.layers.{n}.{part}.weight" for part in ("query", "key", "value")] for n in range(_LAYERS)]
         last = layers.layer_gradients(view.deltas)[2].double()
         found = []
-        for v in range(view.victims):
+        for v in with_progress(range(view.victims)):
             gradients = [torch.cat([view.deltas[name][v] for name in own]) for own in names]
             prefixes = self.prefixes(layers.body(model), model[EMBEDDING], gradients)
             if prefixes is None:

@@ -84,6 +84,7 @@ class GradientMatching(ReconstructionAttack):
     """
 
     audited_victims = 4
+    slow = True
     estimates: ClassVar[type[Estimate]] = MatchedImages
     cost = "minutes per victim"
     threat_model = ThreatModel(

@@ -18,6 +18,7 @@ from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_reco
 from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
+from protocol.progress import with_progress
 from protocol.ranges import NonNegativeInt, PositiveFloat
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -59,6 +60,7 @@ class LinearInversion(ReconstructionAttack):
 
     name = "linear-inversion"
     exact = True
+    certifies = True
     cost = "seconds per victim"
     audited_victims = 20
     estimates = LinearEstimate
@@ -76,7 +78,8 @@ class LinearInversion(ReconstructionAttack):
         if layer.noise:
             return _of_single_records(layer, view.example_counts)
         pixels = are_pixels(view)
-        found = [self._solve(view, layer, victim, pixels, generator) for victim in range(view.victims)]
+        victims = with_progress(range(view.victims))
+        found = [self._solve(view, layer, victim, pixels, generator) for victim in victims]
         if not pixels and not any(len(own.records) for own in found):
             self._check_capacity(view, layer)
         classes, certain = [own.classes for own in found], [own.certain for own in found]

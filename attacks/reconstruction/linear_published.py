@@ -11,6 +11,7 @@ from attacks.reconstruction.linear_layer import LayerUpdate, LinearEstimate, are
 from attacks.reconstruction.record_span import on_grid
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
+from protocol.progress import with_progress
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
@@ -100,7 +101,7 @@ class LinearPeeling(ReconstructionAttack):
         sums = learner.step_sums(view.example_counts)
         if sums is None:
             raise ViewError("expected plain SGD; found another optimizer or clipped examples")
-        found = [self._peel(view, layer, victim, float(sums[victim])) for victim in range(view.victims)]
+        found = [self._peel(view, layer, victim, float(sums[victim])) for victim in with_progress(range(view.victims))]
         classes = [torch.tensor(labels) for _, labels in found]
         return linear_estimate(
             layer, [own for own, _ in found], classes, certain=layer.precision <= torch.finfo(torch.float64).eps

@@ -33,6 +33,10 @@ _DEPENDENT = 1e-3
 _SURE = 4.0
 """Standard errors to which a certified record is within the asked accuracy."""
 _REFITS = 3
+_MOST_MISSING = 2
+"""Records that need not be found, as the others leave a line for them."""
+_PIECES = 4
+"""Pieces of that line that are tried."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,7 @@ def search_supports(
             excited.append(int((size > _ZERO * size.max()).sum()))
             known += size > _ZERO * size.max()
             failed = 0
-            basis = _independent(found, excited)
-            if len(basis) == span.rank:
+            for basis in _completed(span, _independent(found, excited)):
                 inverse = torch.linalg.inv(basis.T)
                 made = _certified(rows, inverse @ span.core @ span.basis, span.errors, count, span.slack, accuracy)
                 if made is not None:
@@ -122,6 +125,39 @@ def _independent(changes: list[Tensor], excited: list[int]) -> Tensor:
             chosen.append(changes[place])
             directions.append(left / left.norm())
     return torch.stack(chosen)
+
+
+def _completed(span: RecordSpan, basis: Tensor) -> Iterator[Tensor]:
+    """Bases ``(R, R)`` of the changes of the bias by all records, from those ``(M, R)`` of all but at most two.
+
+    The last record is the only one of the span of the rows in which none of the others' changes takes part. The last
+    two lie on a line, which the neurons' limits cut into pieces; on the pieces of the two, their changes are in the
+    span of the columns.
+    """
+    missing = span.rank - len(basis)
+    if missing == 0:
+        yield basis
+        return
+    if missing > _MOST_MISSING:
+        return
+    outside = torch.linalg.svd(basis)[2][len(basis) :]  # (missing, R)
+    others = outside @ span.core @ span.basis  # (missing, D + 1)
+    turned = torch.linalg.svd(others[:, -1:])[0].T @ others  # the last number of all but the first is 0
+    start, along = turned[0] / turned[0, -1], turned[1:]
+    limits = -(span.model @ start) / (span.model @ along.T).T.flatten() if missing > 1 else torch.zeros(1)
+    ends = limits[torch.isfinite(limits)].sort().values
+    places = torch.cat([ends[:1] - 1, (ends[1:] + ends[:-1]) / 2, ends[-1:] + 1]) if missing > 1 else limits
+    points = start + places[:, None].double() * along.sum(0)
+    assert span.errors is not None
+    changes = span.errors(points[:, :-1])  # (L, K, N)
+    within = changes @ span.columns
+    misfit = (changes - within @ span.columns.T).norm(dim=2) / changes.norm(dim=2).clamp(min=1e-300)
+    best = misfit.nan_to_num(nan=torch.inf).min(1)
+    for place in best.values.argsort()[:_PIECES].tolist():
+        change = within[place, int(best.indices[place])]
+        change = change / change.norm().clamp(min=1e-300)
+        if float((outside @ change).norm()) > _DEPENDENT:
+            yield from _completed(span, torch.cat([basis, change[None]]))
 
 
 def _changes(

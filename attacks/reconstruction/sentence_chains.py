@@ -16,6 +16,7 @@ from attacks.reconstruction.word_layers import word_layers
 from attacks.reconstruction.word_sums import word_sums
 from client.text import EMBEDDING, OUTPUT, TextAlgorithm
 from protocol.errors import ViewError
+from protocol.progress import progress_listener, with_progress
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -56,8 +57,10 @@ class SentenceChains(ReconstructionAttack):
 
     name = "sentence-chains"
     exact = True
+    certifies = True
     cost = "a second to a minute per victim"
     audited_victims = 8
+    slow = True
     threat_model = ThreatModel(
         sees="the deltas of all layers in one round",
         knows="the clients' training algorithm",
@@ -70,9 +73,10 @@ class SentenceChains(ReconstructionAttack):
         learner = view.require(TextAlgorithm)
         steps = learner.steps(view.example_counts)
         _check_plain(view, learner, steps)
-        span = SentenceSpan().run(view, generator=generator)
+        with progress_listener(lambda _: None):  # seconds; what follows takes minutes
+            span = SentenceSpan().run(view, generator=generator)
         found = []
-        for v, count in enumerate(span.count.tolist()):
+        for v, count in with_progress(list(enumerate(span.count.tolist()))):
             records, certain = span.records[v, :count], span.certified[v, :count]
             if int(steps[v]) == 1 and not bool(certain.any()):
                 records, certain = self._chained(view.select(torch.tensor([v])), records)

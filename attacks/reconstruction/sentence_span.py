@@ -16,6 +16,7 @@ from attacks.reconstruction.word_layers import RecurrentLayers, word_layers
 from client.text import EMBEDDING, TextAlgorithm
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
+from protocol.progress import with_progress
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, View
@@ -140,6 +141,7 @@ class SentenceSpan(ReconstructionAttack):
     name = "sentence-span"
     estimates = SpanEstimate
     exact = True
+    certifies = True
     cost = "a tenth of a second to seconds per victim"
     threat_model = ThreatModel(
         sees="the deltas of all layers in one round",
@@ -169,7 +171,8 @@ class SentenceSpan(ReconstructionAttack):
         model = {name: value.double() for name, value in view.model.items()}
         steps = learner.steps(view.example_counts)
         found = []
-        for v in range(view.victims):  # each has spans and prefixes of its own; products are over all its candidates
+        # Each has spans and prefixes of its own; products are over all its candidates.
+        for v in with_progress(range(view.victims)):
             one = Victim(
                 layers=layers,
                 model=model if int(steps[v]) == 1 else _between(view, v, EMBEDDING),

@@ -92,6 +92,7 @@ class SeparateMatching(ReconstructionAttack):
     name = "separate-matching"
     cost = "seconds to minutes per victim"
     audited_victims = 4
+    slow = True
     estimates = SeparatedImages
     threat_model = ThreatModel(
         sees="the update of the whole model",
@@ -164,7 +165,7 @@ class SeparateMatching(ReconstructionAttack):
         images = torch.randn(len(features), *shape, generator=generator).requires_grad_()
         every = torch.ones(1, len(images), dtype=torch.bool)
         solver, end = torch.optim.Adam([images], lr=_STEP), time.monotonic() + 60 * self.minutes
-        for iteration in with_progress(range(self.max_iter)):
+        for iteration in range(self.max_iter):
             share = iteration / self.max_iter
             if time.monotonic() > end:
                 break

@@ -16,6 +16,7 @@ from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, 
 from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, weighted_gradient
 from protocol.errors import ViewError
 from protocol.history import History
+from protocol.progress import with_progress
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -114,7 +115,7 @@ class JointFitAttack(PoolAttack):
         factors = _clip_factors(view, pool, generator)
         one_pass = pool.learner.single_pass_batch is not None
         found, together = [], effects.sketch.of(updates)
-        for place in range(view.victims):
+        for place in with_progress(range(view.victims)):
             client = _Client(
                 effects=effects,
                 sent=view.model,

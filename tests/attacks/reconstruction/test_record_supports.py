@@ -68,13 +68,11 @@ def scores(view: RoundView, truth: dict[str, Tensor]) -> dict[str, Tensor]:
     return dict(run(LinearInversion(), view, LinearEstimate).score(view, truth).metrics)
 
 
-@pytest.mark.parametrize(("classes", "clients"), [(2, 2), (5, 1)])
-def test_rows_with_constant_and_one_hot_columns_are_all_certain(classes: int, clients: int) -> None:
-    """Of many classes, the search misses a row of one of the two clients, and then returns none of it."""
+@pytest.mark.parametrize("classes", [2, 5])
+def test_rows_with_constant_and_one_hot_columns_are_all_certain(classes: int) -> None:
     view, truth = table_view(*drawn(20, classes), classes=classes)
     found = scores(view, truth)
-    assert int((found["certified"] == 1).sum()) == clients
-    assert torch.equal(found["recovered"], found["certified"])
+    assert found["certified"].tolist() == found["recovered"].tolist() == [1, 1]
     assert found["false-certified"].tolist() == [0, 0]
 
 
