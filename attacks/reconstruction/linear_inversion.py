@@ -23,6 +23,9 @@ from protocol.ranges import NonNegativeInt, PositiveFloat
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
+_OFF_GRID = 10
+"""How much longer records are searched that are no pixels."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinearInversion(ReconstructionAttack):
@@ -48,8 +51,8 @@ class LinearInversion(ReconstructionAttack):
 
     Args:
         programs: largest number of linear programs for a client; 0 stops after the subtractions.
-        failures: linear programs without a new record after which the search stops; of each class, if records are no
-            pixels.
+        failures: linear programs without a new record after which the search stops; ten times as many if records are
+            no pixels.
         accuracy: largest error, to four standard errors, of the numbers of a certified record that is no 8-bit image.
 
     References:
@@ -100,6 +103,7 @@ class LinearInversion(ReconstructionAttack):
                 search_faces(span, **options, generator=generator)
         if pixels or span.levels:
             return FoundRecords(span_records(span), torch.tensor(span.classes), torch.tensor(span.certain))
+        options["failures"] *= _OFF_GRID
         return search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
 
     @staticmethod

@@ -26,7 +26,7 @@ _GAP = 0.1
 """Largest ratio of the singular value after the last of the records to that one."""
 MOST_MISFIT = 0.1
 """Largest relative distance of a record's changes of the bias from the span, also where rounding allows more."""
-_MARGIN = 0.05
+MARGIN = 0.05
 """Share of the largest input of a neuron below whose negative a neuron is silent also after a few steps."""
 
 RecordErrors = Callable[[Tensor], Tensor]
@@ -129,7 +129,7 @@ class RecordSpan:
             if float(misfit[best]) <= min(self.slack, MOST_MISFIT):
                 return best, within[best]
         excitement = self.model @ record
-        silent = excitement < -_MARGIN * excitement.abs().max()
+        silent = excitement < -MARGIN * excitement.abs().max()
         turn = torch.linalg.svd(self.core)[0][:, : self.left]
         if int(silent.sum()) <= self.left:
             return -1, None

@@ -10,21 +10,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.record_span import MOST_MISFIT, RecordErrors, RecordSpan
+from attacks.reconstruction.record_span import MARGIN, MOST_MISFIT, RecordErrors, RecordSpan
 
-_POINTS = 64
-"""Random records at which the signs of the changes of the bias are looked up."""
+_POINTS, _SCALES = 256, (0.5, 3.0)
+"""Random records at which the signs of the changes of the bias are looked up, and standard deviations of the first and
+the last: columns of tables have outliers."""
 _SMALL = 0.2
 """Changes below this share of a class's median tell no sign."""
 _SCALINGS = 20
 _PREFERENCE = 4
+_SPARSE = 4
+"""Exponent of the costs' absolute values: few neurons decide, so that records that excite many are found too."""
 _ZERO = 1e-2
 """Share of the largest change below which a neuron is not excited."""
 ZEROS = 4
 """Fewest neurons of the layer for each record: of a random vector of the span, one is 0 for each, of a record half."""
 _TIGHT = 1.5
 """Largest ratio of changes by records of a class for which the bounds alone make vertices of single records."""
-_ALONE = 1e-2
+_ALONE = 0.1
 """Singular value at the neurons that a record does not excite, above which no other vector of the span is 0 there."""
 _SAME = 1 - 1e-6
 """Cosine of equal changes of the bias."""
@@ -81,7 +84,7 @@ def search_supports(
         rows: ``(N, D + 1)`` the update.
         count: number of the client's records.
         accuracy: largest error of a number of a certified record.
-        failures: linear programs of each class without a new record after which the search stops.
+        failures: linear programs without a new record after which the search stops.
         programs: largest number of linear programs.
         generator: of the costs.
 
@@ -109,7 +112,7 @@ def search_supports(
                 made = _certified(rows, inverse @ span.core @ span.basis, span.errors, count, span.slack, accuracy)
                 if made is not None:
                     return made
-        if failed >= failures * len(sizes):
+        if failed >= failures:
             break
     return nothing
 
@@ -132,7 +135,7 @@ def _completed(span: RecordSpan, basis: Tensor) -> Iterator[Tensor]:
 
     The last record is the only one of the span of the rows in which none of the others' changes takes part. The last
     two lie on a line, which the neurons' limits cut into pieces; on the pieces of the two, their changes are in the
-    span of the columns.
+    span of the columns. As these records are inexact, their changes follow from the neurons that are clearly silent.
     """
     missing = span.rank - len(basis)
     if missing == 0:
@@ -150,13 +153,11 @@ def _completed(span: RecordSpan, basis: Tensor) -> Iterator[Tensor]:
     points = start + places[:, None].double() * along.sum(0)
     assert span.errors is not None
     changes = span.errors(points[:, :-1])  # (L, K, N)
-    within = changes @ span.columns
-    misfit = (changes - within @ span.columns.T).norm(dim=2) / changes.norm(dim=2).clamp(min=1e-300)
-    best = misfit.nan_to_num(nan=torch.inf).min(1)
-    for place in best.values.argsort()[:_PIECES].tolist():
-        change = within[place, int(best.indices[place])]
-        change = change / change.norm().clamp(min=1e-300)
-        if float((outside @ change).norm()) > _DEPENDENT:
+    misfit = (changes - changes @ span.columns @ span.columns.T).norm(dim=2) / changes.norm(dim=2).clamp(min=1e-300)
+    for place in misfit.nan_to_num(nan=torch.inf).amin(1).argsort()[:_PIECES].tolist():
+        excitement = span.model @ points[place]
+        change = _alone(span, excitement < -MARGIN * excitement.abs().max())
+        if change is not None and float((outside @ change).norm()) > _DEPENDENT:
             yield from _completed(span, torch.cat([basis, change[None]]))
 
 
@@ -187,7 +188,7 @@ def _changes(
         # A positive cost prefers few neurons. Where the bounds are tight, as of two classes, a cost of both signs finds
         # a vertex between them; where they are not, only that at 0 is of use.
         tight = most < _TIGHT
-        cost = (draws if tight else draws.abs()) @ rows
+        cost = (draws if tight else draws.abs() ** _SPARSE) @ rows
         limits = torch.cat([torch.full((len(rows),), slack), torch.full((len(rows),), most + slack)]).double()
         solved = linprog(
             cost.numpy(),
@@ -202,14 +203,20 @@ def _changes(
 
 
 def _single(span: RecordSpan, rows: Tensor, shares: Tensor, most: float) -> Tensor | None:
-    """The one vector of the span that is 0 where a solution is about 0; None if there is none, or are several.
+    """The one vector of the span that is 0 where a solution is about 0, if it can be a change by one record.
 
     Of the ``rows (L,)``, the solution's changes ``shares (L,)`` as shares of the class's are 0 or above ``1 / most``.
     """
     silent = shares < 2 * _ZERO
-    if int(silent.sum()) < ZEROS // 2 * span.rank or bool((shares[~silent] * most < 1 - 2 * _ZERO).any()):
+    return None if bool((shares[~silent] * most < 1 - 2 * _ZERO).any()) else _alone(span, rows[silent])
+
+
+def _alone(span: RecordSpan, silent: Tensor) -> Tensor | None:
+    """``(R,)`` the one unit vector of the span that is 0 at silent neurons; None if there is none, or are several."""
+    columns = span.columns[silent]
+    if len(columns) < ZEROS // 2 * span.rank:
         return None
-    _, values, directions = torch.linalg.svd(span.columns[rows[silent]], full_matrices=False)
+    _, values, directions = torch.linalg.svd(columns, full_matrices=False)
     alone = span.rank == 1 or float(values[-2]) > _ALONE
     return directions[-1] if alone and float(values[-1]) <= min(span.slack, MOST_MISFIT) else None
 
@@ -221,8 +228,9 @@ def signs(errors: RecordErrors, width: int) -> tuple[Tensor, list[float]]:
         ``(K, N)`` mean changes over random records, 0 where they differ in sign or are small; and for each class the
         largest ratio of a record's change at a neuron to that at another, both as shares of the mean.
     """
-    draws = torch.randn(_POINTS, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    changes = errors(draws)
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randn(_POINTS, width, generator=generator, dtype=torch.float64)
+    changes = errors(draws * torch.linspace(*_SCALES, _POINTS, dtype=torch.float64)[:, None])
     excited = changes != 0
     for _ in range(_SCALINGS):  # a record that is learnt already changes all biases less
         mean = changes.sum(0) / excited.sum(0).clamp(min=1)
