@@ -12,6 +12,7 @@ from torch.func import functional_call
 from attacks.estimates import Scores
 from attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
 from client.network import ClassifierAlgorithm
+from client.text import TextAlgorithm
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
 from protocol.view import RoundView, View
@@ -63,9 +64,11 @@ def layer_update(view: RoundView) -> LayerUpdate:
     """The change of the first linear layer.
 
     Raises:
-        ViewError: the layer was not recorded, has no bias, is followed by batch norm or gets features instead of
-            records; or the clients' optimizer scales each number of the update by itself.
+        ViewError: the layer was not recorded, has no bias, is followed by batch norm or gets features or words instead
+            of records; or the clients' optimizer scales each number of the update by itself.
     """
+    if isinstance(view.algorithm, TextAlgorithm):
+        raise ViewError("expected records that are numbers; found clients that train on words")
     local = getattr(view.algorithm, "local", None)
     if local is not None and local.optimizer in ELASTIC:
         raise ViewError(

@@ -9,13 +9,16 @@ from torch import Tensor
 
 from attacks.reconstruction import LinearInversion
 from attacks.reconstruction.linear_layer import LinearEstimate
+from attacks.reconstruction.linear_published import LinearRatio
 from client.engine.local_hyperparameters import LocalTraining
 from client.nets.classifiers import ClassifierOptions
+from evaluation.failures import unfit
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_deltas, with_noise
 from tests.inversion_toys import SHAPE, changed, pictures, server_view, truth_of
+from tests.text_toys import seen
 
 
 def attacked(view: RoundView, **options: int) -> LinearEstimate:
@@ -109,6 +112,18 @@ def test_records_off_the_grid_of_pixels_are_refused_without_an_algorithm_not_mis
     view = dataclasses.replace(view, algorithm=None, auxiliary={"images": standardised} if known else {})
     with pytest.raises(ViewError, match="grid"):
         LinearInversion()(view, generator=generator_for(0, "attack"))
+
+
+def test_clients_that_train_on_words_are_refused() -> None:
+    with pytest.raises(ViewError, match="words"):
+        LinearInversion()(seen("lstm"), generator=generator_for(0, "attack"))
+
+
+def test_without_ground_truth_the_share_of_certain_records_is_reported() -> None:
+    view, _ = server_view()
+    assert {name: value.tolist() for name, value in scores(view, {}).items()} == {"certified": [1, 1, 1]}
+    assert unfit(LinearInversion(), view, {}) is None
+    assert "record_hash" in (unfit(LinearRatio(), view, {}) or "")
 
 
 @pytest.mark.parametrize("norm", ["none", "before-activation"])
