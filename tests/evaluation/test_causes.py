@@ -139,6 +139,12 @@ def test_many_local_steps_are_told() -> None:
     assert found.measured["high"] < 0.6
 
 
+def test_where_the_last_layer_is_not_recorded_no_cause_is_looked_for_in_it() -> None:
+    (view,) = views(LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batch_size=16))[0]
+    rest = {name: delta for name, delta in view.deltas.items() if not name.startswith("output.")}
+    assert measured_causes([dataclasses.replace(view, deltas=rest)], seed=0) == []
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("epsilon", ["inf", 1])
 def test_declared_noise_is_told_and_without_it_there_is_no_cause(tmp_path: Path, epsilon: float | str) -> None:
