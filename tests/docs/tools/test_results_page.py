@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,18 @@ from docs.tools import results_page
 from docs.tools.results_page import FOLDER, PAGE, README, TEMPLATE, Published, add, figures, page, readme
 from protocol.errors import InputError
 from reports.run import Run
+from tests.places import ROOT
 from tests.reports.toys import cell, run, table
+
+
+LOST = {
+    "attributes",
+    "attributes_blog",
+    "gradient_matching_fedavg",
+    "raifle_detectability",
+    "raifle_table8_cifar10",
+}
+"""Tables that are still to be run again, which takes hours; their commits were rewritten."""
 
 
 @pytest.fixture
@@ -45,6 +57,19 @@ def test_the_template_types_no_result() -> None:
 def test_published_results_name_their_commit() -> None:
     for path in FOLDER.glob("*.json"):
         assert re.fullmatch(r"[0-9a-f]{40}", Run.read(path).commit or ""), path.name
+
+
+def test_the_history_holds_the_commits_of_published_results() -> None:
+    if git("rev-parse", "--is-shallow-repository") != "false":
+        pytest.skip("the history is not here")
+    commits = set(git("rev-list", "HEAD").split())
+    lost = {path.stem for path in FOLDER.glob("*.json") if Run.read(path).commit not in commits}
+    assert lost == LOST, "measured at commits that nobody can look at: run these tables again"
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def test_a_grid_shows_every_cell_with_its_interval_and_n(published: Published) -> None:
