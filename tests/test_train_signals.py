@@ -22,16 +22,21 @@ LIMIT = 120
 
 
 def begin(folder: Path, *more: str) -> subprocess.Popen[str]:
-    """A training of many rounds, begun and with a round recorded."""
+    """A training of many rounds, begun and with a round recorded and in a checkpoint, which the next round follows."""
     args = ("--config", "configs/train/fncf_synthetic.yaml", "--data.init_args.users", "40", "--trainer.devices", "1")
     given = ("--trainer.max_steps", "100000", "--trainer.default_root_dir", str(folder), "--trainer.accelerator", "cpu")
     command = [sys.executable, "train.py", "fit", *args, *given, *more]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
     until = time.monotonic() + LIMIT
-    while not list(folder.glob("deltas/journal*")) and process.poll() is None and time.monotonic() < until:
+    while recorded(folder) < 2 and process.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
     assert process.poll() is None
     return process
+
+
+def recorded(folder: Path) -> int:
+    """Rounds in the journals of a training that still runs."""
+    return sum(path.read_text().count('"rounds/') for path in folder.glob("deltas/journal*"))
 
 
 def alive(group: int) -> list[str]:

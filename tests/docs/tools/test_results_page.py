@@ -15,7 +15,6 @@ from reports.run import Run
 from tests.places import ROOT
 from tests.reports.toys import cell, run, table
 
-
 LOST = {
     "attributes",
     "attributes_blog",
