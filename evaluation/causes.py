@@ -173,7 +173,7 @@ def _steps(views: Sequence[RoundView], seed: int) -> Cause | None:
 
 
 def _class_bases(view: RoundView, learner: object, seed: int) -> Tensor | None:
-    """``(K, D)`` update of the last layer per class of the auxiliary images, None if it cannot be simulated or is not recorded."""
+    """``(K, D)`` update of the last layer per class of the auxiliary images, None if not simulated or recorded."""
     if not isinstance(learner, ClassifierAlgorithm) or view.missing(AUXILIARY):
         return None
     if not {f"{learner.output_layer}.weight", f"{learner.output_layer}.bias"} <= view.deltas.keys():
