@@ -24,7 +24,7 @@ from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
 _OFF_GRID = 10
-"""How much longer records are searched that are no pixels."""
+"""Times as many failures after which the search for records that are no pixels stops."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,11 +146,11 @@ def _completed(span: RecordSpan, basis: Tensor) -> Iterator[Tensor]:
     outside = torch.linalg.svd(basis)[2][len(basis) :]  # (missing, R)
     others = outside @ span.core @ span.basis  # (missing, D + 1)
     turned = torch.linalg.svd(others[:, -1:])[0].T @ others  # the last number of all but the first is 0
-    start, along = turned[0] / turned[0, -1], turned[1:]
-    limits = -(span.model @ start) / (span.model @ along.T).T.flatten() if missing > 1 else torch.zeros(1)
+    start, along = turned[0] / turned[0, -1], turned[1:].sum(0)  # 0 for the last record
+    limits = -(span.model @ start) / (span.model @ along)
     ends = limits[torch.isfinite(limits)].sort().values
-    places = torch.cat([ends[:1] - 1, (ends[1:] + ends[:-1]) / 2, ends[-1:] + 1]) if missing > 1 else limits
-    points = start + places[:, None].double() * along.sum(0)
+    pieces = torch.cat([ends[:1] - 1, (ends[1:] + ends[:-1]) / 2, ends[-1:] + 1])
+    points = start + (pieces if len(ends) else ends.new_zeros(1))[:, None] * along
     assert span.errors is not None
     changes = span.errors(points[:, :-1])  # (L, K, N)
     misfit = (changes - changes @ span.columns @ span.columns.T).norm(dim=2) / changes.norm(dim=2).clamp(min=1e-300)
