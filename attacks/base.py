@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 import torch
 
@@ -16,6 +16,8 @@ from protocol.ranges import check_fields
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, View
 
+WithPrior = Literal["likelihood", "rank", "posterior"]
+"""How a prior is added to the scores of an attack, see `Attack.with_prior`."""
 Variants = Mapping[str, Mapping[str, Any]]
 """Values of the variants of an attack by key."""
 
@@ -41,6 +43,11 @@ class Attack(abc.ABC):
         baseline: whether attacks are compared with it; only a baseline may work without the update.
         references: the publications that define the attack, e.g. ``("RAIFLE, Algorithm 1",)``; empty for our own.
         exact: whether it solves for the answer where theory guarantees one, instead of a statistical estimate.
+        is_prior: whether it is a baseline whose scores say, without the update, how likely the answers are, so that its
+            log odds can be added to those of an attack.
+        with_prior: how a prior is added to its scores, for results under ``NAME+prior``: ``likelihood`` if they are
+            log-likelihood ratios of the answers up to one factor, ``rank`` if a higher score only means more likely,
+            ``posterior`` if they are posterior probabilities of it, and need none added; None for no such results.
         certifies: whether it says of which answers it is certain, so that their share is reported without ground truth.
         cost: computational cost, as text.
         audited_victims: number of clients of the first round that an audit attacks, drawn at random; None for all
@@ -61,6 +68,8 @@ class Attack(abc.ABC):
     baseline: ClassVar[bool] = False
     references: ClassVar[tuple[str, ...]] = ()
     exact: ClassVar[bool] = False
+    is_prior: ClassVar[bool] = False
+    with_prior: ClassVar[WithPrior | None] = None
     certifies: ClassVar[bool] = False
     cost: ClassVar[str] = "milliseconds per victim"
     audited_victims: ClassVar[int | None] = None

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices, Quantities
 from protocol.class_paths import check_declared
 from protocol.errors import require
 from protocol.metric_table import METRICS, Metric, metric_names
@@ -79,6 +80,7 @@ class Scores:
         candidates: what was ranked, so that a threshold on all scores has a true- and a false-positive rate.
         details: rows of the attack's own table, which the report shows as it is.
         reconstruction: some images and their reconstructions.
+        answers: what the estimate says of the answers, to which a prior can be added; None if it cannot.
         settings: ``(V,)`` by key: further setting columns of the values, e.g. which attribute of a person one is about.
     """
 
@@ -92,6 +94,7 @@ class Scores:
     candidates: Candidates | None = None
     details: Sequence[Detail] = ()
     reconstruction: Reconstruction | None = None
+    answers: Choices | Quantities | None = None
     settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def without(self, victims: Tensor) -> "Scores":

@@ -40,6 +40,16 @@ def f1_per_victim(decisions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     return (2 * hits / size.clamp(min=1)).masked_fill(positive.sum(1) == 0, torch.nan)
 
 
+def best_decisions(posterior: Tensor) -> tuple[Tensor, Tensor]:
+    """Decisions ``(V, W)`` of largest expected F1, to first order, and that F1 ``(V,)``, of a posterior ``(V, W)``."""
+    ordered, order = posterior.double().sort(dim=1, descending=True)
+    total = posterior.double().sum(1, keepdim=True)
+    scores = 2 * ordered.cumsum(1) / (torch.arange(1, ordered.shape[1] + 1) + total).clamp(min=1e-12)
+    best, place = scores.max(1, keepdim=True)
+    taken = torch.arange(ordered.shape[1]) <= place
+    return torch.zeros_like(taken).scatter(1, order, taken), best.squeeze(1)
+
+
 def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -> Tensor:
     """``(V, G)`` true-positive rates at false-positive rates ``grid (G,)``; other arguments as in `auc_per_victim`.
 

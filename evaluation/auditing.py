@@ -17,6 +17,7 @@ from evaluation.evaluate import Slow, default_setting, evaluate_recording
 from evaluation.failures import explain
 from evaluation.learner_match import with_learner_check
 from evaluation.message_selection import MessageSelection
+from evaluation.posterior.posterior import POSTERIOR
 from evaluation.relevance import relevant, truth_names
 from evaluation.runner import Evaluation
 from evaluation.scores import concat, differing, setting_columns, stacked, with_setting
@@ -173,7 +174,7 @@ def audit(
     run = RecordingRun(recording, setting, seed)
     evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
     measured = {name for attack in chosen for name in attack.estimates.metric_names()}
-    measured |= {name for step in steps for name in metric_names(step.metrics)}
+    measured |= {name for step in steps for name in metric_names(step.metrics)} | set(POSTERIOR)
     metrics = [name for name in METRICS if name in measured]
     data = dict(recording.manifest.data)
     return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording)

@@ -17,6 +17,7 @@ from client.ranking import RankingAlgorithm
 from evaluation.attack_bar import AttackBar
 from evaluation.failures import slow_reason, unfit
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
+from evaluation.posterior.posterior import with_posteriors
 from evaluation.relevance import full_name
 from evaluation.runner import AttackError, Evaluation, append, attack_view, joined
 from protocol.errors import InputError, ViewError
@@ -103,7 +104,7 @@ def evaluate_recording(
         names = {attack.name: full_name(attack, attacks) for attack in confined}
         done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
         found.append(done)
-    return joined([*found, *last])
+    return with_posteriors(joined([*found, *last]), seed=seed)
 
 
 def evaluate(

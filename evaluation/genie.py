@@ -6,7 +6,6 @@ equally likely has a larger mean AUC on the same features, model and defence.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,32 +14,13 @@ from attacks.ranking.lists import ranked_lists
 from client.pointwise_descent import Items, VoteAlgorithm, as_parameters, as_ranker, descend
 from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
+from evaluation.channel import Channel
 from protocol.errors import ViewError
 from protocol.view import RoundView
 
 _NUMBERS_AT_ONCE = 2**25
 _SAME = 1e-6
 """Relative distance up to which two updates without noise are equal, for float32."""
-
-
-@dataclass(frozen=True)
-class Channel:
-    """How clients release their updates: all parameters clipped together, and noise on each number.
-
-    Attributes:
-        clip: L2 norm to which the whole update is clipped, None if some of it is not.
-        noise_scale: smallest standard deviation of the noise of a parameter.
-    """
-
-    clip: float | None
-    noise_scale: float
-
-    @classmethod
-    def of(cls, view: RoundView) -> "Channel":
-        """Channel of a view's deltas."""
-        names = set(view.deltas)
-        clips = [one.clip for one in view.releases if one.clip is not None and names <= set(one.parameters)]
-        return cls(min(clips, default=None), min(view.noise_scale(name) for name in names))
 
 
 def genie_auc(

@@ -11,9 +11,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices, Quantities
 from attacks.base import Attack
 from attacks.estimates import Candidates, Estimate, EstimateError, Reconstruction, Scores
 from evaluation.captioned_figure import CaptionedFigure
+from evaluation.channel import update_bits
 from evaluation.scores import AttackInfo, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
@@ -39,6 +41,7 @@ class Evaluation:
         candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
         unrelated: by attack of a family in which none was scored, the reason; see `evaluation.relevance.relevant`.
         details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
+        answers: by label, what the estimates of the first views say of the answers, see `MOST_CANDIDATES`.
         mismatch: that the learner's updates differ from the recorded ones, see `evaluation.learner_match`; else None.
         learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.
         tracebacks: by attack that ended in an exception, its traceback; `missing` has it too.
@@ -54,6 +57,7 @@ class Evaluation:
     candidates: dict[str, Candidates] = field(default_factory=dict)
     unrelated: dict[str, str] = field(default_factory=dict)
     details: dict[str, pd.DataFrame] = field(default_factory=dict)
+    answers: dict[str, list["Answered"]] = field(default_factory=dict)
     mismatch: str | None = None
     learner_check: str = ""
     tracebacks: dict[str, str] = field(default_factory=dict)
@@ -75,6 +79,8 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         for label, (rates, count) in evaluation.roc.items():
             sums, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
             whole.roc[label] = sums + rates, already + count
+        for label, answered in evaluation.answers.items():
+            whole.answers[label] = [*whole.answers.get(label, []), *answered]
         whole.unrelated |= evaluation.unrelated
         whole.mismatch = whole.mismatch or evaluation.mismatch
         whole.learner_check = whole.learner_check or evaluation.learner_check
@@ -88,9 +94,9 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def append(evaluations: list[Evaluation], new: Evaluation) -> None:
-    """Appends the evaluation of an attack's next view, without its candidates if the earlier ones have enough."""
+    """Appends the evaluation of an attack's next view, without candidates and answers if earlier ones have enough."""
     if sum(len(c.scores) for one in evaluations for c in one.candidates.values()) >= MOST_CANDIDATES:
-        new.candidates = {}
+        new.candidates, new.answers = {}, {}
     evaluations.append(new)
 
 
@@ -152,25 +158,90 @@ def attack_view(
     estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
     seconds = (time.perf_counter() - start) / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
-    scores = scores if unscored is None or scores.units is not None else scores.without(unscored)
-    metrics = {**scores.metrics, **successes(scores.metrics, setting)}
-    of_view = scores.units is None  # else of users
-    victims = view.pseudonyms if scores.units is None else scores.units
-    common: dict[str, Any] = {"setting": setting, "seed": seed, "round": view.round}
-    found = Evaluation(lines={label: AttackInfo.of(attack, view)})
+    victims = scores.units is None
+    place = Place(
+        setting=setting,
+        seed=seed,
+        round=view.round,
+        victims=view.pseudonyms if scores.units is None else scores.units,
+        people=truth.get("clients") if victims else None,
+        messages=view.messages.tolist() if view.messages is not None and victims else None,
+        unscored=unscored if victims else None,
+        capacity=_capacity(view, truth, scores.units),
+    )
+    found = tabulated(label, scores, place, info=AttackInfo.of(attack, view), seconds=seconds)
+    if scores.answers is not None:
+        found.answers[label] = [Answered(attack, scores.answers, place, found.lines[label], seconds, scores.settings)]
+    return found
+
+
+def _capacity(view: View, truth: Mapping[str, Tensor], units: Tensor | None) -> Tensor:
+    """``(V,)`` most bits of the updates of each victim, or of each user of a history: the sum over its messages."""
+    bits = update_bits(view)
+    if units is None:
+        return bits
+    owners = next((truth[name] for name in ("user", "clients") if name in truth), None)
+    if owners is None:
+        return torch.full((len(units),), torch.inf, dtype=torch.float64)
+    return torch.where(owners == units[:, None], bits, 0.0).sum(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the scores of an estimate belong in the table.
+
+    Attributes:
+        setting: cell of the table.
+        seed: seed of the training.
+        round: round of the view.
+        victims: ``(V,)`` pseudonyms, or numbers of users.
+        people: ``(V,)`` client numbers of the pseudonyms, None if unknown or if `victims` are users.
+        messages: number of messages of each victim, where they differ; else None.
+        unscored: ``(V,)`` victims whose scores are undefined; None for none.
+        capacity: ``(V,)`` most bits that the updates of each can carry, infinite where no bound is known.
+    """
+
+    setting: Mapping[str, Any]
+    seed: int
+    round: int
+    victims: Tensor
+    people: Tensor | None
+    messages: list[int] | None
+    unscored: Tensor | None
+    capacity: Tensor
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What an attack's estimate says of the answers, where its scores belong, and their further settings."""
+
+    attack: Attack
+    answers: Choices | Quantities
+    place: Place
+    info: AttackInfo
+    seconds: float
+    settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, seconds: float) -> Evaluation:
+    """Scores of one estimate as an evaluation."""
+    scores = scores if place.unscored is None else scores.without(place.unscored)
+    metrics = {**scores.metrics, **successes(scores.metrics, place.setting)}
+    common: dict[str, Any] = {"setting": place.setting, "seed": place.seed, "round": place.round}
+    found = Evaluation(lines={label: info})
     found.scores = score_table(
         label,
         metrics,
-        victims=victims,
-        people=truth.get("clients") if of_view else None,
+        victims=place.victims,
+        people=place.people,
         items=0 if scores.items is None else scores.items,
         positives=0 if scores.positives is None else scores.positives,
         influences=scores.influences,
         seconds=seconds,
         **common,
     )
-    if view.messages is not None and of_view:
-        found.scores = with_setting(found.scores, rounds=view.messages.tolist() * len(metrics))
+    if place.messages is not None:
+        found.scores = with_setting(found.scores, rounds=place.messages * len(metrics))
     if scores.settings:
         own_settings = {key: list(values) * len(metrics) for key, values in scores.settings.items()}
         found.scores = with_setting(found.scores, **own_settings)
@@ -178,12 +249,12 @@ def attack_view(
     if curves is not None and len(curves):
         found.roc[label] = curves.sum(0), len(curves)
     if scores.candidates is not None:
-        people = truth["clients"] if of_view and "clients" in truth else victims
         owners = scores.candidates.owners
-        owners = people[owners] if of_view else owners
+        if scores.units is None:
+            owners = (place.victims if place.people is None else place.people)[owners]
         found.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
     if scores.profiles is not None:
-        found.profiles = _profile_table(label, scores.profiles, victims=victims, **common)
+        found.profiles = _profile_table(label, scores.profiles, victims=place.victims, **common)
     if scores.reconstruction is not None:
         found.pictures[label] = scores.reconstruction
     if scores.details:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attacks.scoring import clopper_pearson
 from evaluation.bootstrap import Summary, crossed_bootstrap, crossed_ratio
+from evaluation.posterior.posterior import combined_label
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, from_records, setting_columns
 from protocol.metric_table import METRICS
@@ -53,9 +54,9 @@ def described(results: pd.DataFrame, lines: Mapping[str, AttackInfo]) -> pd.Data
 def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
     """Paired differences between each attack and its comparisons, over the same clients and seeds.
 
-    Every attack is compared with the best baseline of its question and setting, and an attack of this project with the
-    best published attack too. What makes a client easy for both attacks cancels, so the interval can show a difference
-    between attacks whose own intervals overlap.
+    Every attack is compared with the best baseline of its question and setting, an attack of this project with the best
+    published attack too, and an attack with priors with the same one without. What makes a client easy for both attacks
+    cancels, so the interval can show a difference between attacks whose own intervals overlap.
 
     Returns:
         Columns `DIFFERENCE` and the settings, for the metrics that judge attacks. ``ratio`` with its ends is the ratio
@@ -172,3 +173,4 @@ def _pairs(values: Mapping[str, pd.DataFrame], lines: Mapping[str, AttackInfo], 
             others = [label for label in same if lines[label].role == role]
             if others:
                 yield attack, max(others, key=lambda label: means[label])
+        yield from ((attack, label) for label in same if combined_label(label) == attack)

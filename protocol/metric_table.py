@@ -140,6 +140,32 @@ for _metric in (
         "false-alarm", "False alarm is the share of honest rounds that a check refuses.", **_OTHER, **_LOW, binary=True
     ),
     Metric("held-back", "Held back is the share of updates that were not sent.", **_OTHER, binary=True),
+    Metric(
+        "bits",
+        "Bits are what the update adds to the prior: the logarithm to base 2 of the probability of a client's true"
+        " answers given both, over that given the prior; 0 for an update that says nothing.",
+        guessing=0.0,
+    ),
+    Metric(
+        "bits-left",
+        "Bits left are what remains unknown of a client's answers, given the prior, and the update where it is used.",
+        **_OTHER,
+        **_LOW,
+    ),
+    Metric(
+        "bits-bound",
+        "Bits bound is the most that the client's updates can add, given their clip and their noise.",
+        predicts="bits",
+        **_OTHER,
+    ),
+    Metric(
+        "calibration-error",
+        "The calibration error is the mean distance between the probabilities that an attack gives its answers and the"
+        " share of them that are true.",
+        **_OTHER,
+        **_LOW,
+        span=(0.0, 1.0),
+    ),
     Metric("hr@10", "HR@10 is the share of held-out items among the first ten.", **_OTHER, binary=True),
     Metric("mae", "MAE is the model's mean absolute error.", **_OTHER, **_LOW),
 ):

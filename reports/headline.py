@@ -26,6 +26,7 @@ class Headline:
         metric: metric of that result, empty for none.
         question: question of that attack, None for none.
         data: data set of that result, None for none.
+        adds: what the update adds to the prior, in bits; empty where it was not measured.
     """
 
     verdict: str
@@ -33,6 +34,7 @@ class Headline:
     metric: str = ""
     question: str | None = None
     data: Any = None
+    adds: str = ""
 
 
 def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> Headline:
@@ -73,7 +75,32 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
         verdict = f"On {where}, no attack is shown to infer {inferred}{_than(best, results, 'better')}."
     elif hardly_exceeds(best, results):
         verdict = f"On {where}, no attack infers {inferred}{_than(best, results, 'much better')}."
-    return Headline(verdict, measured, best["metric"], best["question"], best.get(DATA))
+    return Headline(verdict, measured, best["metric"], best["question"], best.get(DATA), added(best, results))
+
+
+def added(row: Row, results: pd.DataFrame) -> str:
+    """Sentence on the bits that the update adds to the prior, by the attack on a row's question that adds the most."""
+    cell = same_cell({**row, "metric": "bits"}, results)
+    rows = records(cell[cell["role"].isin(ATTACKS) & cell["mean"].notna()])
+    if not rows:
+        return ""
+    best = max(rows, key=lambda one: (one["mean"], "+prior" in one["attack"]))
+    left, bound = (_of_attack(best, name, results) for name in ("bits-left", "bits-bound"))
+    interval = f"95% interval {number(best['low'])} to {number(best['high'])}, {best['attack']}"
+    said = f"The update adds {number(best['mean'])} bits ({interval})"
+    if best["low"] <= 0:
+        said = f"The update is not shown to add anything to the prior: {number(best['mean'])} bits ({interval})"
+    if left is not None:
+        said += f" to what is known of a client, of {number(best['mean'] + left)} that are unknown without it"
+    if bound is not None:
+        said += f"; its clip and noise allow at most {number(bound)}"
+    return f"{said}."
+
+
+def _of_attack(row: Row, name: str, results: pd.DataFrame) -> float | None:
+    cell = same_cell({**row, "metric": name}, results)
+    values = cell["mean"][(cell["attack"] == row["attack"]) & cell["mean"].notna()]
+    return None if values.empty else float(values.iloc[0])
 
 
 def is_shown(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None = None) -> bool:

@@ -115,7 +115,8 @@ def write_page(
     numbers = {"results": run.results, "differences": run.differences}
     numbers |= {table.name: table.rows for section in own for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
-    print(f"{headline(run.results, run.differences).verdict}\n\n{text_tables(run.results)}\n")
+    first = headline(run.results, run.differences)
+    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(run.results)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures

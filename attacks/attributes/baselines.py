@@ -21,6 +21,7 @@ class MajorityValue(AttributeAttack):
 
     name = "majority"
     baseline = True
+    is_prior = True
     threat_model = ThreatModel(
         sees="no update", knows="the attributes of some of the people who take part", needs=_NEEDS
     )
@@ -30,7 +31,7 @@ class MajorityValue(AttributeAttack):
         evidence = {}
         for name, values in people.values.items():
             shares = values[values >= 0].bincount()
-            evidence[name] = (shares == shares.max()).double().expand(len(people.names), -1)
+            evidence[name] = ((shares + 0.5) / (shares + 0.5).sum()).double().log().expand(len(people.names), -1)
         return people.estimate(evidence)
 
 
@@ -47,6 +48,7 @@ class ExampleCounts(AttributeAttack):
 
     name = "example-counts"
     baseline = True
+    is_prior = True
     threat_model = ThreatModel(
         sees="the number of examples of every person",
         knows="the attributes of some of the people who take part",

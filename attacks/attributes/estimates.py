@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices
 from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
 from attacks.scoring import wins_over_negatives
 from protocol.errors import ViewError
@@ -66,6 +67,9 @@ class AttributeEstimate(Estimate):
         if held.shape[1] != len(self.evidence):
             found = f"{len(self.evidence)} attributes, but {held.shape[1]} in truth/"
             raise ViewError(f"expected as many attributes of known people as in the ground truth, got {found}")
+        return self._scored(held, people)
+
+    def _scored(self, held: Tensor, people: Tensor) -> Scores:
         parts = []
         for column, (name, evidence) in enumerate(self.evidence.items()):
             asked = (held[:, column] >= 0).nonzero().flatten()
@@ -84,6 +88,32 @@ class AttributeEstimate(Estimate):
             units=torch.cat([own for _, own, _, _ in parts]),
             influences={key: torch.cat([own[key] for _, _, _, own in parts]) for key in ("auc", BALANCED)},
             settings={"attribute": names},
+            answers=self._answers(held, people),
+        )
+
+    def _answers(self, held: Tensor, people: Tensor) -> Choices:
+        """The values ``(N,)`` of all attributes and people, with a question for each attribute of a person."""
+        asked = [(held[:, column] >= 0).nonzero().flatten() for column in range(held.shape[1])]
+        shapes = [(len(own), values.shape[1]) for own, values in zip(asked, self.evidence.values(), strict=True)]
+        number = torch.arange(sum(map(len, asked)))
+        widths = torch.cat([torch.full((count,), width) for count, width in shapes])
+        known = torch.cat([held[own, column] for column, own in enumerate(asked)]).repeat_interleave(widths)
+        value = torch.cat([torch.arange(width).repeat(count) for count, width in shapes])
+
+        def rescored(odds: Tensor) -> Scores:
+            found, parts = {}, torch.split(odds, [count * width for count, width in shapes])
+            for (name, values), own, part in zip(self.evidence.items(), asked, parts, strict=True):
+                found[name] = torch.zeros(values.shape, dtype=torch.float64).index_copy(0, own, part.view(len(own), -1))
+            return AttributeEstimate(messages=self.messages, evidence=found)._scored(held, people)
+
+        return Choices(
+            scores=torch.cat([v[own].double().flatten() for v, own in zip(self.evidence.values(), asked, strict=True)]),
+            labels=value == known,
+            places=number.repeat_interleave(widths),
+            people=torch.cat([people[own] for own in asked]).repeat_interleave(widths),
+            questions=number.repeat_interleave(widths),
+            strata=torch.cat([torch.full((count * width,), place) for place, (count, width) in enumerate(shapes)]),
+            rescored=rescored,
         )
 
 

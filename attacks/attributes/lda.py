@@ -44,6 +44,7 @@ class AttributeLDA(AttributeAttack):
     """
 
     name = "attribute-lda"
+    with_prior = "likelihood"
     cost = "`folds` times 15 logistic regressions for each round, layer and attribute"
 
     folds: AtLeastTwo = 5

@@ -73,6 +73,7 @@ class DecafMatch(CompositionAttack):
     """
 
     name = "decaf-match"
+    with_prior = "rank"
     cost = "`shared` simulated trainings and one per class, and `local` per victim and pass, of at most `passes`"
     threat_model = ClosedForm.threat_model
     variants: ClassVar[Variants] = {

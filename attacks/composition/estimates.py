@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attacks.answers import Quantities
 from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
 from attacks.scoring import composition_errors, exact_counts, null_class_errors
 from protocol.errors import ViewError
@@ -68,6 +69,9 @@ class CompositionEstimate(Estimate):
         counts = truth["class_counts"].double()
         if counts.shape[1] != self.proportions.shape[1]:
             raise ViewError(f"expected an estimate of {counts.shape[1]} classes, got {self.proportions.shape[1]}")
+        return self._scored(counts)
+
+    def _scored(self, counts: Tensor) -> Scores:
         shares = counts / counts.sum(1, keepdim=True)
         inferred = self.proportions.double()
         held = counts > 0
@@ -80,4 +84,19 @@ class CompositionEstimate(Estimate):
         profiles = torch.stack([shares, inferred, self.low.double(), self.high.double()], dim=2)
         candidates = Candidates.of_rows("does the client hold examples of this class?", inferred, held)
         sizes = torch.full((len(counts),), counts.shape[1]), held.sum(1)
-        return Scores(metrics, *sizes, profiles=profiles, candidates=candidates)
+        answers = Quantities(
+            inferred=inferred,
+            true=shares,
+            grid=1 / counts.sum(1),
+            rescored=lambda found: posterior_shares(found, counts.sum(1))._scored(counts),
+        )
+        return Scores(metrics, *sizes, profiles=profiles, candidates=candidates, answers=answers)
+
+
+def posterior_shares(found: Tensor, examples: Tensor) -> CompositionEstimate:
+    """Estimate of shares ``(V, K)`` of any sign; a class is present if its share is that of half an example or more."""
+    shares = found.clamp(min=0)
+    shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
+    nothing = torch.full_like(shares, torch.nan)
+    present = shares * examples[:, None] >= 0.5
+    return CompositionEstimate(proportions=shares, low=nothing, high=nothing, present=present)

@@ -82,6 +82,7 @@ class OutputCounts(CountAttack):
     """
 
     name = "output-counts"
+    with_prior = "rank"
     threat_model = ThreatModel(
         sees="the update of the last layer, the global model and how many examples the client reports",
         knows="the class of each row; uses the learning rate and images of every class if it has them",

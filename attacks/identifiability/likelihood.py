@@ -51,6 +51,7 @@ class PACLikelihood(VectorAttack):
     """
 
     name = "pac-likelihood"
+    with_prior = "rank"
     cost = "`iterations` passes over the messages from each of two starts"
 
     iterations: PositiveInt = 30

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
+from attacks.answers import Quantities
 from attacks.base import Attack
 from attacks.estimates import Estimate, Scores, check_tensor
 from client.matrix_factorization import MFAlgorithm
@@ -40,21 +42,28 @@ class VectorEstimate(Estimate):
         items on which the estimate contradicts the label, ``cosine`` the cosine of the two vectors, ``flipped`` 1 if it
         is negative. `evaluation.runner.successes` adds ``success``, which needs the tolerance of a table or a training.
         """
-        table, items = view.model[ITEM_EMBEDDING].double(), view.served
-        guess, own = self.vectors.double(), truth["user_vector"].double()
-        error = ((guess @ table.T).sign() != (own @ table.T).sign()).double().mean(1)
+        table, items, own = view.model[ITEM_EMBEDDING].double(), view.served, truth["user_vector"].double()
         if items is None:  # clients hide which items they labelled: labels of all items, -1 where there is none
-            if truth["labels"].shape != error.shape + table.shape[:1]:
+            if truth["labels"].shape != (view.victims, len(table)):
                 found = tuple(truth["labels"].shape[1:])
                 raise ViewError(f"expected the labels of all {len(table)} items in the ground truth, got {found}")
             items = torch.where(truth["labels"] >= 0, torch.arange(len(table)), -1)
-        mask = items >= 0
-        labels = truth["labels"][:, : mask.shape[1]] > 0.5
+        return self._scored(table, items, own, truth["labels"][:, : items.shape[1]] > 0.5)
+
+    def _scored(self, table: Tensor, items: Tensor, own: Tensor, labels: Tensor) -> Scores:
+        guess, mask = self.vectors.double(), items >= 0
+        error = ((guess @ table.T).sign() != (own @ table.T).sign()).double().mean(1)
         predicted = (guess @ table.T).gather(1, items.clamp(min=0)) > 0
         wrong = ((predicted != labels) & mask).sum(1) / mask.sum(1)
         cosine = torch.nn.functional.cosine_similarity(guess, own, dim=1)
         metrics = {"error": error, "label-error": wrong, "cosine": cosine, "flipped": (cosine < 0).double()}
-        return Scores(metrics, mask.sum(1), (labels & mask).sum(1))
+        answers = Quantities(  # a vector is known up to a positive factor
+            inferred=normalize(guess),
+            true=normalize(own),
+            grid=torch.zeros(len(own), dtype=torch.float64),
+            rescored=lambda found: VectorEstimate(vectors=found)._scored(table, items, own, labels),
+        )
+        return Scores(metrics, mask.sum(1), (labels & mask).sum(1), answers=answers)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 """Baselines without the update: random scores and item popularity."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from protocol.errors import ViewError
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import POPULARITY, RoundView
@@ -37,10 +40,22 @@ class Chance(InteractionAttack):
         return InteractionEstimate(scores=scores, decisions=(scores > 1 - self.positive_share) & view.served_mask)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Popularity(InteractionAttack):
     """Number of other users who interacted with an item; reports show it next to every attack.
 
     Threat model: a server that knows what other users interacted with and does not use the victim's update.
+
+    Args:
+        counts: text file with a number of interactions for each item of the catalogue, one a line, which replace those
+            of the other users: a prior from other data, which may be wrong.
+        shuffled: whether the numbers are exchanged at random among a client's items: a prior that says nothing.
+
+    Variants:
+        shuffled: a prior that says nothing.
+
+    Raises:
+        ViewError: the file has fewer numbers than the catalogue has items.
 
     References:
         This project.
@@ -49,14 +64,29 @@ class Popularity(InteractionAttack):
     name = "popularity"
     family = "interactions"
     baseline = True
+    is_prior = True
     threat_model = ThreatModel(
         sees="which items were served",
         knows="what all other users interacted with",
         needs=("served", f"priors:{POPULARITY}"),
     )
 
+    variants = {"shuffled": {"shuffled": True, "listed": False}}
+
+    counts: Path | None = None
+    shuffled: bool = False
+
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         counts = view.priors[POPULARITY].double()
+        if self.counts is not None:
+            table, items = torch.from_numpy(np.loadtxt(self.counts, ndmin=1)), view.served_items
+            if len(table) <= int(items.max()):
+                raise ViewError(f"expected a number for each of {int(items.max()) + 1} items, got {len(table)}")
+            counts = table[items.clamp(min=0)]
+        if self.shuffled:
+            keys = torch.rand(counts.shape, generator=generator).masked_fill(~view.served_mask, torch.inf)
+            places = view.served_mask.int().argsort(1, descending=True, stable=True)  # those of real items first
+            counts = torch.zeros_like(counts).scatter(1, places, counts.gather(1, keys.argsort(1)))
         return InteractionEstimate(scores=counts, decisions=two_means(counts.log1p(), view.served_mask))
 
 

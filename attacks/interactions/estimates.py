@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices
 from attacks.base import Attack
 from attacks.estimates import ROC_GRID, Candidates, Estimate, Scores, check_tensor
-from attacks.scoring import auc_per_victim, f1_per_victim, roc_per_victim
+from attacks.scoring import auc_per_victim, best_decisions, f1_per_victim, roc_per_victim
 from protocol.view import View
 
 
@@ -36,12 +37,21 @@ class InteractionEstimate(Estimate):
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC of the scores and F1 of the decisions over each victim's served items."""
         mask = view.served_mask
-        labels = truth["labels"][:, : mask.shape[1]]
+        return self._scored(mask, truth["labels"][:, : mask.shape[1]])
+
+    def _scored(self, mask: Tensor, labels: Tensor) -> Scores:
         auc = auc_per_victim(self.scores, labels, mask)
         metrics = {"auc": auc, "f1": f1_per_victim(self.decisions, labels, mask)}
         roc = roc_per_victim(self.scores, labels, mask, ROC_GRID).masked_fill(auc.isnan()[:, None], torch.nan)
         candidates = Candidates.of_rows("did the client interact with this item?", self.scores, labels, mask)
-        return Scores(metrics, mask.sum(1), ((labels > 0.5) & mask).sum(1), roc=roc, candidates=candidates)
+        answers = Choices.of_matrix(self.scores, labels, lambda odds: _posterior(odds)._scored(mask, labels), mask)
+        sizes = mask.sum(1), ((labels > 0.5) & mask).sum(1)
+        return Scores(metrics, *sizes, roc=roc, candidates=candidates, answers=answers)
+
+
+def _posterior(odds: Tensor) -> InteractionEstimate:
+    """Estimate of log odds ``(V, R)``, with the decisions of largest expected F1."""
+    return InteractionEstimate(scores=odds, decisions=best_decisions(odds.sigmoid())[0])
 
 
 class InteractionAttack(Attack):

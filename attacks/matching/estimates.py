@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
 from attacks.scoring import precision_at_positives
 from protocol.errors import ViewError
@@ -40,6 +41,9 @@ class MatchingEstimate(Estimate):
         others: the influences are jackknife pseudo-values, from the ranking without the pairs that involve a user.
         """
         first, second = torch.cat([truth["user"], truth["known_user"]])[asked_pairs(view)].T
+        return self._scored(first, second, view.victims)
+
+    def _scored(self, first: Tensor, second: Tensor, messages: int) -> Scores:
         match = first == second
         numbers, counts, own = _shared_ranking(self.scores, first, match)
         total, whole = len(numbers), own.mean()
@@ -51,11 +55,18 @@ class MatchingEstimate(Estimate):
         influence, chance = torch.stack(pseudo) if pseudo else own, match.double().mean()
         return Scores(
             {"ap": own, "times-chance": own / chance},
-            torch.full_like(counts, view.victims),
+            torch.full_like(counts, messages),
             counts,
             units=numbers,
             influences={"ap": influence, "times-chance": influence / chance},
             candidates=Candidates("does the same user send both messages?", self.scores, match, first),
+            answers=Choices(
+                scores=self.scores.double(),
+                labels=match,
+                places=torch.where(torch.isin(first, numbers), torch.searchsorted(numbers, first.contiguous()), -1),
+                people=first,
+                rescored=lambda odds: MatchingEstimate(scores=odds)._scored(first, second, messages),
+            ),
         )
 
 

@@ -112,6 +112,7 @@ class MatchingFingerprint(MatchingAttack, FingerprintAttack):
     """
 
     name = "matching-fingerprint"
+    with_prior = "rank"
     threat_model = dataclasses.replace(
         FingerprintAttack.threat_model, needs=(*FingerprintAttack.threat_model.needs, "pairs")
     )
@@ -161,6 +162,7 @@ class MatchingCounts(MatchingAttack):
 
     name = "matching-counts"
     baseline = True
+    is_prior = True
     threat_model = ThreatModel(sees="the number of examples of every device", knows="nothing", needs=("pairs",))
 
     def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.ranking.lists import Lists, click_map
-from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
+from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior, prior_variant
 from client.click_models import pattern_pairs, patterns
 from client.ranking import RankingAlgorithm
 from protocol.errors import ViewError
@@ -38,6 +38,9 @@ class CodebookAttack(PosteriorAttack):
     Raises:
         ViewError: the served features are no codebook: codes of two lists overlap.
 
+    Variants:
+        prior: the exact posterior with the cascade prior, for a server that knows the click model.
+
     References:
         This project; it extends RAIFLE's adversarial data manipulation (Pham, Kulkarni and Houmansadr, NDSS 2025,
         arXiv:2310.19163, section III.C).
@@ -50,6 +53,8 @@ class CodebookAttack(PosteriorAttack):
         knows="the learning algorithm; nothing about the clicks (uniform prior)",
         needs=("served", "lists", "features", RankingAlgorithm, "deltas"),
     )
+
+    variants = prior_variant(name, threat_model)
 
     prior: ListPrior = "uniform"
     victims_at_once: PositiveInt | None = 8

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attacks.ranking.lists import Lists, click_map, update_at
-from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
+from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior, prior_variant
 from client.click_models import patterns, sample_patterns
 from client.ranking import RankingAlgorithm
 from protocol.ranges import AtLeastTwo, PositiveInt
@@ -38,6 +38,9 @@ class ListPosterior(PosteriorAttack):
         sweeps: passes over a victim's lists.
         simulated: simulated clients per victim.
 
+    Variants:
+        prior: the exact posterior with the cascade prior, for a server that knows the click model.
+
     References:
         This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
         section V.B.
@@ -50,6 +53,8 @@ class ListPosterior(PosteriorAttack):
         knows="the learning algorithm, the displayed order, and how many clicks a list gets (count prior)",
         needs=("served", "lists", "features", RankingAlgorithm, "deltas"),
     )
+
+    variants = prior_variant(name, threat_model)
 
     prior: ListPrior = "count"
     chains: PositiveInt = 4

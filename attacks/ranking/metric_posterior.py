@@ -38,6 +38,7 @@ class MetricPosterior(PosteriorAttack):
     """
 
     name = "metric-posterior"
+    with_prior = "posterior"
     threat_model = ThreatModel(
         sees="the one or two numbers that each client shares, and its displayed lists, which follow from the seed",
         knows="the metric and its randomised response; nothing about the clicks (uniform prior), or the click model",

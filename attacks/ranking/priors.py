@@ -1,12 +1,14 @@
 """Priors of clicks, posterior attacks and the baseline without the update."""
 
 import abc
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
@@ -37,6 +39,16 @@ def log_prior(kind: ListPrior, mask: Tensor, learner: RankingAlgorithm) -> Tenso
     steps = steps_for_law(learner.click_model, learner.grade_law, mask.shape[-1])
     law = cascade_log_law if kind == "cascade" else count_log_law
     return law(steps, mask, every=every)
+
+
+def prior_variant(name: str, model: ThreatModel) -> Variants:
+    """Variant of an attack under ``NAME+prior``: the exact posterior with the cascade prior, instead of adding it.
+
+    The lists' clicks depend on one another under the click model, which a sum of log odds by document would ignore.
+    """
+    knows = f"{model.knows.partition(';')[0]}; the click model, the displayed order and the distribution of the grades"
+    model = dataclasses.replace(model, knows=knows)
+    return {"prior": {"prior": "cascade", "name": f"{name}+prior", "with_prior": "posterior", "threat_model": model}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +90,7 @@ class PriorOnly(PosteriorAttack):
 
     name = "prior-only"
     baseline = True
+    is_prior = True
     threat_model = ThreatModel(
         sees="which documents were served, in which order",
         knows="the click model and the distribution of the grades",

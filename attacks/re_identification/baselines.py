@@ -43,6 +43,7 @@ class CountsOnly(IdentityAttack):
 
     name = "counts-only"
     baseline = True
+    is_prior = True
     threat_model = ThreatModel(
         sees="the number of examples of every device",
         knows="the number of examples on a device of its own of every user",

@@ -1,11 +1,13 @@
 """Estimate of identities: the user of each message."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices
 from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
 from attacks.scoring import average_precision, random_average_precision, top_share
 from protocol.view import View
@@ -47,7 +49,9 @@ class IdentityEstimate(Estimate):
         under a random order, which is larger for few messages; ``top1`` and ``top5`` are the shares of a user's
         messages for which the user is ranked first, or among the first five.
         """
-        users = truth["user"]
+        return self._scored(truth["user"])
+
+    def _scored(self, users: Tensor) -> Scores:
         labels = torch.where(torch.isin(users, self.users), users, UNSEEN)
         positive = labels[:, None] == self.users
         counts = positive.sum(0)
@@ -63,7 +67,15 @@ class IdentityEstimate(Estimate):
             metrics[f"top{places}"] = sums[seen] / counts[seen]
         asks, one_row_per_user = "did this user send this message?", (self.scores[:, seen].T, positive[:, seen].T)
         return Scores(
-            *(metrics, torch.full_like(counts[seen], view.victims), counts[seen]),
+            *(metrics, torch.full_like(counts[seen], total), counts[seen]),
             units=self.users[seen],
             candidates=Candidates.of_rows(asks, *one_row_per_user),
+            answers=Choices(
+                scores=self.scores.double().flatten(),
+                labels=positive.flatten(),
+                places=torch.where(positive.any(1), (seen.cumsum(0) - 1)[column], -1).repeat_interleave(len(seen)),
+                people=users.repeat_interleave(len(seen)),
+                questions=torch.arange(total).repeat_interleave(len(seen)),
+                rescored=lambda odds: dataclasses.replace(self, scores=odds.reshape(positive.shape))._scored(users),
+            ),
         )

@@ -46,6 +46,7 @@ class FingerprintAttack(IdentityAttack):
     """
 
     name = "fingerprint"
+    with_prior = "rank"
     cost = "`rounds` times `parts` simulated trainings per known user"
     threat_model = ThreatModel(
         sees="the deltas of some layers of every message, each round, and the global models",

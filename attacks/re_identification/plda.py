@@ -61,6 +61,7 @@ class PLDA(IdentityAttack):
     """
 
     name = "plda"
+    with_prior = "rank"
     cost = "`rounds` times `parts` simulated trainings per known user"
     threat_model = ThreatModel(
         sees="the deltas of some layers of every message, each round, the global models, and the declared noise",

@@ -24,6 +24,7 @@ class Direction(InteractionAttack):
 
     name = "direction"
     family = "recommendation"
+    with_prior = "rank"
     cost = "one 64 x 64 eigenproblem per victim"
     threat_model = ThreatModel(
         sees="the update of the item embeddings and which items were served",

@@ -57,6 +57,7 @@ class MatchedFilter(InteractionAttack):
 
     name = "matched-filter"
     family = "recommendation"
+    with_prior = "likelihood"
     cost = "`shadows` simulated trainings per victim"
     threat_model = ThreatModel(
         sees="the update of the item embeddings, the global model and which items were served",

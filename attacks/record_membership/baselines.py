@@ -49,6 +49,7 @@ class SentModelLoss(PoolAttack):
 
     name = "sent-model-loss"
     baseline = True
+    is_prior = True
     threat_model = ThreatModel(sees="no update", knows=f"the global model; {KNOWS}", needs=NEEDS)
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:

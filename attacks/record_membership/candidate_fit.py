@@ -156,6 +156,7 @@ class CandidateFit(JointFitAttack):
     """
 
     name: ClassVar[str] = "candidate-fit"
+    with_prior = "likelihood"
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
         found = self.fits(view, generator=generator)

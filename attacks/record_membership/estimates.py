@@ -1,5 +1,6 @@
 """Estimate of record membership: which records of a pool a client holds."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices
 from attacks.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, clopper_pearson, rates_at, roc_per_victim
 from protocol.errors import ViewError
@@ -80,9 +82,12 @@ class RecordMembershipEstimate(Estimate):
         table of details has the pooled rates with intervals of Clopper and Pearson.
         """
         member, clients = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
+        return self._scored(member, clients, view.auxiliary[CANDIDATE_LABELS])
+
+    def _scored(self, member: Tensor, clients: Tensor, classes: Tensor) -> Scores:
         everything = torch.ones_like(member)
         auc = auc_per_victim(self.scores, member, everything)
-        metrics = {"auc": auc, "class-auc": class_auc(self.scores, member, view.auxiliary[CANDIDATE_LABELS])}
+        metrics = {"auc": auc, "class-auc": class_auc(self.scores, member, classes)}
         details: list[Detail] = []
         for rate in (*RATES, 0.0):
             found, alarms = self._rates(member, rate)
@@ -103,6 +108,15 @@ class RecordMembershipEstimate(Estimate):
                 _ASKS, self.scores.flatten(), member.flatten(), clients.repeat_interleave(member.shape[1])
             ),
             details=[*details, *self._most_exposed(member, clients)],
+            answers=Choices(
+                scores=self.scores.double().flatten(),
+                labels=member.flatten(),
+                places=torch.arange(len(member)).repeat_interleave(member.shape[1]),
+                people=clients.repeat_interleave(member.shape[1]),
+                rescored=lambda odds: dataclasses.replace(
+                    self, scores=odds.reshape(member.shape), predicted=torch.full_like(self.predicted, torch.nan)
+                )._scored(member, clients, classes),
+            ),
         )
 
     def _rates(self, member: Tensor, allowed: float) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Source inference: which client holds a record; the estimate, the attacks, and their baseline, chance."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices
 from attacks.estimates import Detail, Estimate, Scores, check_tensor
 from attacks.record_membership.baselines import POOL
 from attacks.record_membership.candidate_fit import JointFitAttack
@@ -55,7 +57,9 @@ class SourceEstimate(Estimate):
         Raises:
             ViewError: no record has one holder.
         """
-        member, clients = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
+        return self._scored(*truth_of_senders(self.senders, view, truth, self.scores.shape[1]))
+
+    def _scored(self, member: Tensor, clients: Tensor) -> Scores:
         places = (member.sum(0) == 1).nonzero().flatten()
         if not len(places):
             raise ViewError("expected candidates that one of the clients holds, got none")
@@ -76,6 +80,19 @@ class SourceEstimate(Estimate):
             records[asked],
             units=clients[asked],
             details=[row],
+            answers=Choices(
+                scores=self.scores[:, places].T.double().flatten(),
+                labels=member[:, places].T.flatten(),
+                places=(asked.cumsum(0) - 1)[holder].repeat_interleave(len(member)),
+                people=clients[holder].repeat_interleave(len(member)),
+                questions=torch.arange(len(places)).repeat_interleave(len(member)),
+                rescored=lambda odds: dataclasses.replace(
+                    self,
+                    scores=torch.zeros(member.shape, dtype=torch.float64).index_copy(
+                        1, places, odds.reshape(len(places), -1).T
+                    ),
+                )._scored(member, clients),
+            ),
         )
 
 
@@ -115,6 +132,7 @@ class CandidateSource(JointFitAttack):
     """
 
     name: ClassVar[str] = "candidate-source"
+    with_prior = "likelihood"
     family: ClassVar[str] = "source"
     estimates: ClassVar[type[Estimate]] = SourceEstimate
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
+from attacks.scoring import best_decisions
 from attacks.words.estimates import WordSetEstimate
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -27,6 +28,7 @@ class PopularWords(Attack):
     name = "popular-words"
     family = "words"
     baseline = True
+    is_prior = True
     estimates = WordSetEstimate
     threat_model = ThreatModel(
         sees="how many texts the client reports", knows="texts of the same kind", needs=(f"auxiliary:{TEXTS}",)
@@ -58,13 +60,3 @@ def expected_words(view: RoundView, words: int) -> Tensor | None:
     likely = -torch.expm1(view.example_counts[:, None] * (-frequency.clamp(max=1 - 1e-9)).log1p())
     likely[:, 0] = 0
     return likely
-
-
-def best_decisions(posterior: Tensor) -> tuple[Tensor, Tensor]:
-    """Decisions ``(V, W)`` of largest expected F1, to first order, and that F1 ``(V,)``, of a posterior ``(V, W)``."""
-    ordered, order = posterior.double().sort(dim=1, descending=True)
-    total = posterior.double().sum(1, keepdim=True)
-    scores = 2 * ordered.cumsum(1) / (torch.arange(1, ordered.shape[1] + 1) + total).clamp(min=1e-12)
-    best, place = scores.max(1, keepdim=True)
-    taken = torch.arange(ordered.shape[1]) <= place
-    return torch.zeros_like(taken).scatter(1, order, taken), best.squeeze(1)

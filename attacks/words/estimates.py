@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attacks.answers import Choices
 from attacks.composition.counts import right_when_rounded
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
-from attacks.scoring import auc_per_victim, f1_per_victim
+from attacks.scoring import auc_per_victim, best_decisions, f1_per_victim
 from protocol.metric_table import Metric
 from protocol.view import View
 
@@ -50,7 +51,9 @@ class WordSetEstimate(Estimate):
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC and F1 of each client's words; and recall of those that no other client of the view has."""
-        held = dense(truth["words"], torch.ones_like(truth["words"]), self.decisions.shape[1]) > 0
+        return self._scored(dense(truth["words"], torch.ones_like(truth["words"]), self.decisions.shape[1]) > 0)
+
+    def _scored(self, held: Tensor) -> Scores:
         mask = torch.ones_like(held)
         mask[:, 0] = False
         rare = held & (held.sum(0) == 1)
@@ -62,7 +65,14 @@ class WordSetEstimate(Estimate):
         if bool(self.expected.isfinite().any()):
             metrics["predicted-f1"] = self.expected
         candidates = Candidates.of_rows("did the client type this word?", self.scores, held, mask)
-        return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates)
+        answers = Choices.of_matrix(self.scores, held, lambda odds: self._posterior(odds)._scored(held), mask)
+        return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates, answers=answers)
+
+    @staticmethod
+    def _posterior(odds: Tensor) -> "WordSetEstimate":
+        """Estimate of log odds ``(V, W)``, with the decisions of largest expected F1."""
+        decisions, expected = best_decisions(odds.sigmoid())
+        return WordSetEstimate(scores=odds, decisions=decisions, expected=expected)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ from torch.nn import functional
 
 from attacks.base import Attack
 from attacks.re_identification.messages import whole_table
-from attacks.words.baselines import best_decisions, expected_words
+from attacks.scoring import best_decisions
+from attacks.words.baselines import expected_words
 from attacks.words.estimates import WordSetEstimate
 from attacks.words.next_words import next_words_among
 from protocol.errors import ViewError
@@ -55,6 +56,7 @@ class TouchedRows(Attack):
     """
 
     name = "touched-rows"
+    with_prior = "rank"
     family = "words"
     exact = True
     estimates = WordSetEstimate

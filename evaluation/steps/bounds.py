@@ -4,17 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
-import torch
 from torch import Tensor
 
 from attacks.ranking.lists import ranked_lists
 from attacks.ranking.priors import ListPrior, log_prior
 from client.ranking import RankingAlgorithm
-from evaluation.genie import Channel
+from evaluation.channel import Channel, update_bits
 from evaluation.leakage_bounds import (
     accuracy_bound,
     auc_bound,
-    capacity_bits,
     choice_bits,
     pair_bound,
     pattern_bits,
@@ -60,7 +58,7 @@ class Bounds(RecordingStep):
         """``(V,)`` bounds by metric and label."""
         mask, channel = view.served_mask, Channel.of(view)
         items, positives = mask.sum(1), ((labels > 0.5) & mask).sum(1)
-        bits, found = _capacity(view), dict[tuple[str, str], Tensor]()
+        bits, found = update_bits(view), dict[tuple[str, str], Tensor]()
         for prior in self.priors:
             name = "bound" if prior == "uniform" else f"bound-{prior}"
             if prior == "uniform":
@@ -79,26 +77,15 @@ class Bounds(RecordingStep):
 def bounds_of(recording: Recording) -> list[RecordingStep]:
     """`Bounds` for a recording of interactions under clipping and noise, where they are below 1; else nothing."""
     view = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1]), None)
-    if view is None or view.served is None or "labels" not in recording.truth(view) or _capacity(view).isinf().any():
+    if view is None or view.served is None or "labels" not in recording.truth(view) or update_bits(view).isinf().any():
         return []
     return [Bounds(priors=["uniform"])]
 
 
 def _bits(view: RoundView) -> dict[tuple[str, str], Tensor]:
     """``(V,)`` bits by metric and label; without noise, no capacity."""
-    found, capacity = dict[tuple[str, str], Tensor](), _capacity(view)
+    found, capacity = dict[tuple[str, str], Tensor](), update_bits(view)
     if view.lists is not None and isinstance(view.algorithm, RankingAlgorithm):
         law = log_prior("cascade", ranked_lists(view).mask, view.algorithm)
         found["bits", "click-entropy"] = pattern_bits(law)
     return found if capacity.isinf().any() else found | {("bits", "capacity-bound"): capacity}
-
-
-def _capacity(view: RoundView) -> Tensor:
-    """``(V,)`` bits that the clients' updates can carry; infinite unless all of an update is clipped and noised."""
-    channel, mask = Channel.of(view), view.served_mask
-    if channel.clip is None or not channel.noise_scale:
-        return torch.full((view.victims,), torch.inf, dtype=torch.float64)
-    numbers = torch.zeros(view.victims)
-    for name, value in view.deltas.items():
-        numbers += mask.sum(1) * value[0, 0].numel() if name in view.row_parameters else value[0].numel()
-    return capacity_bits(clip=channel.clip, noise_scale=channel.noise_scale, dimensions=numbers)

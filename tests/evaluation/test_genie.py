@@ -13,7 +13,8 @@ from attacks.scoring import auc_per_victim
 from client.pointwise_descent import VoteAlgorithm
 from defenses.base import Update
 from defenses.local_dp import LocalDP
-from evaluation.genie import Channel, genie_auc
+from evaluation.channel import Channel
+from evaluation.genie import genie_auc
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, Release

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from attacks.words.baselines import best_decisions, word_frequencies
+from attacks.scoring import best_decisions
+from attacks.words.baselines import word_frequencies
 from tests.attacks.runs import plain_view
 
 

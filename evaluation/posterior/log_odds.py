@@ -1,0 +1,176 @@
+"""Log odds of answers given evidence and priors: additive logistic regression, fitted on other people."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FOLDS = 5
+_MOST_ROWS = 2**16
+"""Rows on which one fit is made; more are drawn at random."""
+_QUANTILES = (0.1, 0.5, 0.9)
+"""Quantiles of the scores of right and of wrong answers at which the log odds may bend."""
+_PENALTY = 1.0
+"""Weight of half the sum of squared coefficients against the log-likelihood in nats."""
+_SURE = 16.0
+"""Largest log odds of a yes-or-no answer: nobody is surer than one in nine million."""
+_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Column:
+    """Evidence or a prior: scores ``(N,)``, and whether the log odds are linear in them, as in likelihood ratios."""
+
+    scores: Tensor
+    linear: bool = False
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Continuous piecewise linear functions of a score ``(N,)``, standardised; linear beyond the outer knots.
+
+    Scores outside the training range, widened by its length, are cut to it.
+    """
+
+    centre: float
+    scale: float
+    low: float
+    high: float
+    knots: Tensor
+
+    @classmethod
+    def of(cls, scores: Tensor, labels: Tensor, linear: bool) -> "_Curve":
+        low, high = torch.quantile(_few(scores), torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
+        inner = scores.clamp(low, high)
+        centre, scale = float(inner.mean()), float(inner.std(correction=0))
+        scale = scale if scale > 0 else 1.0
+        levels = torch.tensor(_QUANTILES, dtype=torch.float64)
+        found = torch.cat([torch.quantile(_few(inner[kind]), levels) for kind in (labels, ~labels)])
+        knots = torch.unique(((found - centre) / scale * 20).round() / 20)  # those nearer than that are one
+        knots = knots[:0] if linear else knots
+        least, most = (float(end) for end in scores.aminmax())
+        return cls(centre, scale, 2 * least - most, 2 * most - least, knots)
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        """``(N, 1 + knots)``."""
+        z = (scores.clamp(self.low, self.high) - self.centre) / self.scale
+        return torch.cat([z[:, None], (z[:, None] - self.knots).clamp(min=0)], dim=1)
+
+
+def _few(values: Tensor) -> Tensor:
+    """Every n-th value, so that quantiles are of as many as torch allows."""
+    return values[:: max(1, -(-len(values) // 2**20))]
+
+
+def cross_fitted(
+    columns: Sequence[Column],
+    labels: Tensor,
+    people: Tensor,
+    questions: Tensor | None,
+    *,
+    known: Tensor,
+    generator: torch.Generator,
+) -> Tensor:
+    """``(N,)`` log odds of each row if rows are yes-or-no questions, else its log-probability among the answers.
+
+    The log odds are a sum of piecewise linear functions, one of each column, which bend at quantiles of the scores of
+    right and of wrong answers; coefficients are those of largest penalised likelihood (logistic regression, conditional
+    on the question where one answer of several is true). People are divided into five groups at random, and a group's
+    log odds are fitted on the others, so that nobody's answers calibrate its own.
+
+    Args:
+        columns: evidence and priors; none for the share of right answers alone.
+        labels: ``(N,)`` bool.
+        people: ``(N,)`` number of the person whom the row is about.
+        questions: ``(N,)`` number of the row's question, if one answer of each is true; None for yes-or-no questions.
+        known: ``(N,)`` bool, the rows of which `labels` says what is true; the others calibrate nothing.
+        generator: source of the groups, and of the rows where there are many.
+
+    References:
+        Hastie and Tibshirani, "Generalized Additive Models", Statistical Science, 1986; McFadden, "Conditional logit
+        analysis of qualitative choice behavior", 1974.
+    """
+    fold = folds_of(people, generator)
+    group = None if questions is None else torch.unique(questions, return_inverse=True)[1]
+    found = torch.zeros(len(labels), dtype=torch.float64)
+    for number in torch.unique(fold).tolist():
+        inside = fold == number
+        train = _drawn((~inside & known).nonzero().flatten(), group, generator)
+        ones = torch.ones(len(labels), 0 if group is not None else 1, dtype=torch.float64)
+        curves = [_Curve.of(column.scores[train], labels[train], column.linear) for column in columns]
+        parts = [curve(column.scores) for curve, column in zip(curves, columns, strict=True)]
+        design = torch.cat([ones, *parts], dim=1)
+        own = None if group is None else torch.unique(group[train], return_inverse=True)[1]
+        weights = _fitted(design[train], labels[train].double(), own, penalised=ones.shape[1])
+        found[inside] = design[inside] @ weights
+    if group is None:
+        return _SURE * torch.tanh(found / _SURE)  # the same order
+    return found - _log_sum(found, group)[group]
+
+
+def folds_of(people: Tensor, generator: torch.Generator) -> Tensor:
+    """``(N,)`` number of the group of each row's person; at most five groups of people, drawn at random."""
+    names, person = torch.unique(people, return_inverse=True)
+    return (torch.randperm(len(names), generator=generator) % min(FOLDS, max(len(names), 1)))[person]
+
+
+def _drawn(rows: Tensor, group: Tensor | None, generator: torch.Generator) -> Tensor:
+    """At most `_MOST_ROWS` of the rows, all or none of a question."""
+    if len(rows) <= _MOST_ROWS:
+        return rows
+    if group is None:
+        return rows[torch.randperm(len(rows), generator=generator)[:_MOST_ROWS]]
+    asked = torch.unique(group[rows])
+    share = _MOST_ROWS / len(rows)
+    chosen = asked[torch.rand(len(asked), generator=generator) < share]
+    return rows[torch.isin(group[rows], chosen)]
+
+
+def _log_sum(values: Tensor, group: Tensor) -> Tensor:
+    """``(G,)`` logarithm of the sum of exponentials of the values ``(N,)`` of each group."""
+    groups = int(group.max()) + 1 if len(group) else 0
+    highest = torch.full((groups,), -torch.inf, dtype=values.dtype).scatter_reduce(0, group, values, "amax")
+    sums = torch.zeros(groups, dtype=values.dtype).index_add_(0, group, (values - highest[group]).exp())
+    return highest + sums.log()
+
+
+def _fitted(design: Tensor, labels: Tensor, group: Tensor | None, *, penalised: int) -> Tensor:
+    """Coefficients ``(F,)`` of largest penalised likelihood, by Newton's method with halved steps."""
+    penalty = torch.full((design.shape[1],), _PENALTY, dtype=torch.float64)
+    penalty[:penalised] = 1e-6
+
+    def likelihood(weights: Tensor) -> Tensor:
+        odds = design @ weights
+        if group is None:
+            own = torch.nn.functional.logsigmoid(odds * (2 * labels - 1))
+        else:
+            own = labels * (odds - _log_sum(odds, group)[group])
+        return own.sum() - (penalty * weights.square()).sum() / 2
+
+    weights = torch.zeros(design.shape[1], dtype=torch.float64)
+    value = likelihood(weights)
+    for _ in range(_STEPS if design.shape[1] else 0):
+        odds = design @ weights
+        if group is None:
+            chance = torch.sigmoid(odds)
+            curvature = design.T @ (design * (chance * (1 - chance))[:, None])
+        else:
+            chance = (odds - _log_sum(odds, group)[group]).exp()
+            weighted = design * chance[:, None]
+            means = torch.zeros(int(group.max()) + 1, design.shape[1], dtype=torch.float64).index_add_(
+                0, group, weighted
+            )
+            curvature = design.T @ weighted - means.T @ means
+        slope = design.T @ (labels - chance) - penalty * weights
+        step = torch.linalg.solve(curvature + penalty.diag(), slope)
+        size, before = 1.0, value
+        while True:
+            value = likelihood(weights + size * step)
+            if value >= before or size < 1e-6:
+                break
+            size /= 2
+        weights = weights + size * step if value >= before else weights
+        if float(value - before) < 1e-6 * (1 + abs(float(before))) / 1e3:
+            break
+    return weights

@@ -1,0 +1,279 @@
+"""Adds to an evaluation the results of attacks with priors, and the bits that updates add to them."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from attacks.answers import Choices, Quantities
+from attacks.estimates import Scores
+from evaluation.posterior.gaussian import vector_posterior
+from evaluation.posterior.log_odds import Column, cross_fitted
+from evaluation.runner import Answered, Evaluation, joined, tabulated
+from protocol.seeding import generator_for
+
+POSTERIOR = ("bits", "bits-left", "bits-bound", "calibration-error")
+"""Metrics that are added."""
+PRIOR = "prior"
+"""Name, below that of a family, of its priors together."""
+FEWEST_PEOPLE = 5
+"""People below whom nothing is calibrated."""
+_BINS = 15
+_LEAST = 1e-6
+"""Distance from 0 and 1 to which posterior probabilities are cut before their log odds are taken."""
+
+
+def with_posteriors(evaluation: Evaluation, *, seed: int) -> Evaluation:
+    """An evaluation with the results of attacks together with the priors of their questions.
+
+    The priors of a question are its baselines with `Attack.is_prior`. Every attack whose answers are known gets ``bits``;
+    one with `Attack.with_prior` has results under ``NAME+prior`` too, the priors together under ``FAMILY/prior``. The
+    weights of evidence and priors are fitted on the answers of other people, never on those of the person; see
+    `evaluation.posterior.log_odds` and `evaluation.posterior.gaussian`. Below five people there is nothing to add.
+    """
+    questions: dict[str, list[str]] = {}
+    for label, parts in evaluation.answers.items():
+        questions.setdefault(str(parts[0].info.question), []).append(label)
+    found = [evaluation]
+    for labels in questions.values():
+        of_choices = isinstance(evaluation.answers[labels[0]][0].answers, Choices)
+        added = _choices(evaluation, labels, seed) if of_choices else _quantities(evaluation, labels, seed)
+        found += added
+    return joined(found)
+
+
+def _groups(parts: Sequence[Answered], seed: int) -> torch.Generator:
+    """Source of the groups of people, the same for all attacks on a question."""
+    return generator_for(seed, f"posterior of {parts[0].info.question}")
+
+
+def combined_label(label: str) -> str:
+    """Label of an attack together with the priors of its question.
+
+    >>> combined_label("ranking/codebook"), combined_label("codebook (all rounds)")
+    ('ranking/codebook+prior', 'codebook+prior (all rounds)')
+    """
+    name, space, rest = label.partition(" (")
+    return f"{name}+{PRIOR}{space}{rest}"
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Answers of one attack on all views, one after another.
+
+    Attributes:
+        parts: of each view.
+        scores: ``(N,)``; so are the following.
+        labels: which rows are true.
+        places: place among the values of all views; -1 for none.
+        people: number of the person.
+        questions: number of the question; None for yes-or-no questions.
+        strata: kind of question.
+        known: rows whose label is known.
+        keys: view, person and number within the person of each row, by which the rows of two attacks are matched.
+    """
+
+    parts: Sequence[Answered]
+    scores: Tensor
+    labels: Tensor
+    places: Tensor
+    people: Tensor
+    questions: Tensor | None
+    strata: Tensor
+    known: Tensor
+    keys: pd.MultiIndex
+
+    @classmethod
+    def of(cls, parts: Sequence[Answered]) -> "_Rows":
+        columns: dict[str, list[Tensor]] = {}
+        asked, values = 0, 0
+        for part in parts:
+            answers, place = part.answers, part.place
+            assert isinstance(answers, Choices)
+            of_victims = place.victims if place.people is None else place.people
+            people = of_victims[answers.places] if answers.people is None else answers.people
+            owner = place.victims[answers.places] if answers.people is None else answers.people
+            known = torch.ones_like(answers.labels) if place.unscored is None else ~place.unscored[answers.places]
+            if answers.questions is not None:
+                true = torch.zeros(int(answers.questions.max()) + 1).index_add_(
+                    0, answers.questions, answers.labels.float()
+                )
+                known &= (true == 1)[answers.questions]
+                columns.setdefault("questions", []).append(answers.questions + asked)
+                asked += len(true)
+            strata = torch.zeros_like(answers.places) if answers.strata is None else answers.strata
+            own = {"scores": answers.scores, "labels": answers.labels, "people": people, "strata": strata}
+            own |= {"places": torch.where(answers.places < 0, -1, answers.places + values), "known": known}
+            own |= {"owner": owner, "round": torch.full_like(strata, place.round)}
+            for name, value in own.items():
+                columns.setdefault(name, []).append(value)
+            values += len(place.victims)
+        whole = {name: torch.cat(own) for name, own in columns.items()}
+        frame = pd.DataFrame({name: whole.pop(name).numpy() for name in ("round", "owner")})
+        frame["number"] = frame.groupby(["round", "owner"], sort=False).cumcount()
+        return cls(parts, keys=pd.MultiIndex.from_frame(frame), questions=whole.pop("questions", None), **whole)
+
+    def aligned(self, other: "_Rows") -> Tensor | None:
+        """``(N,)`` scores of another attack on the same rows; None if it lacks some of them."""
+        if self.keys.equals(other.keys):
+            return other.scores
+        place = torch.from_numpy(other.keys.get_indexer(self.keys))
+        if bool((place < 0).any()) or not torch.equal(other.labels[place], self.labels):
+            return None
+        return other.scores[place]
+
+    def numbers(self) -> Tensor | None:
+        """``(N,)`` logarithm of the number of yes-or-no questions about the same, None where it says nothing."""
+        if self.questions is not None:
+            return None
+        counts = torch.unique(self.places, return_inverse=True, return_counts=True)
+        return None if len(torch.unique(counts[2])) < 2 else counts[2][counts[1]].double().log()
+
+    def odds(self, columns: Sequence[Column], generator: torch.Generator) -> Tensor:
+        """``(N,)`` log odds, calibrated for each kind of question."""
+        found = torch.zeros(len(self.labels), dtype=torch.float64)
+        for kind in torch.unique(self.strata).tolist():
+            own = self.strata == kind
+            found[own] = cross_fitted(
+                [Column(column.scores[own], column.linear) for column in columns],
+                self.labels[own],
+                self.people[own],
+                None if self.questions is None else self.questions[own],
+                known=self.known[own],
+                generator=generator,
+            )
+        return found
+
+    def log_probability(self, odds: Tensor) -> Tensor:
+        """``(P,)`` logarithm to base 2 of the probability of all true answers about each value; NaN for none."""
+        if self.questions is None:
+            logs, kept = logsigmoid(torch.where(self.labels, odds, -odds)), self.known & (self.places >= 0)
+        else:
+            logs, kept = odds, self.known & self.labels & (self.places >= 0)
+        values = sum(len(part.place.victims) for part in self.parts)
+        sums = torch.zeros(values, dtype=torch.float64).index_add_(0, self.places[kept], logs[kept] / math.log(2))
+        return sums.masked_fill(torch.bincount(self.places[kept], minlength=values) == 0, torch.nan)
+
+    def probabilities(self, odds: Tensor) -> Tensor:
+        """``(N,)``."""
+        return odds.sigmoid() if self.questions is None else odds.exp()
+
+    def enough(self) -> bool:
+        """Whether there are people enough, with right and with wrong answers, to calibrate on."""
+        labels = self.labels[self.known]
+        return len(torch.unique(self.people[self.known])) >= FEWEST_PEOPLE and bool(labels.any() and (~labels).any())
+
+
+def _choices(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Iterator[Evaluation]:
+    rows = {label: _Rows.of(evaluation.answers[label]) for label in labels}
+    rows = {label: own for label, own in rows.items() if own.enough()}
+    priors = {label: own for label, own in rows.items() if own.parts[0].attack.is_prior}
+    for label, own in rows.items():
+        attack = own.parts[0].attack
+        if attack.baseline:
+            continue
+        matched = [scores for other in priors.values() if (scores := own.aligned(other)) is not None]
+        count = own.numbers()
+        before = [Column(scores) for scores in (*matched, *([] if count is None else [count]))]
+        scores = own.scores.logit(_LEAST) if attack.with_prior == "posterior" else own.scores
+        evidence = Column(scores, linear=attack.with_prior in ("likelihood", "posterior"))
+        after = [evidence] if attack.with_prior == "posterior" else [evidence, *before]
+        odds, without = (own.odds(columns, _groups(own.parts, seed)) for columns in (after, before))
+        left, before_it = -own.log_probability(odds), -own.log_probability(without)
+        extra = _metrics(before_it - left, own.parts, _calibration_error(own, odds)) | {"bits-left": left}
+        yield from _rescored(own, extra, label)
+        if attack.with_prior in ("likelihood", "rank") and matched:
+            yield from _rescored(own, extra, combined_label(label), odds)
+    if priors and any(own.parts[0].attack.with_prior for own in rows.values()):
+        yield from _of_priors(list(priors.values()), seed)
+
+
+def _of_priors(priors: Sequence[_Rows], seed: int) -> Iterator[Evaluation]:
+    """The priors of a question together."""
+    first = priors[0]
+    matched = [Column(scores) for other in priors if (scores := first.aligned(other)) is not None]
+    matched += [] if (count := first.numbers()) is None else [Column(count)]
+    label = f"{first.parts[0].info.family}/{PRIOR}"
+    odds = first.odds(matched, _groups(first.parts, seed))
+    left = -first.log_probability(odds)
+    extra = {"bits-left": left, "calibration-error": torch.full_like(left, _calibration_error(first, odds))}
+    yield from _rescored(first, extra, label, odds)
+
+
+def _metrics(bits: Tensor, parts: Sequence[Answered], error: float) -> dict[str, Tensor]:
+    """Bits ``(P,)``, their bound where there is one, and the calibration error."""
+    bound = torch.cat([part.place.capacity for part in parts])
+    found = {"bits": bits, "bits-bound": bound} if bool(bound.isfinite().all()) else {"bits": bits}
+    return found | {"calibration-error": torch.full_like(bits, error)}
+
+
+def _rescored(rows: _Rows, extra: dict[str, Tensor], label: str, odds: Tensor | None = None) -> Iterator[Evaluation]:
+    """Results of each view under a label: of the estimate with these log odds, or further metrics alone."""
+    row, value = 0, 0
+    for part in rows.parts:
+        answers, size = part.answers, len(part.place.victims)
+        assert isinstance(answers, Choices)
+        own = {name: values[value : value + size] for name, values in extra.items()}
+        if odds is None:
+            yield _metrics_alone(part, label, own)
+        else:
+            scores: Scores = answers.rescored(odds[row : row + len(answers.labels)])
+            yield _whole(part, label, scores, own)
+        row, value = row + len(answers.labels), value + size
+
+
+def _metrics_alone(part: Answered, label: str, metrics: dict[str, Tensor]) -> Evaluation:
+    settings = part.settings
+    return tabulated(label, Scores(metrics, settings=settings), part.place, info=part.info, seconds=part.seconds)
+
+
+def _whole(part: Answered, label: str, scores: Scores, extra: dict[str, Tensor]) -> Evaluation:
+    knows = f"{part.info.knows}; the priors of the question, with weights learned from other people's answers"
+    info = part.info if part.info.role == "baseline" else dataclasses.replace(part.info, role="ours", knows=knows)
+    scores = dataclasses.replace(scores, metrics={**scores.metrics, **extra}, details=())
+    return tabulated(label, scores, part.place, info=info, seconds=part.seconds)
+
+
+def _calibration_error(rows: _Rows, odds: Tensor) -> float:
+    """Mean distance of predicted and observed shares in bins of equal width, weighted by rows.
+
+    References:
+        Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015.
+    """
+    chance, labels = rows.probabilities(odds)[rows.known], rows.labels[rows.known].double()
+    place = (chance * _BINS).long().clamp(max=_BINS - 1)
+    gaps = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, place, chance - labels)
+    return float(gaps.abs().sum() / len(labels))
+
+
+def _quantities(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Iterator[Evaluation]:
+    told = False
+    for label in labels:
+        parts = evaluation.answers[label]
+        attack = parts[0].attack
+        if attack.baseline:
+            continue
+        inferred, true, grid = (
+            torch.cat([getattr(part.answers, name) for part in parts]).double() for name in ("inferred", "true", "grid")
+        )
+        people = torch.cat([p.place.victims if p.place.people is None else p.place.people for p in parts])
+        if len(torch.unique(people)) < FEWEST_PEOPLE:
+            continue
+        found = vector_posterior(inferred, true, grid, people, generator=_groups(parts, seed))
+        metrics, place = _metrics(found.bits, parts, found.calibration_error), 0
+        for part in parts:
+            assert isinstance(part.answers, Quantities)
+            own = slice(place, place := place + len(part.place.victims))
+            extra = {name: values[own] for name, values in metrics.items()}
+            yield _metrics_alone(part, label, extra)
+            if attack.with_prior is not None:
+                yield _whole(part, combined_label(label), part.answers.rescored(found.mean[own]), extra)
+            if attack.with_prior is not None and not told:
+                baseline = dataclasses.replace(part, info=dataclasses.replace(part.info, role="baseline"))
+                yield _whole(baseline, f"{part.info.family}/{PRIOR}", part.answers.rescored(found.prior[own]), {})
+        told = told or attack.with_prior is not None
