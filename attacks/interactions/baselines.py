@@ -85,7 +85,7 @@ class Popularity(InteractionAttack):
             counts = table[items.clamp(min=0)]
         if self.shuffled:
             keys = torch.rand(counts.shape, generator=generator).masked_fill(~view.served_mask, torch.inf)
-            places = view.served_mask.int().argsort(1, descending=True, stable=True)  # those of real items first
+            places = view.served_mask.int().argsort(dim=1, descending=True, stable=True)  # those of real items first
             counts = torch.zeros_like(counts).scatter(1, places, counts.gather(1, keys.argsort(1)))
         return InteractionEstimate(scores=counts, decisions=two_means(counts.log1p(), view.served_mask))
 

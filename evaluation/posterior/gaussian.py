@@ -40,10 +40,12 @@ def vector_posterior(
 ) -> VectorPosterior:
     """Posterior of vectors ``(V, K)`` if they and the errors of their estimates are Gaussian.
 
-    With mean m and covariance P of the vectors, and bias b and covariance S of the errors, the posterior of an estimate
-    x has the mean ``m + P (P + S)^-1 (x - b - m)`` and the covariance ``P - P (P + S)^-1 P``. All four are those of
-    other people, in five groups; covariances are shrunk by Ledoit and Wolf's rule. Vectors on a grid have a uniform
-    rounding error of width `grid` beside both, so that an exact estimate adds a finite number of bits.
+    An estimate is ``x = a t + b + e`` of the vector t, with one slope a, which is 0 for estimates that say nothing.
+    With mean m and covariance P of the vectors, and covariance S of e, the posterior has the mean ``m + G (x - b - a
+    m)`` and the covariance ``P - a G P``, where ``G = a P (a^2 P + S)^-1``. All five are those of other people, in five
+    groups; covariances are shrunk by Ledoit and Wolf's rule. Vectors on a grid of width g have a further variance of
+    ``g^2 / (2 pi)``, with which an exact estimate has the density ``1 / g`` of a cell of the grid, and so adds a finite
+    number of bits; for the coverage, a value is anywhere in its cell.
 
     Args:
         inferred: estimates.
@@ -65,18 +67,20 @@ def vector_posterior(
     for number in torch.unique(fold).tolist():
         own, train = fold == number, fold != number
         centre, spread = true[train].mean(0), _covariance(true[train])
-        errors = inferred[train] - true[train]
-        bias, noise = errors.mean(0), _covariance(errors)
-        small = float(spread.diagonal().mean()) * 1e-6 + 1e-12
-        gain = torch.linalg.solve(spread + noise + small * eye, spread).T
+        apart, middle = true[train] - centre, inferred[train].mean(0)
+        slope = float((apart * (inferred[train] - middle)).sum() / apart.square().sum().clamp(min=1e-30))
+        noise = _covariance(inferred[train] - slope * true[train])
+        small = float(spread.diagonal().mean()) * 1e-9 + 1e-15
+        gain = torch.linalg.solve(slope**2 * spread + noise + small * eye, slope * spread).T
         prior[own] = centre
-        mean[own] = centre + (inferred[own] - bias - centre) @ gain.T
-        left = spread - gain @ spread
-        rounding = (grid[own].square() / 12 + small)[:, None, None] * eye
+        mean[own] = centre + (inferred[own] - middle) @ gain.T
+        left = spread - slope * gain @ spread
+        rounding = (grid[own].square() / (2 * math.pi) + small)[:, None, None] * eye
         after = _log_density(true[own] - mean[own], left + rounding)
         bits[own] = (after - _log_density(true[own] - centre, spread + rounding)) / math.log(2)
         deviation = (left + rounding).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
-        off = (true[own] - mean[own]).abs() / deviation
+        inside = (torch.rand(true[own].shape, generator=generator, dtype=torch.float64) - 0.5) * grid[own, None]
+        off = (true[own] + inside - mean[own]).abs() / deviation
         covered[own] = (off[..., None] <= half).double().mean(1)
     return VectorPosterior(prior, mean, bits, covered)
 

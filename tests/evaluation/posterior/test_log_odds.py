@@ -1,0 +1,75 @@
+"""Log odds of answers: against a known law, never by the person's own answers, and for exclusive answers."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from evaluation.posterior.log_odds import Column, cross_fitted
+
+GENERATOR = 0
+
+
+def fitted(columns: list[Column], labels: Tensor, people: Tensor, questions: Tensor | None = None) -> Tensor:
+    generator = torch.Generator().manual_seed(GENERATOR)
+    known = torch.ones_like(labels)
+    return cross_fitted(columns, labels, people, questions, known=known, generator=generator)
+
+
+@pytest.fixture
+def drawn() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Prior log odds, Gaussian log-likelihood ratios, labels and people of 40 people with 200 questions each."""
+    generator = torch.Generator().manual_seed(1)
+    prior = torch.randn(8000, generator=generator, dtype=torch.float64) * 1.5 - 1
+    labels = torch.rand(8000, generator=generator) < prior.sigmoid()
+    signal = torch.randn(8000, generator=generator, dtype=torch.float64) + labels * 1.2
+    return prior, 1.2 * signal - 0.72, labels, torch.arange(40).repeat_interleave(200)
+
+
+def test_log_odds_of_known_laws_are_their_sum(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    prior, ratio, labels, people = drawn
+    found = fitted([Column(ratio, linear=True), Column(prior)], labels, people)
+    true = prior + ratio
+    inside = true.abs() < 3
+    assert float((found - true)[inside].abs().mean()) < 0.2
+
+
+def test_scores_that_only_rank_are_as_good_as_likelihood_ratios(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    prior, ratio, labels, people = drawn
+    bent = ratio.sinh() * 7 + 3  # a monotone function, which no straight line fits
+    found = fitted([Column(bent), Column(prior)], labels, people)
+    inside = (prior + ratio).abs() < 3
+    assert float((found - prior - ratio)[inside].abs().mean()) < 0.35
+
+
+def test_answers_of_a_person_do_not_calibrate_its_own(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    prior, ratio, labels, people = drawn
+    before = fitted([Column(ratio), Column(prior)], labels, people)
+    changed = labels.clone()
+    changed[people == 3] = ~changed[people == 3]
+    after = fitted([Column(ratio), Column(prior)], changed, people)
+    assert torch.equal(before[people == 3], after[people == 3])
+    assert not torch.equal(before, after)
+
+
+def test_noise_adds_nothing(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    prior, _, labels, people = drawn
+    noise = torch.randn(len(prior), generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    sign = torch.where(labels, 1.0, -1.0)
+    with_noise, without = (
+        torch.nn.functional.logsigmoid(sign * fitted(columns, labels, people)).mean()
+        for columns in ([Column(noise), Column(prior)], [Column(prior)])
+    )
+    assert abs(float(with_noise - without)) < 0.002
+
+
+def test_probabilities_of_exclusive_answers_add_up_to_one() -> None:
+    generator = torch.Generator().manual_seed(3)
+    questions = torch.arange(300).repeat_interleave(4)
+    true = torch.randint(4, (300,), generator=generator)
+    labels = torch.arange(4).repeat(300) == true.repeat_interleave(4)
+    scores = torch.randn(1200, generator=generator, dtype=torch.float64) + 2 * labels
+    found = fitted([Column(scores, linear=True)], labels, questions // 10, questions)
+    sums = found.exp().reshape(300, 4).sum(1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+    slow = (2 * scores).reshape(300, 4).log_softmax(1).flatten()  # the ratio of two normal densities, 2 apart
+    assert float((found.exp() - slow.exp()).abs().mean()) < 0.03

@@ -1,0 +1,119 @@
+"""Attacks with priors in an evaluation: labels, alignment of the prior, bits, and their control."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.interactions.baselines import Popularity
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from evaluation.posterior.posterior import combined_label, with_posteriors
+from evaluation.runner import Evaluation, attack_view, joined
+from evaluation.summary import paired_differences, summarise
+from protocol.threat_model import ThreatModel
+from protocol.view import POPULARITY, Release, RoundView
+
+PEOPLE, ITEMS = 40, 60
+
+
+class Reader(InteractionAttack):
+    """Reads the first column of the update, a noisy label of each item."""
+
+    name = "reader"
+    family = "recommendation"
+    with_prior = "rank"
+    threat_model = ThreatModel(sees="the update", knows="nothing", needs=("served", "deltas:table"))
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
+        scores = view.deltas["table"][..., 0]
+        return InteractionEstimate(scores=scores, decisions=scores > 0.5)
+
+
+def views(*, related: bool = True, releases: tuple[Release, ...] = ()) -> list[tuple[RoundView, Tensor]]:
+    """Two views of 20 clients each, whose labels follow a popularity, and whose updates are noisy labels."""
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for part in range(2):
+        popularity = torch.randint(1, 40, (20, ITEMS), generator=generator)
+        labels = (torch.rand(20, ITEMS, generator=generator) < popularity / 45).float()
+        sent = labels if related else torch.rand(20, ITEMS, generator=generator)
+        view = RoundView(
+            round=0,
+            pseudonyms=torch.arange(20) + 20 * part,
+            example_counts=torch.full((20,), ITEMS),
+            deltas={"table": (sent + torch.randn(20, ITEMS, generator=generator) * 0.6)[..., None]},
+            model={"table": torch.zeros(ITEMS, 1)},
+            row_parameters=frozenset({"table"}),
+            served=torch.arange(ITEMS).expand(20, -1),
+            priors={POPULARITY: popularity},
+            releases=releases,
+        )
+        found.append((view, labels))
+    return found
+
+
+def evaluated(attacks: list[Attack], **options: Any) -> Evaluation:
+    seen = [
+        attack_view(attack, view, {"labels": labels, "clients": view.pseudonyms}, seed=0, setting={"data": "d"})
+        for view, labels in views(**options)
+        for attack in attacks
+    ]
+    return with_posteriors(joined(seen), seed=0)
+
+
+def means(evaluation: Evaluation) -> dict[tuple[str, str], float]:
+    rows = summarise(evaluation)
+    return dict(zip(zip(rows["attack"], rows["metric"], strict=True), rows["mean"], strict=True))
+
+
+def test_both_are_better_than_the_update_and_the_prior() -> None:
+    evaluation = evaluated([Reader(), Popularity()])
+    found = means(evaluation)
+    both = found["reader+prior", "auc"]
+    assert both > found["reader", "auc"] + 0.02
+    assert both > found["interactions/prior", "auc"] + 0.02
+    assert found["reader", "bits"] == found["reader+prior", "bits"] > 5
+    left = found["interactions/prior", "bits-left"] - found["reader+prior", "bits-left"]
+    assert math.isclose(left, found["reader", "bits"], rel_tol=1e-6)
+    assert found["reader+prior", "calibration-error"] < 0.05
+    assert evaluation.lines["reader+prior"].question == "InteractionEstimate"
+    pairs = paired_differences(evaluation)
+    assert {*pairs["against"][pairs["attack"] == "reader+prior"]} == {"popularity", "reader"}
+
+
+def test_updates_of_other_people_add_no_bits() -> None:
+    found = means(evaluated([Reader(), Popularity()], related=False))
+    assert abs(found["reader", "bits"]) < 0.5
+    assert abs(found["reader+prior", "auc"] - found["interactions/prior", "auc"]) < 0.01
+
+
+def test_a_prior_that_says_nothing_does_no_harm() -> None:
+    found = means(evaluated([Reader(), Popularity(shuffled=True)]))
+    assert found["reader+prior", "auc"] > found["reader", "auc"] - 0.01
+
+
+def test_an_attack_on_some_of_the_clients_gets_their_prior() -> None:
+    (first, labels), (second, others) = views()
+    few = torch.tensor([3, 7, 8, 11, 15, 17])
+    parts = [
+        attack_view(Popularity(), view, {"labels": own, "clients": view.pseudonyms}, seed=0, setting={"data": "d"})
+        for view, own in ((first, labels), (second, others))
+    ]
+    own = {"labels": labels[few], "clients": first.pseudonyms[few]}
+    evaluation = joined([*parts, attack_view(Reader(), first.select(few), own, seed=0, setting={"data": "d"})])
+    scores = with_posteriors(evaluation, seed=0).scores
+    combined = scores[(scores["attack"] == "reader+prior") & (scores["metric"] == "auc")]
+    assert combined["person"].tolist() == first.pseudonyms[few].tolist()
+
+
+def test_bits_stay_below_those_that_the_noise_allows() -> None:
+    release = Release(clip=1.0, noise_scale=0.6, parameters=("table",))
+    found = means(evaluated([Reader(), Popularity()], releases=(release,)))
+    assert math.isclose(found["reader", "bits-bound"], ITEMS / 2 * math.log2(1 + 1 / (ITEMS * 0.36)), rel_tol=1e-5)
+
+
+def test_labels_of_two_families_and_of_all_rounds_keep_their_form() -> None:
+    assert combined_label("ranking/codebook") == "ranking/codebook+prior"
+    assert combined_label("codebook (all rounds)") == "codebook+prior (all rounds)"
