@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from protocol.errors import ViewError
 from protocol.ranges import OpenUnitInterval
@@ -71,7 +73,7 @@ class Popularity(InteractionAttack):
         needs=("served", f"priors:{POPULARITY}"),
     )
 
-    variants = {"shuffled": {"shuffled": True, "listed": False}}
+    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "listed": False}}
 
     counts: Path | None = None
     shuffled: bool = False

@@ -31,10 +31,11 @@ _LEAST = 1e-6
 def with_posteriors(evaluation: Evaluation, *, seed: int) -> Evaluation:
     """An evaluation with the results of attacks together with the priors of their questions.
 
-    The priors of a question are its baselines with `Attack.is_prior`. Every attack whose answers are known gets ``bits``;
-    one with `Attack.with_prior` has results under ``NAME+prior`` too, the priors together under ``FAMILY/prior``. The
-    weights of evidence and priors are fitted on the answers of other people, never on those of the person; see
-    `evaluation.posterior.log_odds` and `evaluation.posterior.gaussian`. Below five people there is nothing to add.
+    The priors of a question are its baselines with `Attack.is_prior`. Every attack whose answers are known gets
+    ``bits``; one with `Attack.with_prior` has results under ``NAME+prior`` too, the priors together under
+    ``FAMILY/prior``. The weights of evidence and priors are fitted on the answers of other people, never on those of
+    the person; see `evaluation.posterior.log_odds` and `evaluation.posterior.gaussian`. Below five people there is
+    nothing to add.
     """
     questions: dict[str, list[str]] = {}
     for label, parts in evaluation.answers.items():

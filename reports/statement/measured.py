@@ -14,7 +14,7 @@ from evaluation.runner import Evaluation
 from evaluation.scores import records, rows_of, setting_of
 from evaluation.summary import crossed
 from protocol.metric_table import METRICS, metric
-from reports.headline import best_baseline
+from reports.headline import added, best_baseline
 from reports.run import ATTACKS
 from reports.statement.numbers import Cell, Interval, Strict, of_range, of_row, shown, with_interval
 from reports.statement.system_file import System
@@ -117,6 +117,8 @@ class Measured(Strict):
     """records that the attack finds most easily, empty where it does not ask about single records"""
     rates: Rates | None
     """rates at one threshold, null where the attack ranks nothing or no acceptable rate is declared"""
+    adds: str
+    """what the update adds to what is known without it, in bits; empty where it was not measured"""
     sentence: str
     """the result in a sentence"""
 
@@ -142,7 +144,7 @@ def measured(
         tried = len({row["attack"] for row in candidates})
         baseline = best_baseline(best, blind) or best_baseline(best, results)
         against = None if baseline is None else _baseline(baseline, reading, evaluation, seed)
-        made = _measured(best, tried, against, evaluation, system, seed)
+        made = _measured(best, tried, against, evaluation, system, seed) | {"adds": added(best, results)}
         gain, beyond = _gain(best, results), not is_near(best, results)
         found.append((gain, Measured(**made, beyond_baseline=beyond, sentence=_sentence(made, beyond))))
     return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
@@ -229,4 +231,4 @@ def _sentence(made: Mapping[str, Any], beyond: bool) -> str:
             f"It finds {with_interval(rates.tpr)} of the true ones and wrongly names {shown(rates.fpr.value)} of the"
             f" others (acceptable: {rates.acceptable_fpr:g})"
         )
-    return ". ".join(parts) + "."
+    return f"{made['adds']} {'. '.join(parts)}.".strip()

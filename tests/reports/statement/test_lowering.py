@@ -39,6 +39,7 @@ def question(family: str, name: str) -> Measured:
         certain=0,
         beyond_baseline=True,
         worst_clients=0,
+        adds="",
     )
 
 
