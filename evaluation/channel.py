@@ -26,8 +26,8 @@ class Channel:
 
     @classmethod
     def of(cls, view: View) -> "Channel":
-        """Channel of a view's deltas."""
-        names = set(view.deltas)
+        """Channel of a view's deltas; of the whole model in a history whose deltas are read on access."""
+        names = set(view.deltas or view.model)
         whole = [one for one in view.releases if names <= set(one.parameters)]
         clips = [one.clip for one in whole if one.clip is not None]
         pure = [one.epsilon for one in whole if one.epsilon is not None and one.delta in (0.0, None)]
@@ -54,9 +54,12 @@ def update_bits(view: View) -> Tensor:
         bound = bound.clamp(max=channel.epsilon / math.log(2))
     if channel.clip is not None and channel.noise_scale:
         numbers = torch.zeros(view.victims)
-        for name, value in view.deltas.items():
-            rows = view.served_mask.sum(1) * value[0, 0].numel() if name in view.row_parameters else value[0].numel()
-            numbers += rows
+        sizes = {name: value[0].numel() for name, value in view.deltas.items()}
+        for name, size in (sizes or {name: value.numel() for name, value in view.model.items()}).items():
+            if name in view.row_parameters and view.served is not None:
+                numbers += view.served_mask.sum(1) * view.model[name][0].numel()
+            else:
+                numbers += size
         capacity = capacity_bits(clip=channel.clip, noise_scale=channel.noise_scale, dimensions=numbers)
         bound = torch.minimum(bound, capacity)
     return bound

@@ -1,5 +1,6 @@
 """Log odds of answers given evidence and priors: additive logistic regression, fitted on other people."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ _PENALTY = 1.0
 _SURE = 16.0
 """Largest log odds of a yes-or-no answer: nobody is surer than one in nine million."""
 _STEPS = 40
+_NONE = torch.zeros(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,19 @@ class Column:
 
 @dataclass(frozen=True)
 class _Curve:
-    """Continuous piecewise linear functions of a score ``(N,)``, standardised; linear beyond the outer knots.
+    """Continuous piecewise linear functions of a score ``(N,)``, on a scale of mean 0 and deviation 1.
 
-    Scores outside the training range, widened by its length, are cut to it.
+    Scores in which the log odds are linear keep their scale, and have no bends. Of others only the order counts: they
+    become normal quantiles of their ranks among the training scores, as they may span many orders of magnitude.
+
+    Attributes:
+        ordered: training scores in ascending order, None for scores that keep their scale.
+        centre, scale: mean and deviation of the scores, or of their quantiles.
+        low, high: range to which scores that keep their scale are cut, three times as wide as that of the training.
+        knots: places of the bends.
     """
 
+    ordered: Tensor | None
     centre: float
     scale: float
     low: float
@@ -41,20 +51,29 @@ class _Curve:
 
     @classmethod
     def of(cls, scores: Tensor, labels: Tensor, linear: bool) -> "_Curve":
-        low, high = torch.quantile(_few(scores), torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
-        inner = scores.clamp(low, high)
+        least, most = (float(end) for end in scores.aminmax())
+        plain = cls(None if linear else scores.sort().values, 0.0, 1.0, 2 * least - most, 2 * most - least, _NONE)
+        own = plain._scaled(scores)
+        low, high = torch.quantile(_few(own), torch.tensor([0.005, 0.995], dtype=torch.float64)).tolist()
+        inner = own.clamp(low, high)
         centre, scale = float(inner.mean()), float(inner.std(correction=0))
         scale = scale if scale > 0 else 1.0
         levels = torch.tensor(_QUANTILES, dtype=torch.float64)
         found = torch.cat([torch.quantile(_few(inner[kind]), levels) for kind in (labels, ~labels)])
         knots = torch.unique(((found - centre) / scale * 20).round() / 20)  # those nearer than that are one
-        knots = knots[:0] if linear else knots
-        least, most = (float(end) for end in scores.aminmax())
-        return cls(centre, scale, 2 * least - most, 2 * most - least, knots)
+        return dataclasses.replace(plain, centre=centre, scale=scale, knots=_NONE if linear else knots)
+
+    def _scaled(self, scores: Tensor) -> Tensor:
+        if self.ordered is None:
+            return (scores.clamp(self.low, self.high) - self.centre) / self.scale
+        below, not_above = (torch.searchsorted(self.ordered, scores.contiguous(), right=r) for r in (False, True))
+        share = (below + not_above + 1) / (2 * len(self.ordered) + 2)
+        quantiles: Tensor = torch.special.ndtri(share.double())
+        return (quantiles - self.centre) / self.scale
 
     def __call__(self, scores: Tensor) -> Tensor:
         """``(N, 1 + knots)``."""
-        z = (scores.clamp(self.low, self.high) - self.centre) / self.scale
+        z = self._scaled(scores)
         return torch.cat([z[:, None], (z[:, None] - self.knots).clamp(min=0)], dim=1)
 
 

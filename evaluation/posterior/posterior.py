@@ -15,10 +15,13 @@ from attacks.estimates import Scores
 from evaluation.posterior.gaussian import vector_posterior
 from evaluation.posterior.log_odds import Column, cross_fitted
 from evaluation.runner import Answered, Evaluation, joined, tabulated
+from evaluation.scores import from_records
 from protocol.seeding import generator_for
 
 POSTERIOR = ("bits", "bits-left", "bits-bound", "calibration-error")
 """Metrics that are added."""
+PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
+"""Columns of the table of details of an attack with priors: its reliability."""
 PRIOR = "prior"
 """Name, below that of a family, of its priors together."""
 FEWEST_PEOPLE = 5
@@ -186,10 +189,14 @@ def _choices(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Iterat
         after = [evidence] if attack.with_prior == "posterior" else [evidence, *before]
         odds, without = (own.odds(columns, _groups(own.parts, seed)) for columns in (after, before))
         left, before_it = -own.log_probability(odds), -own.log_probability(without)
-        extra = _metrics(before_it - left, own.parts, _calibration_error(own, odds)) | {"bits-left": left}
+        bins = _reliability(own, odds)
+        extra = _metrics(before_it - left, own.parts, _calibration_error(bins)) | {"bits-left": left}
         yield from _rescored(own, extra, label)
         if attack.with_prior in ("likelihood", "rank") and matched:
             yield from _rescored(own, extra, combined_label(label), odds)
+            yield Evaluation(details={combined_label(label): from_records(bins)})
+        elif attack.with_prior is not None:
+            yield Evaluation(details={label: from_records(bins)})
     if priors and any(own.parts[0].attack.with_prior for own in rows.values()):
         yield from _of_priors(list(priors.values()), seed)
 
@@ -202,7 +209,8 @@ def _of_priors(priors: Sequence[_Rows], seed: int) -> Iterator[Evaluation]:
     label = f"{first.parts[0].info.family}/{PRIOR}"
     odds = first.odds(matched, _groups(first.parts, seed))
     left = -first.log_probability(odds)
-    extra = {"bits-left": left, "calibration-error": torch.full_like(left, _calibration_error(first, odds))}
+    error = _calibration_error(_reliability(first, odds))
+    extra = {"bits-left": left, "calibration-error": torch.full_like(left, error)}
     yield from _rescored(first, extra, label, odds)
 
 
@@ -240,16 +248,26 @@ def _whole(part: Answered, label: str, scores: Scores, extra: dict[str, Tensor])
     return tabulated(label, scores, part.place, info=info, seconds=part.seconds)
 
 
-def _calibration_error(rows: _Rows, odds: Tensor) -> float:
-    """Mean distance of predicted and observed shares in bins of equal width, weighted by rows.
+def _reliability(rows: _Rows, odds: Tensor) -> list[dict[str, float]]:
+    """Mean probability, share of true answers and number of answers in each bin of equal width that has some."""
+    chance, labels = rows.probabilities(odds)[rows.known], rows.labels[rows.known].double()
+    place = (chance * _BINS).long().clamp(max=_BINS - 1)
+    sums = [torch.zeros(_BINS, dtype=torch.float64).index_add_(0, place, values) for values in (chance, labels)]
+    counts = place.bincount(minlength=_BINS)
+    means = [own / counts.clamp(min=1) for own in sums]
+    return [
+        {PROBABILITY: float(means[0][number]), TRUE: float(means[1][number]), ANSWERS: int(counts[number])}
+        for number in counts.nonzero().flatten().tolist()
+    ]
+
+
+def _calibration_error(bins: Sequence[dict[str, float]]) -> float:
+    """Mean distance of predicted and observed shares, weighted by answers.
 
     References:
         Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015.
     """
-    chance, labels = rows.probabilities(odds)[rows.known], rows.labels[rows.known].double()
-    place = (chance * _BINS).long().clamp(max=_BINS - 1)
-    gaps = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, place, chance - labels)
-    return float(gaps.abs().sum() / len(labels))
+    return sum(one[ANSWERS] * abs(one[PROBABILITY] - one[TRUE]) for one in bins) / sum(one[ANSWERS] for one in bins)
 
 
 def _quantities(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Iterator[Evaluation]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from attacks.estimates import ROC_GRID
 from evaluation.captioned_figure import CaptionedFigure
+from evaluation.posterior.posterior import PROBABILITY
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
 from protocol.metric_table import metric as metric_of
@@ -24,6 +25,7 @@ from reports.figures.curves import distribution, roc
 from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.images import reconstructions
 from reports.figures.line_styles import line_styles
+from reports.figures.reliability import reliability
 from reports.figures.trade_offs import (
     DEFENCE,
     MANIPULATION,
@@ -43,15 +45,16 @@ class FigureKind:
     """Kind of figure and its requirements.
 
     Attributes:
-        table: ``results``; ``scores``, one row per victim; ``roc``, with ``label``, ``fpr`` and ``tpr``; or
-            ``profiles``, see `evaluation.runner.Evaluation`.
+        table: ``results``; ``scores``, one row per victim; ``roc``, with ``label``, ``fpr`` and ``tpr``;
+            ``reliability``, with ``label`` and the bins of an attack with priors; or ``profiles``, see
+            `evaluation.runner.Evaluation`.
         draw: function that makes the drawings.
         metric: the only metric to draw it for, None for all shown.
         columns: columns that the rows must have.
         axis: whether it requires a varying numeric setting, or none; None for either.
     """
 
-    table: Literal["results", "scores", "roc", "profiles"]
+    table: Literal["results", "scores", "roc", "reliability", "profiles"]
     draw: Callable[[FigureData], list[DrawnFigure]]
     metric: str | None = None
     columns: tuple[str, ...] = ()
@@ -69,6 +72,7 @@ def report_figures(evaluation: Evaluation, results: pd.DataFrame, metrics: Seque
     if len(profiles):
         profiles = profiles.assign(role=[evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]])
     tables = {"results": results, "scores": evaluation.scores, "roc": roc_table(evaluation), "profiles": profiles}
+    tables["reliability"] = reliability_table(evaluation)
     shown = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
     styles, first = line_styles(results), headline(results[results["metric"].isin(metrics)])
     found: list[tuple[bool, DrawnFigure]] = []
@@ -109,12 +113,19 @@ def roc_table(evaluation: Evaluation) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
+def reliability_table(evaluation: Evaluation) -> pd.DataFrame:
+    """Bins of each attack with priors, with its label."""
+    parts = [table.assign(label=label) for label, table in evaluation.details.items() if PROBABILITY in table]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
 FIGURES: list[FigureKind] = [
     FigureKind(table="results", axis=True, draw=below_bounds),
     FigureKind(table="results", axis=True, draw=by_setting),
     FigureKind(table="results", axis=False, draw=by_attack),
     FigureKind(table="profiles", draw=compositions),
     FigureKind(table="roc", draw=roc),
+    FigureKind(table="reliability", draw=reliability),
     FigureKind(table="scores", draw=distribution),
     FigureKind(table="results", metric="times-chance", columns=MITIGATIONS, draw=mitigations),
     FigureKind(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
