@@ -155,7 +155,6 @@ for _metric in (
     Metric(
         "bits-bound",
         "Bits bound is the most that the client's updates can add, given their clip and their noise.",
-        predicts="bits",
         **_OTHER,
     ),
     Metric(

@@ -40,7 +40,8 @@ def audit(
     write_gate(Path(out or folder_above(deltas)), [])  # an earlier verdict must not outlive an audit that fails
     limits = None if gate is None else read_gate(gate)
     recording = open_recording(deltas, learner, learner_arguments)
-    added = [make_attack(name) for name in attacks or []]
+    given = [make_attack(name) for name in attacks or []]
+    added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
