@@ -86,15 +86,24 @@ def added(row: Row, results: pd.DataFrame) -> str:
         return ""
     best = max(rows, key=lambda one: (one["mean"], "+prior" in one["attack"]))
     left, bound = (_of_attack(best, name, results) for name in ("bits-left", "bits-bound"))
-    interval = f"95% interval {number(best['low'])} to {number(best['high'])}, {best['attack']}"
-    said = f"The update adds {number(best['mean'])} bits ({interval})"
+    interval = f"95% interval {_bits(best['low'])} to {_bits(best['high'])}, {best['attack']}"
+    said = f"The update adds {_bits(best['mean'])} bits ({interval})"
     if best["low"] <= 0:
-        said = f"The update is not shown to add anything to the prior: {number(best['mean'])} bits ({interval})"
+        said = f"The update is not shown to add anything to the prior: {_bits(best['mean'])} bits ({interval})"
     if left is not None:
-        said += f" to what is known of a client, of {number(best['mean'] + left)} that are unknown without it"
+        said += f" to what is known of a client, of {_bits(best['mean'] + left)} that are unknown without it"
     if bound is not None:
-        said += f"; its clip and noise allow at most {number(bound)}"
+        said += f"; its clip and noise allow at most {_bits(bound)}"
     return f"{said}."
+
+
+def _bits(value: float) -> str:
+    """A number of bits with three digits, or one decimal.
+
+    >>> _bits(0.10649), _bits(43.633), _bits(3378.07)
+    ('0.106', '43.6', '3378.1')
+    """
+    return f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
 
 
 def _of_attack(row: Row, name: str, results: pd.DataFrame) -> float | None:

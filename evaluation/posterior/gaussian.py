@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from sklearn.covariance import ledoit_wolf
 from torch import Tensor
 
 from evaluation.posterior.log_odds import folds_of
@@ -87,6 +86,8 @@ def vector_posterior(
 
 def _covariance(rows: Tensor) -> Tensor:
     """``(K, K)`` shrunk covariance of rows ``(N, K)``."""
+    from sklearn.covariance import ledoit_wolf  # slow to import
+
     return torch.from_numpy(ledoit_wolf((rows - rows.mean(0)).numpy(), assume_centered=True)[0])
 
 

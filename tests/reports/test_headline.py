@@ -111,3 +111,23 @@ def test_settings_in_which_only_another_question_differs_are_left_out() -> None:
     lines = {**LINES, "elsewhere": AttackInfo(role="baseline", question="another")}
     rows = [cell("codebook", 0.95, learner="a"), cell("chance", 0.5, learner="a"), cell("elsewhere", 0.5, learner="b")]
     assert headline(table(*rows, lines=lines)).verdict.startswith("On d, the server")
+
+
+def test_what_the_update_adds_is_said_next_to_what_is_unknown_and_possible() -> None:
+    rows = [cell("codebook", 0.95), cell("codebook", 43.63, metric="bits", half=1.0)]
+    rows += [cell("codebook", 225.4, metric="bits-left"), cell("codebook", 126.0, metric="bits-bound")]
+    assert headline(table(*rows)).adds == (
+        "The update adds 43.6 bits (95% interval 42.6 to 44.6, codebook) to what is known of a client, of 269.0 that"
+        " are unknown without it; its clip and noise allow at most 126.0."
+    )
+
+
+def test_bits_whose_interval_has_zero_are_not_shown_to_add_anything() -> None:
+    rows = [cell("codebook", 0.95), cell("codebook", 0.1, metric="bits", half=0.2)]
+    assert headline(table(*rows)).adds == (
+        "The update is not shown to add anything to the prior: 0.1 bits (95% interval -0.1 to 0.3, codebook)."
+    )
+
+
+def test_nothing_is_said_of_bits_that_were_not_measured() -> None:
+    assert headline(table(cell("codebook", 0.95))).adds == ""
