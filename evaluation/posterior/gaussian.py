@@ -1,15 +1,20 @@
-"""Posterior of vectors of numbers given estimates of them: Gaussian, its moments fitted on other people."""
+"""Posterior of vectors of numbers given estimates of them: mean and covariance of a Gaussian, with Student's tails."""
 
 import math
 from dataclasses import dataclass
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from evaluation.posterior.log_odds import folds_of
 
 _LEVELS = torch.arange(1, 10, dtype=torch.float64) / 10
 """Probabilities of the central intervals whose coverage is measured."""
+_FREEDOMS = (2.5, 4.0, 8.0, 1e6)
+"""Degrees of freedom of the tails; the last one is the normal law."""
+_SCALES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)
+"""Scales of the tails, relative to the covariance."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +42,14 @@ class VectorPosterior:
 def vector_posterior(
     inferred: Tensor, true: Tensor, grid: Tensor, people: Tensor, *, generator: torch.Generator
 ) -> VectorPosterior:
-    """Posterior of vectors ``(V, K)`` if they and the errors of their estimates are Gaussian.
+    """Posterior of vectors ``(V, K)``, linear in their estimates.
 
     An estimate is ``x = a t + b + e`` of the vector t, with one slope a, which is 0 for estimates that say nothing.
     With mean m and covariance P of the vectors, and covariance S of e, the posterior has the mean ``m + G (x - b - a
-    m)`` and the covariance ``P - a G P``, where ``G = a P (a^2 P + S)^-1``. All five are those of other people, in five
-    groups; covariances are shrunk by Ledoit and Wolf's rule. Vectors on a grid of width g have a further variance of
-    ``g^2 / (2 pi)``, with which an exact estimate has the density ``1 / g`` of a cell of the grid, and so adds a finite
-    number of bits; for the coverage, a value is anywhere in its cell.
+    m)`` and the covariance ``P - a G P``, where ``G = a P (a^2 P + S)^-1``; both laws have Student's tails. All are
+    those of other people, in five groups: m is drawn towards one number by James and Stein's rule, covariances by
+    Ledoit and Wolf's. Vectors on a grid are moved at random within their cells of width g, so that an exact estimate
+    has at most the density ``1 / g`` of a cell, and adds a finite number of bits (dequantisation).
 
     Args:
         inferred: estimates.
@@ -54,33 +59,38 @@ def vector_posterior(
         generator: source of the groups.
 
     References:
-        Kay, "Fundamentals of Statistical Signal Processing: Estimation Theory", 1993, theorem 10.3; Ledoit and Wolf, "A
-        well-conditioned estimator for large-dimensional covariance matrices", 2004.
+        Kay, "Fundamentals of Statistical Signal Processing: Estimation Theory", 1993, theorem 10.3; James and Stein,
+        "Estimation with Quadratic Loss", 1961; Ledoit and Wolf, "A well-conditioned estimator for large-dimensional
+        covariance matrices", 2004; Theis, van den Oord and Bethge, "A note on the evaluation of generative models",
+        ICLR 2016, section 3.1 (dequantisation).
     """
     fold = folds_of(people, generator)
+    true = true + (torch.rand(true.shape, generator=generator, dtype=torch.float64) - 0.5) * grid[:, None]
     eye = torch.eye(true.shape[1], dtype=torch.float64)
     prior, mean = torch.zeros_like(true), torch.zeros_like(true)
     bits = torch.zeros(len(true), dtype=torch.float64)
     covered = torch.zeros(len(true), len(_LEVELS), dtype=torch.float64)
-    half = torch.special.ndtri((1 + _LEVELS) / 2)
     for number in torch.unique(fold).tolist():
         own, train = fold == number, fold != number
-        centre, spread = true[train].mean(0), _covariance(true[train])
+        centre, spread = _mean(true[train]), _covariance(true[train])
         apart, middle = true[train] - centre, inferred[train].mean(0)
         slope = float((apart * (inferred[train] - middle)).sum() / apart.square().sum().clamp(min=1e-30))
         noise = _covariance(inferred[train] - slope * true[train])
         small = float(spread.diagonal().mean()) * 1e-9 + 1e-15
         gain = torch.linalg.solve(slope**2 * spread + noise + small * eye, slope * spread).T
         prior[own] = centre
-        mean[own] = centre + (inferred[own] - middle) @ gain.T
         left = spread - slope * gain @ spread
-        rounding = (grid[own].square() / (2 * math.pi) + small)[:, None, None] * eye
-        after = _log_density(true[own] - mean[own], left + rounding)
-        bits[own] = (after - _log_density(true[own] - centre, spread + rounding)) / math.log(2)
-        deviation = (left + rounding).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
-        inside = (torch.rand(true[own].shape, generator=generator, dtype=torch.float64) - 0.5) * grid[own, None]
-        off = (true[own] + inside - mean[own]).abs() / deviation
-        covered[own] = (off[..., None] <= half).double().mean(1)
+        found = centre + (inferred - middle) @ gain.T
+        mean[own] = found[own]
+        logs = []
+        for guess, covariance in ((found, left), (centre.expand_as(found), spread)):
+            root = torch.linalg.cholesky((covariance + covariance.T) / 2 + small * eye)
+            white = torch.linalg.solve_triangular(root, (true - guess).T, upper=False).T
+            law = _Tails.of(white[train])
+            logs.append(law.log_density(white[own]) - root.diagonal().log().sum())
+            if guess is found:
+                covered[own] = (white[own].abs()[..., None] <= law.half_widths()).double().mean(1)
+        bits[own] = (logs[0] - logs[1]) / math.log(2)
     return VectorPosterior(prior, mean, bits, covered)
 
 
@@ -91,11 +101,32 @@ def _covariance(rows: Tensor) -> Tensor:
     return torch.from_numpy(ledoit_wolf((rows - rows.mean(0)).numpy(), assume_centered=True)[0])
 
 
-def _log_density(gaps: Tensor, covariance: Tensor) -> Tensor:
-    """``(V,)`` log density of N(0, covariance ``(V, K, K)``) at gaps ``(V, K)``."""
-    symmetric = (covariance + covariance.transpose(1, 2)) / 2
-    root = torch.linalg.cholesky(symmetric)
-    white = torch.linalg.solve_triangular(root, gaps[..., None], upper=False).squeeze(-1)
-    logs = root.diagonal(dim1=1, dim2=2).log().sum(1)
-    density: Tensor = -white.square().sum(1) / 2 - logs - gaps.shape[1] / 2 * math.log(2 * math.pi)
-    return density
+def _mean(rows: Tensor) -> Tensor:
+    """``(K,)`` mean of rows ``(N, K)``, drawn towards that of all numbers by the rule of James and Stein."""
+    mean, numbers = rows.mean(0), rows.shape[1]
+    apart = mean - mean.mean()
+    error = float(rows.var(0).mean()) / len(rows)
+    kept = 1 - max(numbers - 3, 0) * error / max(float(apart.square().sum()), 1e-30)
+    return mean.mean() + max(kept, 0.0) * apart
+
+
+@dataclass(frozen=True)
+class _Tails:
+    """Student's law of independent numbers: degrees of freedom and scale of largest likelihood, of a few values."""
+
+    freedom: float
+    scale: float
+
+    @classmethod
+    def of(cls, white: Tensor) -> "_Tails":
+        laws = [cls(freedom, scale) for freedom in _FREEDOMS for scale in _SCALES]
+        return max(laws, key=lambda law: float(law.log_density(white).sum()))
+
+    def log_density(self, white: Tensor) -> Tensor:
+        """``(V,)`` log density of white numbers ``(V, K)``."""
+        scaled = torch.from_numpy(stats.t.logpdf(white.numpy(), self.freedom, scale=self.scale))
+        return scaled.sum(1)
+
+    def half_widths(self) -> Tensor:
+        """``(9,)`` half-widths of the central intervals."""
+        return torch.from_numpy(stats.t.ppf((1 + _LEVELS.numpy()) / 2, self.freedom, scale=self.scale))
