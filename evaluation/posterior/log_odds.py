@@ -94,8 +94,8 @@ def cross_fitted(
     """``(N,)`` log odds of each row if rows are yes-or-no questions, else its log-probability among the answers.
 
     The log odds are a sum of piecewise linear functions, one of each column, which bend at quantiles of the scores of
-    right and of wrong answers; coefficients are those of largest penalised likelihood (logistic regression, conditional
-    on the question where one answer of several is true). People are divided into five groups at random, and a group's
+    right and of wrong answers; coefficients are those of `_fitted` (logistic regression, conditional on the question
+    where one answer of several is true). People are divided into five groups at random, and a group's
     log odds are fitted on the others, so that nobody's answers calibrate its own.
 
     Args:
@@ -108,7 +108,8 @@ def cross_fitted(
 
     References:
         Hastie and Tibshirani, "Generalized Additive Models", Statistical Science, 1986; McFadden, "Conditional logit
-        analysis of qualitative choice behavior", 1974.
+        analysis of qualitative choice behavior", 1974; Liang and Zeger, "Longitudinal data analysis using generalized
+        linear models", Biometrika, 1986; James and Stein, "Estimation with Quadratic Loss", 1961.
     """
     fold = folds_of(people, generator)
     group = None if questions is None else torch.unique(questions, return_inverse=True)[1]
@@ -119,9 +120,10 @@ def cross_fitted(
         ones = torch.ones(len(labels), 0 if group is not None else 1, dtype=torch.float64)
         curves = [_Curve.of(column.scores[train], labels[train], column.linear) for column in columns]
         parts = [curve(column.scores) for curve, column in zip(curves, columns, strict=True)]
-        design = torch.cat([ones, *parts], dim=1)
+        design = torch.cat([ones, *(part - part[train].mean(0) for part in parts)], dim=1)
         own = None if group is None else torch.unique(group[train], return_inverse=True)[1]
-        weights = _fitted(design[train], labels[train].double(), own, penalised=ones.shape[1])
+        sizes = [ones.shape[1], *(part.shape[1] for part in parts)]
+        weights = _fitted(_Rows(design[train], labels[train].double(), own, people[train]), sizes)
         found[inside] = design[inside] @ weights
     if group is None:
         return _SURE * torch.tanh(found / _SURE)  # the same order
@@ -154,42 +156,80 @@ def _log_sum(values: Tensor, group: Tensor) -> Tensor:
     return highest + sums.log()
 
 
-def _fitted(design: Tensor, labels: Tensor, group: Tensor | None, *, penalised: int) -> Tensor:
-    """Coefficients ``(F,)`` of largest penalised likelihood, by Newton's method with halved steps."""
-    penalty = torch.full((design.shape[1],), _PENALTY, dtype=torch.float64)
-    penalty[:penalised] = 1e-6
+@dataclass(frozen=True)
+class _Rows:
+    """Rows that weights are fitted to: design ``(N, F)``, and labels, questions (or None) and people, ``(N,)`` each."""
 
-    def likelihood(weights: Tensor) -> Tensor:
-        odds = design @ weights
-        if group is None:
-            own = torch.nn.functional.logsigmoid(odds * (2 * labels - 1))
-        else:
-            own = labels * (odds - _log_sum(odds, group)[group])
-        return own.sum() - (penalty * weights.square()).sum() / 2
+    design: Tensor
+    labels: Tensor
+    group: Tensor | None
+    people: Tensor
 
-    weights = torch.zeros(design.shape[1], dtype=torch.float64)
-    value = likelihood(weights)
-    for _ in range(_STEPS if design.shape[1] else 0):
-        odds = design @ weights
-        if group is None:
+    def likelihood(self, weights: Tensor) -> Tensor:
+        """Log-likelihood of weights ``(F,)``."""
+        odds = self.design @ weights
+        if self.group is None:
+            return torch.nn.functional.logsigmoid(odds * (2 * self.labels - 1)).sum()
+        return (self.labels * (odds - _log_sum(odds, self.group)[self.group])).sum()
+
+    def derivatives(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows ``(N, F)`` whose sum is the slope of the log-likelihood, and its curvature ``(F, F)``."""
+        odds = self.design @ weights
+        if self.group is None:
             chance = torch.sigmoid(odds)
-            curvature = design.T @ (design * (chance * (1 - chance))[:, None])
+            curvature = self.design.T @ (self.design * (chance * (1 - chance))[:, None])
         else:
-            chance = (odds - _log_sum(odds, group)[group]).exp()
-            weighted = design * chance[:, None]
-            means = torch.zeros(int(group.max()) + 1, design.shape[1], dtype=torch.float64).index_add_(
-                0, group, weighted
-            )
-            curvature = design.T @ weighted - means.T @ means
-        slope = design.T @ (labels - chance) - penalty * weights
-        step = torch.linalg.solve(curvature + penalty.diag(), slope)
+            chance = (odds - _log_sum(odds, self.group)[self.group]).exp()
+            weighted = self.design * chance[:, None]
+            means = torch.zeros(int(self.group.max()) + 1, self.design.shape[1], dtype=torch.float64)
+            means = means.index_add_(0, self.group, weighted)
+            curvature = self.design.T @ weighted - means.T @ means
+        return self.design * (self.labels - chance)[:, None], curvature
+
+    def of_people(self, rows: Tensor) -> Tensor:
+        """``(P, F)`` sums of rows ``(N, F)`` by person."""
+        names, person = torch.unique(self.people, return_inverse=True)
+        return torch.zeros(len(names), rows.shape[1], dtype=rows.dtype).index_add_(0, person, rows)
+
+
+def _fitted(rows: _Rows, sizes: Sequence[int]) -> Tensor:
+    """Weights ``(F,)`` of largest penalised likelihood, those of each column drawn towards 0 by their uncertainty.
+
+    The answers of one person depend on one another, so the covariance V of the weights is that of people (the sandwich
+    of Liang and Zeger). The weights w of a column, whose rows have the mean square G, are multiplied with ``max(0, 1 -
+    tr(V G) / w' G w)`` (James and Stein), so that evidence or a prior that says nothing adds nothing.
+
+    Args:
+        rows: what they are fitted to.
+        sizes: number of weights of the intercept, and of each column.
+    """
+    penalty = torch.full((sum(sizes),), _PENALTY, dtype=torch.float64)
+    penalty[: sizes[0]] = 1e-6
+    weights = torch.zeros(len(penalty), dtype=torch.float64)
+    if not len(penalty):
+        return weights
+
+    def value_of(point: Tensor) -> float:
+        return float(rows.likelihood(point) - (penalty * point.square()).sum() / 2)
+
+    value = value_of(weights)
+    for _ in range(_STEPS):
+        slopes, curvature = rows.derivatives(weights)
+        step = torch.linalg.solve(curvature + penalty.diag(), slopes.sum(0) - penalty * weights)
         size, before = 1.0, value
-        while True:
-            value = likelihood(weights + size * step)
-            if value >= before or size < 1e-6:
-                break
+        while (value := value_of(weights + size * step)) < before and size > 1e-6:
             size /= 2
-        weights = weights + size * step if value >= before else weights
-        if float(value - before) < 1e-6 * (1 + abs(float(before))) / 1e3:
+        if value <= before + 1e-9 * (1 + abs(before)):
             break
+        weights = weights + size * step
+    slopes, curvature = rows.derivatives(weights)
+    apart = torch.linalg.solve(curvature + penalty.diag(), rows.of_people(slopes).T)
+    people = apart.shape[1]
+    start = sizes[0]
+    for size in sizes[1:]:
+        own = slice(start, start := start + size)
+        squares = rows.design[:, own].T @ rows.design[:, own]
+        noise = float((apart[own] * (squares @ apart[own])).sum()) * people / max(people - 1, 1)
+        signal = float(weights[own] @ squares @ weights[own])
+        weights[own] *= max(1 - noise / max(signal, 1e-300), 0.0)
     return weights
