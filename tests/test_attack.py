@@ -38,7 +38,7 @@ NUMBERS = {
     **{"deanon_table3": 2, "deanon_table4": 2, "decaf_figure10": 2, "decaf_figure13": 6, "decaf_figure5": 2},
     **{"decaf_figure9": 2, "decaf_full_batch": 5, "decaf_relatives": 5, "decaf_sgd": 5, "decaf_tables3to7": 5},
     **{"gradient_matching_cifar10": 2, "labels_ilrg": 4, "linear_inversion": 12, "raifle_algorithm2": 18},
-    **{"raifle_bounds": 11, "raifle_bounds_fncf": 5, "raifle_checks": 4, "raifle_codebook": 60},
+    **{"prior_rankings": 6, "raifle_bounds": 11, "raifle_bounds_fncf": 5, "raifle_checks": 4, "raifle_codebook": 60},
     **{"raifle_detectability": 4, "raifle_guardrail": 5, "raifle_noise_scale": 4, "raifle_table11": 78},
     **{"raifle_table12": 1, "raifle_table13": 16, "raifle_table14": 322, "raifle_table14_passive": 87},
     **{"raifle_table15": 180, "raifle_table5": 2, "raifle_table6": 8, "raifle_table7": 21, "raifle_table8": 37},
