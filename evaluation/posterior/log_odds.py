@@ -117,6 +117,8 @@ def cross_fitted(
     for number in torch.unique(fold).tolist():
         inside = fold == number
         train = _drawn((~inside & known).nonzero().flatten(), group, generator)
+        if not (bool(labels[train].any()) and bool((~labels[train]).any())):
+            continue  # the other people's answers are all right, or all wrong: nothing can be learned
         ones = torch.ones(len(labels), 0 if group is not None else 1, dtype=torch.float64)
         curves = [_Curve.of(column.scores[train], labels[train], column.linear) for column in columns]
         parts = [curve(column.scores) for curve, column in zip(curves, columns, strict=True)]

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -34,3 +35,14 @@ def test_an_exact_estimate_on_a_grid_adds_the_bits_of_the_grid() -> None:
     by_hand = 3 * math.log2(1 / grid) - density
     assert by_hand - 1 < float(found.bits.mean()) <= by_hand  # a normal law is not a uniform one
     assert found.calibration_error < 0.1
+
+
+@pytest.mark.parametrize("true", [torch.ones(12, 4), torch.eye(4).repeat(3, 1), torch.rand(12, 40)])
+@pytest.mark.parametrize("same", [True, False])
+def test_degenerate_vectors_give_finite_bits(true: Tensor, same: bool) -> None:
+    true = true.double()
+    found = true if same else torch.zeros_like(true)
+    generator = torch.Generator().manual_seed(0)
+    posterior = vector_posterior(found, true, torch.zeros(12).double(), torch.arange(12), generator=generator)
+    assert bool(posterior.bits.isfinite().all())
+    assert bool(posterior.mean.isfinite().all())

@@ -73,3 +73,13 @@ def test_probabilities_of_exclusive_answers_add_up_to_one() -> None:
     torch.testing.assert_close(sums, torch.ones_like(sums))
     slow = (2 * scores).reshape(300, 4).log_softmax(1).flatten()  # the ratio of two normal densities, 2 apart
     assert float((found.exp() - slow.exp()).abs().mean()) < 0.03
+
+
+@pytest.mark.parametrize("scores", [torch.zeros(60), torch.arange(60.0) * 1e30, torch.arange(60.0) * 1e-30])
+@pytest.mark.parametrize("true", [[3], [0, 1, 2], list(range(59))])
+@pytest.mark.parametrize("linear", [True, False])
+def test_degenerate_scores_and_answers_give_finite_log_odds(scores: Tensor, true: list[int], linear: bool) -> None:
+    labels = torch.zeros(60, dtype=torch.bool)
+    labels[true] = True
+    found = fitted([Column(scores.double(), linear=linear)], labels, torch.arange(60) // 10)
+    assert bool(found.isfinite().all())
