@@ -37,8 +37,8 @@ def with_posteriors(evaluation: Evaluation, *, seed: int) -> Evaluation:
     The priors of a question are its baselines with `Attack.is_prior`. Every attack whose answers are known gets
     ``bits``; one with `Attack.with_prior` has results under ``NAME+prior`` too, the priors together under
     ``FAMILY/prior``. The weights of evidence and priors are fitted on the answers of other people, never on those of
-    the person; see `evaluation.posterior.log_odds` and `evaluation.posterior.gaussian`. Below five people there is
-    nothing to add.
+    the person; see `evaluation.posterior.log_odds` and `evaluation.posterior.gaussian`. Below five people, or two for
+    each number of a vector, there is nothing to add.
     """
     questions: dict[str, list[str]] = {}
     for label, parts in evaluation.answers.items():
@@ -281,8 +281,8 @@ def _quantities(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Ite
             torch.cat([getattr(part.answers, name) for part in parts]).double() for name in ("inferred", "true", "grid")
         )
         people = torch.cat([p.place.victims if p.place.people is None else p.place.people for p in parts])
-        if len(torch.unique(people)) < FEWEST_PEOPLE:
-            continue
+        if len(torch.unique(people)) < max(FEWEST_PEOPLE, 2 * true.shape[1]):
+            continue  # covariances of fewer people than numbers are guesses
         found = vector_posterior(inferred, true, grid, people, generator=_groups(parts, seed))
         metrics, place = _metrics(found.bits, parts, found.calibration_error), 0
         for part in parts:
