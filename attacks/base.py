@@ -47,7 +47,8 @@ class Attack(abc.ABC):
             log odds can be added to those of an attack.
         with_prior: how a prior is added to its scores, for results under ``NAME+prior``: ``likelihood`` if they are
             log-likelihood ratios of the answers up to one factor, ``rank`` if a higher score only means more likely,
-            ``posterior`` if they are posterior probabilities of it, and need none added; None for no such results.
+            ``posterior`` if they are posterior probabilities, so that none is added; any of them for estimates of
+            vectors. None for no such results.
         certifies: whether it says of which answers it is certain, so that their share is reported without ground truth.
         cost: computational cost, as text.
         audited_victims: number of clients of the first round that an audit attacks, drawn at random; None for all

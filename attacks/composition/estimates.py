@@ -88,12 +88,12 @@ class CompositionEstimate(Estimate):
             inferred=inferred,
             true=shares,
             grid=1 / counts.sum(1),
-            rescored=lambda found: posterior_shares(found, counts.sum(1))._scored(counts),
+            rescored=lambda found: _posterior(found, counts.sum(1))._scored(counts),
         )
         return Scores(metrics, *sizes, profiles=profiles, candidates=candidates, answers=answers)
 
 
-def posterior_shares(found: Tensor, examples: Tensor) -> CompositionEstimate:
+def _posterior(found: Tensor, examples: Tensor) -> CompositionEstimate:
     """Estimate of shares ``(V, K)`` of any sign; a class is present if its share is that of half an example or more."""
     shares = found.clamp(min=0)
     shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)

@@ -57,7 +57,7 @@ class Popularity(InteractionAttack):
         shuffled: a prior that says nothing.
 
     Raises:
-        ViewError: the file has fewer numbers than the catalogue has items.
+        ViewError: the file cannot be read, or has fewer numbers than the catalogue has items.
 
     References:
         This project.
@@ -81,7 +81,10 @@ class Popularity(InteractionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         counts = view.priors[POPULARITY].double()
         if self.counts is not None:
-            table, items = torch.from_numpy(np.loadtxt(self.counts, ndmin=1)), view.served_items
+            try:
+                table, items = torch.from_numpy(np.loadtxt(self.counts, ndmin=1)), view.served_items
+            except (OSError, ValueError) as error:
+                raise ViewError(f"expected a text file with a number a line, got {self.counts}: {error}") from None
             if len(table) <= int(items.max()):
                 raise ViewError(f"expected a number for each of {int(items.max()) + 1} items, got {len(table)}")
             counts = table[items.clamp(min=0)]

@@ -39,7 +39,7 @@ class ListPosterior(PosteriorAttack):
         simulated: simulated clients per victim.
 
     Variants:
-        prior: the exact posterior with the cascade prior, for a server that knows the click model.
+        prior: the posterior with the cascade prior, for a server that knows the click model.
 
     References:
         This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,

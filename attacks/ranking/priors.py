@@ -42,11 +42,11 @@ def log_prior(kind: ListPrior, mask: Tensor, learner: RankingAlgorithm) -> Tenso
 
 
 def prior_variant(name: str, model: ThreatModel) -> Variants:
-    """Variant of an attack under ``NAME+prior``: the exact posterior with the cascade prior, instead of adding it.
+    """Variant of an attack under ``NAME+prior``: the posterior of whole lists with the cascade prior.
 
-    The lists' clicks depend on one another under the click model, which a sum of log odds by document would ignore.
+    The clicks in a list depend on one another under the click model, which a sum of log odds by document would ignore.
     """
-    knows = f"{model.knows.partition(';')[0]}; the click model, the displayed order and the distribution of the grades"
+    knows = "the learning algorithm, the click model, the displayed order and the distribution of the grades"
     model = dataclasses.replace(model, knows=knows)
     return {"prior": {"prior": "cascade", "name": f"{name}+prior", "with_prior": "posterior", "threat_model": model}}
 

@@ -217,7 +217,7 @@ def _filled(folder: Path, template: str, tables: Mapping[str, Published]) -> str
 
 
 def add(directory: Path, metrics: Sequence[str] = (), *, folder: Path = FOLDER) -> Path:
-    """Keeps the results of a run, one line each, without what the configuration says again.
+    """Keeps the results of a run, one line each, without what the configuration says again, and details of attacks.
 
     Args:
         directory: folder of a finished ``attack.py reproduce``.
@@ -237,7 +237,7 @@ def add(directory: Path, metrics: Sequence[str] = (), *, folder: Path = FOLDER) 
     lines = [
         f"{json.dumps(key)}: " + (_by_line(value) if isinstance(value, list) and value else json.dumps(value))
         for key, value in content.items()
-        if key not in ("causes", "gate")
+        if key not in ("causes", "gate", "details")
     ]
     path = folder / f"{run.experiment}.json"
     write_whole(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())

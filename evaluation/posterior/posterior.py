@@ -271,7 +271,7 @@ def _calibration_error(bins: Sequence[dict[str, float]]) -> float:
 
 
 def _quantities(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Iterator[Evaluation]:
-    told = False
+    with_baseline = False
     for label in labels:
         parts = evaluation.answers[label]
         attack = parts[0].attack
@@ -292,7 +292,7 @@ def _quantities(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Ite
             yield _metrics_alone(part, label, extra)
             if attack.with_prior is not None:
                 yield _whole(part, combined_label(label), part.answers.rescored(found.mean[own]), extra)
-            if attack.with_prior is not None and not told:
+            if attack.with_prior is not None and not with_baseline:
                 baseline = dataclasses.replace(part, info=dataclasses.replace(part.info, role="baseline"))
                 yield _whole(baseline, f"{part.info.family}/{PRIOR}", part.answers.rescored(found.prior[own]), {})
-        told = told or attack.with_prior is not None
+        with_baseline = with_baseline or attack.with_prior is not None

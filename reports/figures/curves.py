@@ -1,10 +1,11 @@
-"""Figures with a curve per attack: mean ROC curves, and every client's value in ascending order."""
+"""Figures with a curve per attack: mean ROC curves, reliability, and every client's value in ascending order."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from matplotlib.figure import Figure
 
+from evaluation.posterior.posterior import ANSWERS, PROBABILITY, TRUE
 from evaluation.scores import differing
 from protocol.metric_table import metric as metric_of
 from reports.figures.figure_data import DrawnFigure, FigureData, legend_right, of_data, styled, with_guessing
@@ -14,6 +15,8 @@ from reports.tables import described_settings
 
 _MOST_LINES = 14
 """Largest number of curves in a figure."""
+_FEWEST = 20
+"""Answers in a bin below which its share is left out."""
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
 """Line style of each setting."""
 _WIDEST, _THINNEST = 5.0, 1.6
@@ -39,6 +42,26 @@ def roc(data: FigureData) -> list[DrawnFigure]:
     axes.set(xlabel="false-positive rate", ylabel="true-positive rate", aspect="equal")
     caption = "Mean ROC curve over clients, with the area below it; the dotted line is guessing."
     return [DrawnFigure(caption, figure=figure, name="roc")]
+
+
+def reliability(data: FigureData) -> list[DrawnFigure]:
+    """Share of true answers by the probability that an attack gives them, in bins."""
+    rows = data.rows[data.rows[PROBABILITY].notna() & (data.rows[ANSWERS] >= _FEWEST)]
+    if rows.empty or rows["label"].nunique() > _MOST_LINES:
+        return []
+    figure, grid = styled(5.5, 4.0)
+    axes = grid[0][0]
+    axes.plot([0, 1], [0, 1], color=".5", ls=":")
+    for label, own in rows.groupby("label", sort=False):
+        colour = data.colours.get(str(label).partition(" (")[0])
+        axes.plot(own[PROBABILITY], own[TRUE], marker="o", markersize=4, color=colour, label=str(label))
+    axes.set(xlabel="probability given to an answer", ylabel="share of answers that are true", aspect="equal")
+    legend_right(axes)
+    caption = (
+        "Reliability of attacks with priors: on the dotted line, answers of probability p are true in a share p of the"
+        f" cases. Bins of fewer than {_FEWEST} answers are left out."
+    )
+    return [DrawnFigure(caption, figure=figure, name="reliability")]
 
 
 def distribution(data: FigureData) -> list[DrawnFigure]:

@@ -21,11 +21,10 @@ from reports.figures.below_bounds import below_bounds
 from reports.figures.by_attack import by_attack
 from reports.figures.by_setting import by_setting
 from reports.figures.compositions import compositions
-from reports.figures.curves import distribution, roc
+from reports.figures.curves import distribution, reliability, roc
 from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.images import reconstructions
 from reports.figures.line_styles import line_styles
-from reports.figures.reliability import reliability
 from reports.figures.trade_offs import (
     DEFENCE,
     MANIPULATION,
