@@ -59,6 +59,12 @@ class TopK(Defense):
         deltas = {name: value * (value.abs() >= per_client(least, value)) for name, value in update.deltas.items()}
         return dataclasses.replace(update, deltas=deltas)
 
+    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
+        """Which numbers are sent, and each of these as a float."""
+        share = min(self.share, 0.5)
+        places = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
+        return (Release(bits=places + 32 * self.share, parameters=parameters),)
+
 
 class Sign(Defense):
     """Signs of the update's numbers, times their mean magnitude, which keeps the size of the update.
@@ -72,6 +78,10 @@ class Sign(Defense):
         mean = _magnitudes(update).sum(1) / _numbers(update).clamp(min=1)
         deltas = {name: value.sign() * per_client(mean, value) for name, value in update.deltas.items()}
         return dataclasses.replace(update, deltas=deltas)
+
+    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
+        """One of three values for each number."""
+        return (Release(bits=math.log2(3), parameters=parameters),)
 
 
 def _magnitudes(update: Update) -> Tensor:

@@ -26,6 +26,7 @@ from evaluation.steps.bounds import bounds_of
 from evaluation.summary import summarise
 from evaluation.update_table import UPDATES, update_table
 from protocol.metric_table import METRICS, metric_names
+from recordings.control import ControlRecording
 from recordings.recording import Recording
 
 _SHOWN = ("attack", "role", "metric", "mean", "low", "high", "n")
@@ -165,7 +166,7 @@ def audit(
     if describe:
         evaluation = relevant(evaluation, chosen, truth_names(recording))
         evaluation.details[UPDATES] = update_table(recording)
-    if check_learner:
+    if check_learner and not isinstance(recording, ControlRecording):
         evaluation = with_learner_check(evaluation, recording, chosen, seed=seed)
     if by_round:
         for name in ("scores", "profiles"):

@@ -24,6 +24,7 @@ from protocol.errors import InputError, ViewError
 from protocol.history import History
 from protocol.seeding import generator_for
 from protocol.view import RoundView, View
+from recordings.control import ControlRecording
 from recordings.joined_view import joined_view, messages_view
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -38,11 +39,13 @@ Unscored = Callable[[RoundView], Tensor | None]
 
 
 def default_setting(recording: Recording) -> dict[str, Any]:
-    """Setting of a recording that is no cell of a table: the name of the data, and of a learner other than FNCF."""
+    """Setting of a recording that is no cell of a table: its data, a learner other than FNCF, and the control."""
     manifest = recording.manifest
     setting = {"data": manifest.data["name"]}
     if manifest.learner is not None and manifest.learner["name"] != "fncf":
         setting["learner"] = manifest.learner["name"]
+    if isinstance(recording, ControlRecording):
+        setting["control"] = recording.control
     return setting
 
 

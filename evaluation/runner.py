@@ -69,7 +69,7 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
     profiles = [evaluation.profiles for evaluation in evaluations if len(evaluation.profiles)]
     whole.profiles = pd.concat(profiles, ignore_index=True) if profiles else whole.profiles
     for evaluation in evaluations:
-        whole.lines |= evaluation.lines
+        whole.lines |= {label: line.after(whole.lines.get(label)) for label, line in evaluation.lines.items()}
         whole.missing |= evaluation.missing
         whole.pictures = evaluation.pictures | whole.pictures
         whole.figures += evaluation.figures
@@ -169,10 +169,19 @@ def attack_view(
         unscored=unscored if victims else None,
         capacity=_capacity(view, truth, scores.units),
     )
+    if "bits" in scores.metrics:
+        scores = dataclasses.replace(
+            scores, metrics={**scores.metrics, **bounds(scores.metrics["bits"], place.capacity)}
+        )
     found = tabulated(label, scores, place, info=AttackInfo.of(attack, view), seconds=seconds)
     if scores.answers is not None:
         found.answers[label] = [Answered(attack, scores.answers, place, found.lines[label], seconds, scores.settings)]
     return found
+
+
+def bounds(bits: Tensor, capacity: Tensor) -> dict[str, Tensor]:
+    """``(V,)`` most bits and the share of them that ``bits (V,)`` are; empty where no bound is known."""
+    return {"bits-bound": capacity, "bits-share": bits / capacity} if bool(capacity.isfinite().all()) else {}
 
 
 def _capacity(view: View, truth: Mapping[str, Tensor], units: Tensor | None) -> Tensor:

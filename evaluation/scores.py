@@ -1,5 +1,6 @@
 """Table of scores: one tidy row per attack, setting, seed, round, victim and metric; and labels of its settings."""
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from attacks.base import Attack
+from evaluation.channel import no_bound
 from protocol.view import View
 
 SETTING = "setting."
@@ -51,6 +53,7 @@ class AttackInfo:
         knows: what the server knows beforehand.
         active: whether the server deviated from the protocol.
         tells: what the attack infers, see `attacks.estimates.Estimate.inferred`.
+        unbounded: why it is not known how many bits the updates can carry, see `evaluation.channel`; empty if it is.
     """
 
     role: Role = "reference"
@@ -60,6 +63,7 @@ class AttackInfo:
     knows: str = ""
     active: bool = False
     tells: str = ""
+    unbounded: str = ""
 
     @classmethod
     def of(cls, attack: Attack, view: View) -> "AttackInfo":
@@ -73,7 +77,13 @@ class AttackInfo:
             knows=attack.threat_model.knows,
             active=view.manipulation is not None,
             tells=attack.estimates.inferred,
+            unbounded=no_bound(view),
         )
+
+    def after(self, earlier: "AttackInfo | None") -> "AttackInfo":
+        """The same, with the reasons of earlier views."""
+        reasons = dict.fromkeys((earlier or self).unbounded.split("; ") + self.unbounded.split("; "))
+        return dataclasses.replace(self, unbounded="; ".join(reason for reason in reasons if reason))
 
 
 def score_table(

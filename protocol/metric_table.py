@@ -154,7 +154,12 @@ for _metric in (
     ),
     Metric(
         "bits-bound",
-        "Bits bound is the most that the client's updates can add, given their clip and their noise.",
+        "Bits bound is the most that the client's updates can add, given what is publicly done to them.",
+        **_OTHER,
+    ),
+    Metric(
+        "bits-share",
+        "Bits share is the part of what the client's updates can add that an attack gets from them.",
         **_OTHER,
     ),
     Metric(

@@ -55,6 +55,8 @@ class Release:
         delta: its delta.
         neighbours: two data sets that epsilon makes hard to tell apart: ``replace``, a client's whole data and any
             other, whose clipped updates are up to 2 * `clip` apart; ``add``, with the client and without, up to `clip`.
+        bits: mean number of bits that a number of the message can carry, by the count of possible messages: log2 of
+            that count, less 64 for what all numbers have in common, over their number; None for any float.
     """
 
     clip: float | None = None
@@ -64,6 +66,7 @@ class Release:
     epsilon: float | None = None
     delta: float | None = None
     neighbours: Literal["replace", "add"] = "replace"
+    bits: float | None = None
 
     def clip_factors(self, squares: Mapping[str, Tensor]) -> Tensor | None:
         """``(B,)`` factors of at most 1 by which the release clips its parameters; None without a clip.

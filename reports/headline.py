@@ -93,7 +93,9 @@ def added(row: Row, results: pd.DataFrame) -> str:
     if left is not None:
         said += f" to what is known of a client, of {_bits(best['mean'] + left)} that are unknown without it"
     if bound is not None:
-        said += f"; its clip and noise allow at most {_bits(bound)}"
+        said += f"; what is publicly done to it allows at most {_bits(bound)}"
+    elif row.get("unbounded"):
+        said += f"; no bound is known, because {row['unbounded']}"
     return f"{said}."
 
 

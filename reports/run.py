@@ -26,7 +26,7 @@ from protocol.errors import InputError, require
 FORMAT = 1
 ATTACKS = ("ours", "published")
 """Roles of attacks; the other lines are comparisons."""
-_LINE = ("role", "family", "question", "sees", "knows", "active", "tells")
+_LINE = ("role", "family", "question", "sees", "knows", "active", "tells", "unbounded")
 _COLUMNS = (*RESULT, *_LINE, "paper", "source")
 _STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 """Unknown keys, of another version, are dropped."""
@@ -91,6 +91,7 @@ class _Result(_Numbers):
     role: str | None = None
     question: str | None = None
     tells: str = ""
+    unbounded: str = ""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "_Result":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 from safetensors.torch import load_file, save
 
 import attack
@@ -22,6 +23,7 @@ from experiments.commands.attack_parser import parsed
 from experiments.table import Choice, read_table
 from protocol.seeding import KEY_VARIABLE
 from protocol.threat_model import ThreatModel
+from recordings.control import ControlRecording
 from recordings.recording import Recording
 from reports.papers import paper_tables, with_papers
 from reports.run import Run
@@ -78,7 +80,16 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
     assert {"experiment", "command", "seed", "commit", "versions", "data", "hardware", "seconds"} < content.keys()
     cell = next(r for r in content["results"] if (r["attack"], r["metric"]) == ("direction", "auc"))
     fields = {"attack", "setting", "metric", "mean", "std", "ci95", "n", "seconds_per_victim", "paper"}
-    assert cell.keys() == fields | {"seeds", "family", "baseline", "threat_model", "role", "question", "tells"}
+    assert cell.keys() == fields | {
+        "seeds",
+        "family",
+        "baseline",
+        "threat_model",
+        "role",
+        "question",
+        "tells",
+        "unbounded",
+    }
     assert (cell["seeds"], cell["family"], cell["baseline"]) == (1, "recommendation", False)
     assert cell["threat_model"].keys() == {"sees", "knows", "active"}
     against = {(d["attack"], d["against"]): d for d in content["differences"] if d["metric"] == "auc"}
@@ -164,6 +175,37 @@ def test_results_name_clients_only_on_request(
     left = b"".join(path.read_bytes() for path in (tmp_path / "drawn").rglob("*") if path.is_file()).decode()
     left += capsys.readouterr().out
     assert not [name for name in names if name in left]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("without_figures")
+@pytest.mark.parametrize("control", ["others", "noise"])
+def test_a_control_is_at_chance_in_a_folder_of_its_own(deltas: Path, tmp_path: Path, control: str) -> None:
+    shutil.copytree(deltas, tmp_path / "deltas")
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--control", control]) == 0
+    assert not (tmp_path / "results.json").exists()
+    found = Run.read(tmp_path / f"control-{control}" / "results.json").results
+    assert {*found["setting.control"]} == {control}
+    own = found[(found["attack"] == "direction") & found["metric"].isin(["auc", "bits"])].set_index("metric")
+    assert own["low"]["auc"] < 0.5 + 0.05
+    assert own["low"]["bits"] <= 0
+
+
+@pytest.mark.integration
+def test_the_updates_of_a_control_are_of_others_or_noise_where_clients_have_rows(deltas: Path) -> None:
+    for real, others, noise in zip(
+        Recording(deltas).views(victims_per_view=5),
+        ControlRecording(deltas, "others").views(victims_per_view=5),
+        ControlRecording(deltas, "noise").views(victims_per_view=5),
+        strict=True,
+    ):
+        assert torch.equal(real.pseudonyms, others.pseudonyms)
+        for name, own in real.deltas.items():
+            rows = real.served_mask[..., None] if name in real.row_parameters else torch.ones(())
+            expected = own.roll(1, 0) * rows
+            assert torch.equal(others.deltas[name], expected if real.victims > 1 else noise.deltas[name])
+            assert not bool((noise.deltas[name] * (rows == 0)).any())
+            assert not torch.equal(noise.deltas[name], own)
 
 
 @pytest.mark.integration
@@ -264,6 +306,8 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
         (["audit", "--deltas", "DELTAS", "--victims", "-3"], "--victims of at least 1"),
         (["audit", "--deltas", "DELTAS", "--seed", str(2**70)], "--seed from 0 to"),
         (["audit", "--deltas", "DELTAS", "--seed", "-1"], "--seed from 0 to"),
+        (["audit", "--deltas", "DELTAS", "--control", "noise", "--gate", "auc=0.6"], "--control without --gate"),
+        (["audit", "--deltas", "DELTAS", "--control", "none"], "invalid choice"),
         (["reproduce", "TABLE", "--seeds", "0"], "--seeds of at least 1"),
         (["reproduce", "TABLE", "--seeds", "-1"], "--seeds of at least 1"),
         (["reproduce", "TABLE", "--victims", "0"], "--victims of at least 1"),

@@ -158,7 +158,7 @@ class ReleaseCheck(Attack):
         promised = math.inf if without_clip else sum(_promised(release) for release in view.releases)
         sums = torch.zeros(len(clients), dtype=torch.float64).index_add_(0, place, torch.from_numpy(each))
         sends = torch.bincount(place, minlength=len(clients)).double()
-        deltas = [release.delta for release in view.releases if release.delta is not None]
+        deltas = [release.delta for release in view.releases if release.delta]
         delta = self.delta or min(deltas, default=_DELTA)
         declared = [gaussian_epsilon(promised * count, delta) for count in sends.tolist()]
         rows = [*rows_of(reported), _epsilon_row(sums, delta, int(sends.max()) if len(sends) else 0)]

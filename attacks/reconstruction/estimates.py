@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
+from attacks.reconstruction.description_length import description_bits
 from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
 from protocol.metric_table import Metric
 from protocol.record_hash import grid_of, record_hashes
@@ -27,7 +28,9 @@ class ReconstructionEstimate(Estimate):
     Scored against salted hashes: a record counts as recovered only if every number in it is right, of a table's row
     within the precision of its column, see `protocol.record_hash`. If the recording keeps the records themselves, each
     true record is matched with a reconstructed one (the assignment of least squared error, or of greatest ROUGE-1 for
-    token numbers) and compared. Without hashes, the share of certified records is all that is reported.
+    token numbers) and compared, and an exact one among M reconstructions adds its description length, see
+    `attacks.reconstruction.description_length`, less ``log2(M + 1)`` bits that name it. Without hashes, the share of
+    certified records is all that is reported.
 
     Attributes:
         records: ``(V, M, *shape)`` as the network gets them: images in [0, 1], or int64 token numbers padded with 0.
@@ -70,6 +73,7 @@ class ReconstructionEstimate(Estimate):
         Metric("identified-by-chance", "Identified by chance is that share for guessing.", leak=False),
         Metric("rouge1", "ROUGE-1 is the F1 of the words of a sentence and of its reconstruction.", span=(0.0, 1.0)),
         Metric("rouge2", "ROUGE-2 is that of pairs of neighbouring words.", span=(0.0, 1.0)),
+        *("bits", "bits-left"),
     )
     records: Tensor
     labels: Tensor
@@ -100,11 +104,14 @@ class ReconstructionEstimate(Estimate):
             return Scores({"certified": self.certified.sum(1) / view.example_counts.double()})
         real = (truth["record_hash"] != 0).any(2)
         size = real.sum(1)
-        metrics, shown = self._by_hash(truth, real), None
+        metrics, exact = self._by_hash(truth, real)
+        shown = None
         if "records" not in truth or not bool(size.any()):
             return Scores(metrics, items=size, positives=size)
         guesses = [self.records[v, : int(count)] for v, count in enumerate(self.count)]
         originals = [truth["records"][v, mask] for v, mask in enumerate(real)]
+        if (lengths := description_bits(originals, truth)) is not None:
+            metrics |= self._bits(lengths, exact)
         if not self.records.is_floating_point():
             return Scores({**metrics, **rouge(guesses, originals)}, items=size, positives=size)
         matched = [nearest(*pair) for pair in zip(guesses, originals, strict=True)]
@@ -116,7 +123,17 @@ class ReconstructionEstimate(Estimate):
             shown = Reconstruction(torch.cat(originals)[:_SHOWN], torch.cat(matched)[:_SHOWN])
         return Scores(metrics, items=size, positives=size, reconstruction=shown)
 
-    def _by_hash(self, truth: Mapping[str, Tensor], real: Tensor) -> dict[str, Tensor]:
+    def _bits(self, lengths: Sequence[Tensor], exact: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Bits of the exact reconstructions, of records with these description lengths ``(N_v,)``; and of the rest."""
+        named = (self.count + 1).double().log2()
+        added = [(own - name).clamp(min=0)[hit].sum() for own, name, hit in zip(lengths, named, exact, strict=True)]
+        whole = torch.stack([own.sum() if len(own) else own.new_tensor(torch.nan) for own in lengths])
+        bits = torch.stack(added) + 0 * whole
+        return {"bits": bits, "bits-left": whole - bits}
+
+    def _by_hash(self, truth: Mapping[str, Tensor], real: Tensor) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """Metrics, and which of each client's records ``(N_v,)`` have an exact reconstruction."""
+        exact = []
         size = real.sum(1).double()
         size = size.masked_fill(size == 0, torch.nan)
         found = {name: torch.zeros(len(size), dtype=torch.float64) for name in ("recovered", "right", "wrong")}
@@ -125,7 +142,13 @@ class ReconstructionEstimate(Estimate):
             own = [row.numpy().tobytes() for row in truth["record_hash"][v, real[v]]]
             hashes = record_hashes(self.records[v, :count], truth["record_salt"][v], grid_of(truth, v))
             guesses = [row.numpy().tobytes() for row in hashes]
-            found["recovered"][v] = (Counter(own) & Counter(guesses)).total()
+            left = Counter(own) & Counter(guesses)
+            found["recovered"][v] = left.total()
+            hits = []
+            for hashed in own:
+                hits.append(left[hashed] > 0)
+                left[hashed] -= 1
+            exact.append(torch.tensor(hits, dtype=torch.bool))
             sure = Counter(hashed for hashed, certain in zip(guesses, self.certified[v], strict=False) if certain)
             found["wrong"][v] = (sure - Counter(own)).total()
             if labelled:
@@ -140,7 +163,7 @@ class ReconstructionEstimate(Estimate):
         if labelled:
             recovered = found["recovered"]
             metrics["label-accuracy"] = found["right"] / recovered.masked_fill(recovered == 0, torch.nan)
-        return metrics
+        return metrics, exact
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -250,9 +250,9 @@ def _by_line(entries: list[Any]) -> str:
 
 def _rounded(entry: Any) -> Any:
     if isinstance(entry, dict):
-        return {key: _rounded(value) for key, value in entry.items() if key not in ("threat_model", "tells")} | (
-            {"threat_model": None} if "threat_model" in entry else {}
-        )
+        return {
+            key: _rounded(value) for key, value in entry.items() if key not in ("threat_model", "tells", "unbounded")
+        } | ({"threat_model": None} if "threat_model" in entry else {})
     if isinstance(entry, list):
         return [_rounded(value) for value in entry]
     return float(f"{entry:.6g}") if isinstance(entry, float) else entry

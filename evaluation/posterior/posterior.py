@@ -14,11 +14,11 @@ from attacks.answers import Choices, Quantities
 from attacks.estimates import Scores
 from evaluation.posterior.gaussian import vector_posterior
 from evaluation.posterior.log_odds import Column, cross_fitted
-from evaluation.runner import Answered, Evaluation, joined, tabulated
+from evaluation.runner import Answered, Evaluation, bounds, joined, tabulated
 from evaluation.scores import from_records
 from protocol.seeding import generator_for
 
-POSTERIOR = ("bits", "bits-left", "bits-bound", "calibration-error")
+POSTERIOR = ("bits", "bits-left", "bits-bound", "bits-share", "calibration-error")
 """Metrics that are added."""
 PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
 """Columns of the table of details of an attack with priors: its reliability."""
@@ -217,8 +217,7 @@ def _of_priors(priors: Sequence[_Rows], seed: int) -> Iterator[Evaluation]:
 def _metrics(bits: Tensor, parts: Sequence[Answered], error: float) -> dict[str, Tensor]:
     """Bits ``(P,)``, their bound where there is one, and the calibration error."""
     bound = torch.cat([part.place.capacity for part in parts])
-    found = {"bits": bits, "bits-bound": bound} if bool(bound.isfinite().all()) else {"bits": bits}
-    return found | {"calibration-error": torch.full_like(bits, error)}
+    return {"bits": bits, **bounds(bits, bound), "calibration-error": torch.full_like(bits, error)}
 
 
 def _rescored(rows: _Rows, extra: dict[str, Tensor], label: str, odds: Tensor | None = None) -> Iterator[Evaluation]:

@@ -117,6 +117,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "what the controller declares, e.g. system.yaml (docs/statement.md); writes statement.html and"
         " statement.json. Its limits are limits of the gate",
     },
+    "--control": {
+        "choices": ("others", "noise"),
+        "help": "give attacks the update of another client, or noise, in the place of each update: every attack has to"
+        " fall to chance, and bits to 0; results go to a folder of their own",
+    },
     "--scale": {"choices": ("small", "paper"), "help": "paper for all clients of every data set"},
     "--jobs": {
         "type": _at_least_one("--jobs"),
@@ -163,7 +168,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "audit": (
         "Runs all attacks for which the recording has the needed data, and describes the updates in any case.",
-        (*_RECORDING, "--attacks", "--slow", "--gate", "--statement", "--wandb"),
+        (*_RECORDING, "--attacks", "--slow", "--control", "--gate", "--statement", "--wandb"),
     ),
     "list": ("Prints every attack by question: exact or statistical, its paper, its cost and what it needs.", ()),
     "reproduce": (

@@ -12,7 +12,9 @@ from evaluation.gate import gate as check_gate
 from evaluation.persons import without_persons
 from experiments.commands.open_recording import open_recording
 from experiments.commands.results import folder_above, print_outputs, results_folder, results_in, shell_command
+from protocol.errors import require
 from protocol.seeding import secret_key
+from recordings.control import Control
 from reports.files import Format
 from reports.junit import write_gate
 from reports.statement.statement import write_statement
@@ -35,11 +37,16 @@ def audit(
     format: list[Format] | None = None,
     statement: str | None = None,
     persons: bool = False,
+    control: Control | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
-    write_gate(Path(out or folder_above(deltas)), [])  # an earlier verdict must not outlive an audit that fails
+    judged = gate is not None or statement is not None
+    way_out = "Omit one of them: a control says nothing about the system."
+    require(control is None or not judged, "--control without --gate and --statement", f"--control {control}", way_out)
+    out = out or str(folder_above(deltas) / ("" if control is None else f"control-{control}"))
+    write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
     limits = None if gate is None else read_gate(gate)
-    recording = open_recording(deltas, learner, learner_arguments)
+    recording = open_recording(deltas, learner, learner_arguments, control)
     given = [make_attack(name) for name in attacks or []]
     added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
@@ -47,7 +54,7 @@ def audit(
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
     limits = limits if declared is None else declared.with_limits(limits)
     check_limits(limits or {}, chosen)
-    with results_folder(out or folder_above(deltas)) as directory:
+    with results_folder(out) as directory:
         found = run_audit(recording, chosen, seed=seed, victims=victims, slow="few" if slow else "none")
         key = secret_key()
         done = write_run(

@@ -14,14 +14,18 @@ from experiments.overrides import near
 from modules.federated import FederatedModule
 from modules.lightning.hyper_parameters import argument_names, class_path, described
 from protocol.errors import InputError, require
+from recordings.control import Control, ControlRecording
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
 
 def open_recording(
-    folder: str | Path, learner: str | None = None, arguments: Mapping[str, Any] | None = None
+    folder: str | Path,
+    learner: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    control: Control | None = None,
 ) -> Recording:
-    """Opens a recording, whose learner the auditor may name in place of the one in its manifest.
+    """Opens a recording, whose learner the auditor may name in place of the one in its manifest; or a control of it.
 
     The name is the path of a subclass of `FederatedModule`, which takes the arguments, or of a module that defines the
     learner of the manifest; it is imported.
@@ -33,7 +37,7 @@ def open_recording(
     found = None if learner is None else _imported(learner)
     takes = isinstance(found, type) or not arguments
     require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
-    recording = Recording(folder)
+    recording = Recording(folder) if control is None else ControlRecording(folder, control)
     if learner is None or not isinstance(found, type):
         return recording
     known = list(argument_names(found))

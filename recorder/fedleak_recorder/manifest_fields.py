@@ -45,8 +45,8 @@ def is_shape(value: Any) -> bool:
 
 
 def is_release(value: Any) -> bool:
-    """Whether a release has a positive clip or none, finite noise, names, each once, and a possible epsilon or none."""
-    optional = {"own_devices", "epsilon", "delta", "neighbours"}
+    """Whether a release has a positive clip or none, finite noise, names, each once, and possible optional fields."""
+    optional = {"own_devices", "epsilon", "delta", "neighbours", "bits"}
     if not isinstance(value, dict) or value.keys() - optional != {"clip", "noise_scale", "parameters"}:
         return False
     epsilon, delta, neighbours = value.get("epsilon"), value.get("delta"), value.get("neighbours", "replace")
@@ -54,7 +54,11 @@ def is_release(value: Any) -> bool:
         return False
     if (epsilon is None) != (delta is None) or (epsilon is not None and not (is_number(epsilon) and epsilon > 0)):
         return False
-    if delta is not None and not (is_number(delta) and 0 < delta < 1):
+    if delta is not None and not (is_number(delta) and 0 <= delta < 1):
+        return False
+    if delta == 0 and value["noise_scale"] != 0:
+        return False  # no Gaussian noise has a delta of 0
+    if (bits := value.get("bits")) is not None and not (is_number(bits) and bits > 0):
         return False
     clip, names = value["clip"], value["parameters"]
     right = is_names(names) and len(set(names)) == len(names)

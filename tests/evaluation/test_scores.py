@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from evaluation.scores import describe, differing, from_records, number
+from evaluation.scores import AttackInfo, describe, differing, from_records, number
 
 CELLS = [
     {"setting.data": "a", "setting.ranker": "linear", "setting.epsilon": 1},
@@ -14,6 +14,14 @@ def test_what_differs_or_is_missing_somewhere_is_named() -> None:
     assert differing(from_records(CELLS)) == {"epsilon", "prior"}
     assert differing(from_records(CELLS[:1])) == set()
     assert differing(pd.DataFrame()) == set()
+
+
+def test_a_line_of_several_views_has_all_reasons_for_which_no_bound_is_known() -> None:
+    first, second = AttackInfo(unbounded="no noise"), AttackInfo(unbounded="sums")
+    assert second.after(first).unbounded == "no noise; sums"
+    assert first.after(second.after(first)).unbounded == "no noise; sums"
+    assert AttackInfo().after(first).unbounded == "no noise"
+    assert AttackInfo().after(None).unbounded == ""
 
 
 def test_data_and_rankers_speak_for_themselves() -> None:

@@ -1,5 +1,6 @@
 """The headline names what is inferred best, next to guessing and to the best baseline."""
 
+import dataclasses
 import math
 
 import pytest
@@ -118,7 +119,16 @@ def test_what_the_update_adds_is_said_next_to_what_is_unknown_and_possible() -> 
     rows += [cell("codebook", 225.4, metric="bits-left"), cell("codebook", 126.0, metric="bits-bound")]
     assert headline(table(*rows)).adds == (
         "The update adds 43.6 bits (95% interval 42.6 to 44.6, codebook) to what is known of a client, of 269.0 that"
-        " are unknown without it; its clip and noise allow at most 126.0."
+        " are unknown without it; what is publicly done to it allows at most 126.0."
+    )
+
+
+def test_an_unknown_bound_has_a_reason() -> None:
+    rows = [cell("codebook", 0.95), cell("codebook", 43.63, metric="bits", half=1.0)]
+    lines = {**LINES, "codebook": dataclasses.replace(LINES["codebook"], unbounded="there is no known noise on w")}
+    assert headline(table(*rows, lines=lines)).adds == (
+        "The update adds 43.6 bits (95% interval 42.6 to 44.6, codebook) to what is known of a client; no bound is"
+        " known, because there is no known noise on w."
     )
 
 
