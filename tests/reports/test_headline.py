@@ -127,8 +127,8 @@ def test_an_unknown_bound_has_a_reason() -> None:
     rows = [cell("codebook", 0.95), cell("codebook", 43.63, metric="bits", half=1.0)]
     lines = {**LINES, "codebook": dataclasses.replace(LINES["codebook"], unbounded="there is no known noise on w")}
     assert headline(table(*rows, lines=lines)).adds == (
-        "The update adds 43.6 bits (95% interval 42.6 to 44.6, codebook) to what is known of a client; no bound is"
-        " known, because there is no known noise on w."
+        "The update adds 43.6 bits (95% interval 42.6 to 44.6, codebook); no bound is known,"
+        " because there is no known noise on w."
     )
 
 
