@@ -26,6 +26,8 @@ HOLDOUT = "holdout"
 """Prior ``(P,)`` bool: whether a known device only represents unseen users (deanonymization, section 6.1.2)."""
 LEANING = "leaning"
 """Prior ``(V,)``: -1 for a client that dislikes more of its items than it likes, +1 otherwise."""
+PUBLIC_INTERACTIONS = "public_interactions"
+"""Auxiliary ``(P, 2)``: number of a person who is no client, and of an item that the person interacted with."""
 CANARY_PLUS, CANARY_MINUS = "canary/plus/", "canary/minus/"
 """Priors by parameter: a canary's update before the clip in the worlds +1 and -1, zero for other clients. Without the
 second, the worlds are opposite."""

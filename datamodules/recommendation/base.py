@@ -26,7 +26,7 @@ from datamodules.recommendation.interactions import (
 from protocol.errors import require
 from protocol.ranges import NonNegativeInt, OpenUnitInterval
 from protocol.seeding import PERSISTENT, generator_for
-from protocol.view import ITEM_EMBEDDING
+from protocol.view import ITEM_EMBEDDING, PUBLIC_INTERACTIONS
 from server.repeated_selection import RepeatedSelection, draw_identifiable
 
 
@@ -43,6 +43,7 @@ class RecommenderDataModule(FederatedDataModule):
         degenerate_users: what to do with a user with no item or with all items.
         fewest_labels: users with fewer labelled items are left out, e.g. those who cannot fill a batch.
         repeated_selection: clients that the server selects in all rounds from some round on; None for random cohorts.
+        public_users: users drawn at random who are no clients, and whose interactions the server has.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class RecommenderDataModule(FederatedDataModule):
         degenerate_users: Literal["error", "drop"] = "error",
         fewest_labels: NonNegativeInt = 0,
         repeated_selection: RepeatedSelection | None = None,
+        public_users: NonNegativeInt = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -64,7 +66,7 @@ class RecommenderDataModule(FederatedDataModule):
         self.negatives_per_positive = negatives_per_positive if likes is None else (1 - likes) / likes
         self.holdout, self.negatives, self.evaluation_negatives = holdout, negatives, evaluation_negatives
         self.degenerate_users, self.fewest_labels = degenerate_users, fewest_labels
-        self.repeated_selection = repeated_selection
+        self.repeated_selection, self.public_users = repeated_selection, public_users
         self._selected: dict[bytes | None, Tensor] = {}
         """Clients that the server selects repeatedly, by the secret key that they were drawn from."""
 
@@ -73,8 +75,27 @@ class RecommenderDataModule(FederatedDataModule):
         """Reads every interaction."""
 
     @functools.cached_property
-    def _split(self) -> tuple[Interactions, Ints]:
+    def _parts(self) -> tuple[Interactions, Interactions]:
+        """Interactions of the clients, and of the public users."""
         whole = refuse_degenerate(self.read(), drop=self.degenerate_users == "drop", source=type(self).__name__)
+        if not self.public_users:
+            return whole, keep_users(whole, np.zeros(0, dtype=np.int64))
+        expected = f"public_users below the number of users, {whole.num_users}"
+        require(self.public_users < whole.num_users, expected, self.public_users, "Set a smaller number.")
+        order = torch.randperm(whole.num_users, generator=generator_for(self.seed, "public users")).numpy()
+        public, clients = np.sort(order[: self.public_users]), np.sort(order[self.public_users :])
+        return keep_users(whole, clients), keep_users(whole, public)
+
+    def auxiliary(self) -> dict[str, Tensor]:
+        """``public_interactions (P, 2)``: a public user's number, and an item that it interacted with."""
+        public = self._parts[1]
+        if public.liked is not None:
+            public = public.select(public.liked)
+        return {PUBLIC_INTERACTIONS: torch.from_numpy(np.stack([public.users, public.items], axis=1))}
+
+    @functools.cached_property
+    def _split(self) -> tuple[Interactions, Ints]:
+        whole = self._parts[0]
         rest, held = whole.hold_out_last() if self.holdout else (whole, np.full(whole.num_users, -1, dtype=np.int64))
         kept = np.flatnonzero(self._label_counts(rest) >= self.fewest_labels)
         way_out = "Set a smaller data.fewest_labels."

@@ -40,6 +40,7 @@ _PRIOR = ("prior_features", "prior_labels", "prior_users")
 _WHOLE_AUXILIARY = {
     **dict.fromkeys(("labels", *_KNOWN, _PRIOR[2], HOLDOUT_USERS, CANDIDATE_LABELS), 1),
     POPULARITY_OF_OTHERS: 2,
+    "public_interactions": 2,
 }
 """Auxiliary tensors of whole numbers, with their numbers of dimensions."""
 _WHOLE = ("int64", "int32", "int16", "int8", "uint8")

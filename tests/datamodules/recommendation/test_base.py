@@ -1,6 +1,7 @@
 """Ratings files in their real layout, and every way in which one can be broken."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,9 @@ import pytest
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recommendation.movielens import MovieLens
 from datamodules.recommendation.steam import Steam
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from protocol.errors import InputError
+from protocol.view import PUBLIC_INTERACTIONS
 from tests.datamodules.ratings_files import LINES, movielens
 from tests.datamodules.refusals import refused
 from tests.places import REAL
@@ -93,3 +97,17 @@ def test_a_user_with_every_item_is_refused_or_left_out(tmp_path: Path) -> None:
 def test_the_real_sets_have_their_published_sizes(data: RecommenderDataModule, counts: tuple[int, int, int]) -> None:
     interactions = np.concatenate(data.user_items())
     assert (data.num_clients, data.num_items, len(interactions)) == counts
+
+
+def test_public_users_are_no_clients_and_their_likes_are_the_servers() -> None:
+    options: dict[str, Any] = {"users": 12, "items": 30, "seed": 3, "mean_interactions": 8.0, "fewest_interactions": 4}
+    everyone, data = SyntheticRecommender(**options), SyntheticRecommender(**options, public_users=5)
+    assert (everyone.num_clients, data.num_clients) == (12, 7)
+    assert everyone.auxiliary()[PUBLIC_INTERACTIONS].shape == (0, 2)
+    public = data.auxiliary()[PUBLIC_INTERACTIONS]
+    assert {*public[:, 0].tolist()} == set(range(5))
+    of_public = {frozenset(public[public[:, 0] == user, 1].tolist()) for user in range(5)}
+    of_clients = {frozenset(items.tolist()) for items in data.user_items()}
+    assert not of_public & of_clients
+    with pytest.raises(InputError, match="public_users below"):
+        _ = SyntheticRecommender(**options, public_users=12).num_clients
