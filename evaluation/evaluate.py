@@ -107,7 +107,8 @@ def evaluate_recording(
         names = {attack.name: full_name(attack, attacks) for attack in confined}
         done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
         found.append(done)
-    return with_posteriors(joined([*found, *last]), seed=seed)
+    shuffled = isinstance(recording, ControlRecording) and recording.control == "priors"
+    return with_posteriors(joined([*found, *last]), seed=seed, shuffled=shuffled)
 
 
 def evaluate(

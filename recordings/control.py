@@ -1,4 +1,4 @@
-"""A recording whose updates say nothing of their clients: on it, an attack has to fall to its chance level."""
+"""A recording whose updates, or priors, say nothing of the clients: on it, attacks have to fall to what the rest says."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -12,8 +12,9 @@ from protocol.seeding import generator_for
 from protocol.view import RoundView
 from recordings.recording import Recording
 
-Control = Literal["others", "noise"]
-"""What stands in the place of each client's update: that of another client of its view, or noise of the same size."""
+Control = Literal["others", "noise", "priors"]
+"""What is exchanged: each update for that of another client of its view, or for noise of the same size; or what priors
+say of the possible answers."""
 
 
 class ControlRecording(Recording):
@@ -25,7 +26,7 @@ class ControlRecording(Recording):
 
     Args:
         directory: folder of the recording.
-        control: ``others`` for updates of other clients of the same view, which noise replaces for a client that is
+        control: ``priors`` for priors that say nothing, see `evaluation.posterior.posterior`; ``others`` for updates of other clients of the same view, which noise replaces for a client that is
             alone in its view; ``noise`` for normal noise, with the root mean square of each parameter in the view.
     """
 
@@ -35,6 +36,9 @@ class ControlRecording(Recording):
 
     def views(self, **options: Any) -> Iterator[RoundView]:
         """Views as of `Recording.views`, with other updates."""
+        if self.control == "priors":
+            yield from super().views(**options)
+            return
         for view in super().views(**options):
             earlier = tuple(self._changed(one) for one in view.earlier)
             yield dataclasses.replace(self._changed(view), earlier=earlier)

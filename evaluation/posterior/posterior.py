@@ -31,14 +31,15 @@ _LEAST = 1e-6
 """Distance from 0 and 1 to which posterior probabilities are cut before their log odds are taken."""
 
 
-def with_posteriors(evaluation: Evaluation, *, seed: int) -> Evaluation:
+def with_posteriors(evaluation: Evaluation, *, seed: int, shuffled: bool = False) -> Evaluation:
     """An evaluation with the results of attacks together with the priors of their questions.
 
     The priors of a question are its baselines with `Attack.is_prior`. Every attack whose answers are known gets
     ``bits``; one with `Attack.with_prior` has results under ``NAME+prior`` too, the priors together under
     ``FAMILY/prior``. The weights of evidence and priors are fitted on the answers of other people, never on those of
     the person; see `evaluation.posterior.log_odds` and `evaluation.posterior.gaussian`. Below five people, or two for
-    each number of a vector, there is nothing to add.
+    each number of a vector, there is nothing to add. If `shuffled`, what each prior says of the answers of one kind is
+    exchanged among them, which makes it a prior that says nothing; the population of vectors stays as it is.
     """
     questions: dict[str, list[str]] = {}
     for label, parts in evaluation.answers.items():
@@ -46,7 +47,7 @@ def with_posteriors(evaluation: Evaluation, *, seed: int) -> Evaluation:
     found = [evaluation]
     for labels in questions.values():
         of_choices = isinstance(evaluation.answers[labels[0]][0].answers, Choices)
-        added = _choices(evaluation, labels, seed) if of_choices else _quantities(evaluation, labels, seed)
+        added = _choices(evaluation, labels, seed, shuffled) if of_choices else _quantities(evaluation, labels, seed)
         found += added
     return joined(found)
 
@@ -122,6 +123,14 @@ class _Rows:
         frame["number"] = frame.groupby(["round", "owner"], sort=False).cumcount()
         return cls(parts, keys=pd.MultiIndex.from_frame(frame), questions=whole.pop("questions", None), **whole)
 
+    def shuffled(self, seed: int, label: str) -> "_Rows":
+        """The same with scores that are exchanged among the answers of one kind."""
+        scores, generator = self.scores.clone(), generator_for(seed, f"shuffled {label}")
+        for kind in torch.unique(self.strata).tolist():
+            own = (self.strata == kind).nonzero().flatten()
+            scores[own] = scores[own[torch.randperm(len(own), generator=generator)]]
+        return dataclasses.replace(self, scores=scores)
+
     def aligned(self, other: "_Rows") -> Tensor | None:
         """``(N,)`` scores of another attack on the same rows; None if it lacks some of them."""
         if self.keys.equals(other.keys):
@@ -173,8 +182,11 @@ class _Rows:
         return len(torch.unique(self.people[self.known])) >= FEWEST_PEOPLE and bool(labels.any() and (~labels).any())
 
 
-def _choices(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Iterator[Evaluation]:
+def _choices(evaluation: Evaluation, labels: Sequence[str], seed: int, shuffled: bool) -> Iterator[Evaluation]:
     rows = {label: _Rows.of(evaluation.answers[label]) for label in labels}
+    if shuffled:
+        told = {label for label, own in rows.items() if own.parts[0].attack.is_prior}
+        rows = {label: own.shuffled(seed, label) if label in told else own for label, own in rows.items()}
     rows = {label: own for label, own in rows.items() if own.enough()}
     priors = {label: own for label, own in rows.items() if own.parts[0].attack.is_prior}
     for label, own in rows.items():

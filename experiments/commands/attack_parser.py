@@ -118,9 +118,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         " statement.json. Its limits are limits of the gate",
     },
     "--control": {
-        "choices": ("others", "noise"),
+        "choices": ("others", "noise", "priors"),
         "help": "give attacks the update of another client, or noise, in the place of each update: every attack has to"
-        " fall to chance, and bits to 0; results go to a folder of their own",
+        " fall to chance, and bits to 0; or priors that say nothing, which must not make an attack worse. Results go to"
+        " a folder of their own",
     },
     "--scale": {"choices": ("small", "paper"), "help": "paper for all clients of every data set"},
     "--jobs": {

@@ -55,13 +55,13 @@ def views(*, related: bool = True, releases: tuple[Release, ...] = ()) -> list[t
     return found
 
 
-def evaluated(attacks: list[Attack], **options: Any) -> Evaluation:
+def evaluated(attacks: list[Attack], *, shuffled: bool = False, **options: Any) -> Evaluation:
     seen = [
         attack_view(attack, view, {"labels": labels, "clients": view.pseudonyms}, seed=0, setting={"data": "d"})
         for view, labels in views(**options)
         for attack in attacks
     ]
-    return with_posteriors(joined(seen), seed=0)
+    return with_posteriors(joined(seen), seed=0, shuffled=shuffled)
 
 
 def means(evaluation: Evaluation) -> dict[tuple[str, str], float]:
@@ -95,6 +95,14 @@ def test_updates_of_other_people_add_no_bits() -> None:
 def test_a_prior_that_says_nothing_does_no_harm() -> None:
     found = means(evaluated([Reader(), Popularity(shuffled=True)]))
     assert found["reader+prior", "auc"] > found["reader", "auc"] - 0.01
+
+
+def test_priors_that_are_exchanged_say_nothing_and_do_no_harm() -> None:
+    evaluation = evaluated([Reader(), Popularity()], shuffled=True)
+    found = means(evaluation)
+    assert abs(found["interactions/prior", "auc"] - 0.5) < 0.05
+    assert found["reader+prior", "auc"] > found["reader", "auc"] - 0.01
+    assert found["popularity", "auc"] > 0.6  # the baseline alone is as it was
 
 
 def test_an_attack_on_some_of_the_clients_gets_their_prior() -> None:
