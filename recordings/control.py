@@ -1,4 +1,4 @@
-"""A recording whose updates, or priors, say nothing of the clients: on it, attacks have to fall to what the rest says."""
+"""A recording whose updates, or priors, say nothing of its clients: what attacks find nevertheless is not from them."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -26,8 +26,9 @@ class ControlRecording(Recording):
 
     Args:
         directory: folder of the recording.
-        control: ``priors`` for priors that say nothing, see `evaluation.posterior.posterior`; ``others`` for updates of other clients of the same view, which noise replaces for a client that is
-            alone in its view; ``noise`` for normal noise, with the root mean square of each parameter in the view.
+        control: ``others`` for updates of other clients of the same view, which noise replaces for a client that is
+            alone in its view; ``noise`` for normal noise, with the root mean square of each parameter in the view;
+            ``priors`` for priors that say nothing, see `evaluation.posterior.posterior`.
     """
 
     def __init__(self, directory: str | Path, control: Control) -> None:
