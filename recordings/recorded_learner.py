@@ -1,6 +1,7 @@
 """Checks that the learner named by a recording matches the recorded model and can be simulated."""
 
 import copy
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from client.algorithm import ClientAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.network import NUMBER, ClassifierAlgorithm
+from client.pretrained import PretrainedAlgorithm
 from client.tagger import TaggerAlgorithm
 from client.text import TextAlgorithm
 from fedleak_recorder.shape_check import Shapes, check_shapes
@@ -37,6 +39,8 @@ def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
             client would need more work than a real client can have done.
     """
     learner = learner_from(recording.manifest.learner)
+    if isinstance(learner, PretrainedAlgorithm):
+        learner = dataclasses.replace(learner, folder=recording.base)
     if learner is None or not recording.rounds:
         return learner
     where = str(recording.directory)

@@ -53,6 +53,7 @@ class Recording:
         running: whether its training is known to be running, so that a recording that is not closed needs no warning.
 
     Attributes:
+        base: folder with the frozen network of clients that fine-tune one, which no recording holds; None for none.
         closed: whether its writer finished, so that no round is missing; otherwise a warning is logged.
 
     Raises:
@@ -69,6 +70,7 @@ class Recording:
         self._truth = ShardFiles(self.directory, self._lines, "truth", verify=verify)
         self._checked: set[str] = set()
         self._common: dict[str, tuple[int, ...]] = {}
+        self.base: Path | None = None
         self._auxiliary = self._read_auxiliary()
 
     @property

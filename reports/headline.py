@@ -94,6 +94,7 @@ def added(row: Row, results: pd.DataFrame) -> str:
         said += f" to what is known of a client, of {_bits(best['mean'] + left)} that are unknown without it"
     if bound is not None:
         said += f"; what is publicly done to it allows at most {_bits(bound)}"
+        said += ", so part of this is what the prior lacks" if best["mean"] > bound else ""
     elif row.get("unbounded"):
         said += f"; no bound is known, because {row['unbounded']}"
     return f"{said}."

@@ -34,6 +34,12 @@ class WordSetEstimate(Estimate):
             span=(0.0, 1.0),
         ),
         Metric(
+            "read-f1",
+            "Read F1 is the F1 of the words after which a text goes on: the last word of a text leaves no trace in"
+            " adapters.",
+            span=(0.0, 1.0),
+        ),
+        Metric(
             "predicted-f1",
             "Predicted F1 is the one that the attack expects of itself from the noise, without the truth.",
             leak=False,
@@ -51,9 +57,14 @@ class WordSetEstimate(Estimate):
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC and F1 of each client's words; and recall of those that no other client of the view has."""
-        return self._scored(dense(truth["words"], torch.ones_like(truth["words"]), self.decisions.shape[1]) > 0)
+        sets = [
+            dense(truth[name], torch.ones_like(truth[name]), self.decisions.shape[1]) > 0
+            for name in ("words", "read_words")
+            if name in truth
+        ]
+        return self._scored(*sets)
 
-    def _scored(self, held: Tensor) -> Scores:
+    def _scored(self, held: Tensor, read: Tensor | None = None) -> Scores:
         mask = torch.ones_like(held)
         mask[:, 0] = False
         rare = held & (held.sum(0) == 1)
@@ -62,10 +73,12 @@ class WordSetEstimate(Estimate):
             "f1": f1_per_victim(self.decisions, held, mask),
             "rare-words": (rare & self.decisions).sum(1) / rare.sum(1).double().masked_fill(~rare.any(1), torch.nan),
         }
+        if read is not None:
+            metrics["read-f1"] = f1_per_victim(self.decisions, read, mask)
         if bool(self.expected.isfinite().any()):
             metrics["predicted-f1"] = self.expected
         candidates = Candidates.of_rows("did the client type this word?", self.scores, held, mask)
-        answers = Choices.of_matrix(self.scores, held, lambda odds: self._posterior(odds)._scored(held), mask)
+        answers = Choices.of_matrix(self.scores, held, lambda odds: self._posterior(odds)._scored(held, read), mask)
         return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates, answers=answers)
 
     @staticmethod

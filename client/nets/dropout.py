@@ -30,11 +30,12 @@ class Dropout(nn.Module):
         self.draws = None
 
     def forward(self, features: Tensor) -> Tensor:
-        """``(N, F)`` -> the same shape; `draws` is ``(N,)`` int64."""
+        """``(N, ...)`` -> the same shape; `draws` is ``(N,)`` int64."""
         if self.draws is None or self.probability == 0:
             return features
-        places = torch.arange(features.shape[1], device=features.device)
-        kept: Tensor = uniform(self.draws[:, None] + _STRIDE * (places + 1)) >= self.probability
+        places = torch.arange(features[0].numel(), device=features.device).reshape(features.shape[1:])
+        own = self.draws.reshape(-1, *[1] * places.dim())
+        kept: Tensor = uniform(own + _STRIDE * (places + 1)) >= self.probability
         return features * (kept / (1 - self.probability))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from jsonargparse import ArgumentError, ArgumentParser
 
+from client.pretrained import PretrainedAlgorithm
 from experiments.commands.train_parser import one_line
 from experiments.overrides import near
 from modules.federated import FederatedModule
@@ -27,17 +28,25 @@ def open_recording(
 ) -> Recording:
     """Opens a recording, whose learner the auditor may name in place of the one in its manifest; or a control of it.
 
-    The name is the path of a subclass of `FederatedModule`, which takes the arguments, or of a module that defines the
-    learner of the manifest; it is imported.
+    Of clients that fine-tune a frozen network, the argument ``path`` alone gives the folder of that network. The name
+    is the path of a subclass of `FederatedModule`, which takes the arguments, or of a module that defines the learner
+    of the manifest; it is imported.
 
     Raises:
         InputError: there is no such class or module, it does not accept the arguments, or its network differs from
             the recorded one.
     """
     found = None if learner is None else _imported(learner)
+    opened = Recording(folder) if control is None else ControlRecording(folder, control)
+    described = opened.manifest.learner
+    if learner is None and described is not None and described["name"] == PretrainedAlgorithm.name and arguments:
+        unknown = ", ".join(name for name in arguments if name != "path")
+        require(not unknown, "--learner.path with the folder of the base network", f"--learner.{unknown}", "Omit it.")
+        opened.base = Path(str(arguments["path"]))
+        return opened
     takes = isinstance(found, type) or not arguments
     require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
-    recording = Recording(folder) if control is None else ControlRecording(folder, control)
+    recording = opened
     if learner is None or not isinstance(found, type):
         return recording
     known = list(argument_names(found))

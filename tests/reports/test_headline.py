@@ -123,6 +123,11 @@ def test_what_the_update_adds_is_said_next_to_what_is_unknown_and_possible() -> 
     )
 
 
+def test_more_bits_than_the_noise_allows_are_put_down_to_the_prior() -> None:
+    rows = [cell("codebook", 0.95), cell("codebook", 4.0, metric="bits"), cell("codebook", 3.0, metric="bits-bound")]
+    assert headline(table(*rows)).adds.endswith("allows at most 3, so part of this is what the prior lacks.")
+
+
 def test_an_unknown_bound_has_a_reason() -> None:
     rows = [cell("codebook", 0.95), cell("codebook", 43.63, metric="bits", half=1.0)]
     lines = {**LINES, "codebook": dataclasses.replace(LINES["codebook"], unbounded="there is no known noise on w")}

@@ -40,6 +40,7 @@ from modules.learners.image_classifier import FederatedClassifier
 from modules.learners.image_ranker import ImageRanker
 from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.photo_tagger import FederatedTagger
+from modules.learners.pretrained import Pretrained
 from modules.learners.text import FederatedText
 from modules.lightning.built_from_data import BuiltFromData
 from modules.lightning.hyper_parameters import described
@@ -49,6 +50,7 @@ from protocol.class_paths import classes_in
 from protocol.errors import InputError
 from server.feature_noise import FeatureNoise
 from tests import toys
+from tests.places import CONFIGS
 from tests.toys import quiet_trainer
 
 LOCAL = LocalTraining(learning_rate=0.05, batch_size=4)
@@ -102,6 +104,7 @@ OPTIONS: dict[type[BuiltFromData], dict[str, Any]] = {
     ImageRanker: {"hidden": 2, "manipulation": FeatureNoise(scale=2.0)},
     FederatedText: {"network": TextOptions(vocabulary=30, embedding=4, hidden=4)},
     FederatedDecoder: {"network": DecoderOptions(vocabulary=30, embedding=8, hidden=8, heads=2, places=10)},
+    Pretrained: {"path": str(CONFIGS / "networks" / "llama_tiny.json")},
 }
 """Options of learners that differ from their defaults; sizes are left to the data."""
 KINDS = [kind for kind in classes_in(modules, BuiltFromData) if not kind.__subclasses__()]

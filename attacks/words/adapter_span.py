@@ -1,0 +1,68 @@
+"""Words of a client from the row space of the update of adapters of low rank."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.reconstruction.span import span_of
+from attacks.words.adapter_sums import SAFETY, adapter_sums
+from attacks.words.adapter_words import AdapterWords
+from attacks.words.estimates import WordSetEstimate
+from attacks.words.joint_pursuit import MARGIN, Sums
+from protocol.ranges import OpenUnitInterval, PositiveInt
+from protocol.view import RoundView
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterSpan(Attack):
+    """Words whose vectors lie in the row space of the change of the first adapters.
+
+    It finds the words as long as they are fewer than the rows: the rank times the number of adapted layers that read
+    the same inputs. With more words the row space is a part of what their vectors span, and holds none of them.
+
+    Threat model: passive server, one update; knows the base network, the adapter and the tokenizer, and no text.
+
+    A vector counts as in the row space if the error of the rows, by rounding and declared noise, explains its distance.
+
+    Args:
+        missed: probability with which noise pushes a word's vector out.
+        places: length of the longest text, for networks whose inputs depend on the place.
+
+    References:
+        Petrov, Dimitrov, Baader, Müller and Vechev, "DAGER: Exact Gradient Inversion for Large Language Models",
+        NeurIPS 2024, arXiv:2405.15586, section 4.1 and, for adapters, section 5.4.
+    """
+
+    name = "adapter-span"
+    with_prior = "rank"
+    family = "words"
+    exact = True
+    references = ("DAGER",)
+    estimates = WordSetEstimate
+    threat_model = AdapterWords.threat_model
+
+    missed: OpenUnitInterval = 1e-3
+    places: PositiveInt = 32
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
+        systems = adapter_sums(view, self.places)
+        scores = torch.zeros(view.victims, systems.vocabulary, dtype=torch.float64)
+        decided = torch.zeros_like(scores)
+        for victim, own in enumerate(systems.sums):
+            most = torch.stack([one.span_shares() for one in own]).amax(0)
+            scores[victim].scatter_reduce_(0, systems.tokens, most, "amax")
+            inside = torch.stack([self._inside(one) for one in own]).any(0)
+            decided[victim].scatter_reduce_(0, systems.tokens, inside.double(), "amax")
+        scores[:, 0], decided[:, 0] = 0, 0
+        none = torch.full((view.victims,), torch.nan, dtype=torch.float64)
+        return WordSetEstimate(scores=scores, decisions=decided > 0, expected=none)
+
+    def _inside(self, sums: Sums) -> Tensor:
+        """``(K,)`` which vectors lie in the row space, of which less than everything is left."""
+        span = span_of(sums.rows, sums.error / SAFETY / math.sqrt(sums.rows.numel()))
+        nothing = torch.zeros(1, sums.rows.shape[1], dtype=torch.float64)
+        inside: Tensor = span.excess(sums.table.double(), nothing, missed=self.missed)[:, 0] <= 1
+        return inside & (span.free >= MARGIN)

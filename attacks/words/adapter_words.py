@@ -1,0 +1,79 @@
+"""Words of a client from the update of adapters of low rank, also of many more words than the rank."""
+
+from dataclasses import dataclass
+
+import torch
+
+from attacks.base import Attack
+from attacks.words.adapter_sums import adapter_sums
+from attacks.words.estimates import WordSetEstimate
+from attacks.words.joint_pursuit import pursue
+from client.pretrained import PretrainedAlgorithm
+from protocol.progress import with_progress
+from protocol.ranges import PositiveInt
+from protocol.threat_model import ThreatModel
+from protocol.view import RoundView
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterWords(Attack):
+    """Words whose vectors, few of a large table, explain the change of the first adapters.
+
+    With ``W = W0 + s B A`` and inputs z_t, the gradient of A is ``s B^T sum_t g_t z_t^T``. All below the first adapted
+    layers is frozen, so z_t is a known vector of the word at place t, the same in every local step. The rows of the
+    summed change of A, of all layers that read the same inputs, are therefore sums of the vectors of the client's
+    words. Few of them explain the rows, so sparse recovery finds them, also when they are many more than the rows: the
+    rank limits how many words a check of the span finds, but not how many are determined. It holds for any number of
+    steps of plain SGD, with momentum and clipping, and for a sum over clients; the words are then those of all of them.
+
+    Before the first step B is zero and A does not move; a single step then changes B only, by sums of ``A z_t``,
+    vectors with as many numbers as the rank: so many words can be found, and no more. The same is true where A is
+    frozen (FFA-LoRA).
+
+    Adam, weight decay in the gradient and dropout bend the rows out of the span. What is not explained to the error of
+    rounding is a ranking: the words in the order of their choice, as long as each lies further in the row space than
+    the best of a table of random vectors would, which are called present; then the others by their share in the span.
+
+    Threat model: passive server, one update or a secure sum; knows the base network, the adapter and the tokenizer, and
+    no text.
+
+    Args:
+        words: largest number of words of a client.
+        places: length of the longest text, for networks whose inputs depend on the place.
+
+    References:
+        This project. Davies and Eldar, "Rank Awareness in Joint Sparse Recovery", IEEE Transactions on Information
+        Theory 2012, for the recovery.
+    """
+
+    name = "adapter-words"
+    with_prior = "rank"
+    family = "words"
+    exact = True
+    cost = "seconds per victim"
+    estimates = WordSetEstimate
+    threat_model = ThreatModel(
+        sees="the update of the adapters",
+        knows="the base network, the adapters and the tokenizer",
+        needs=("deltas", "model", PretrainedAlgorithm),
+    )
+
+    words: PositiveInt = 1000
+    places: PositiveInt = 32
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
+        systems = adapter_sums(view, self.places)
+        found = [pursue(own, self.words) for own in with_progress(systems.sums)]
+        decided = torch.zeros(view.victims, systems.vocabulary, dtype=torch.bool)
+        scores = torch.zeros(view.victims, systems.vocabulary, dtype=torch.float64)
+        for victim, (pursuit, own) in enumerate(zip(found, systems.sums, strict=True)):
+            shares = torch.stack([one.span_shares() for one in own]).square().amax(0)
+            likely = (pursuit.shares > pursuit.chance).cumprod(0) > 0
+            chosen = pursuit.chosen[pursuit.strength > 1 if pursuit.explained else likely]
+            shares[chosen] += 1 + torch.arange(len(chosen), 0, -1) / max(len(chosen), 1)
+            scores[victim].scatter_reduce_(0, systems.tokens, shares, "amax")
+            decided[victim, systems.tokens[chosen]] = True
+        scores[:, 0], decided[:, 0] = 0, False
+        quiet = not any(view.noise_scale(name) or name in view.rounded for name in systems.names)
+        sure = [1.0 if one.explained and quiet else torch.nan for one in found]
+        return WordSetEstimate(scores=scores, decisions=decided, expected=torch.tensor(sure, dtype=torch.float64))

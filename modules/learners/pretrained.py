@@ -1,0 +1,146 @@
+"""Federated fine-tuning of any network of the transformers library, by adapters or whole."""
+
+import json
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from torchmetrics import MeanMetric, Metric
+
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
+from modules.federated import FederatedModule, Federation, Unpack
+from modules.learners.text import TOP
+from modules.round_record import TrainingExamples
+from protocol.errors import require
+
+FINE_TUNING = LocalTraining(learning_rate=0.1, batch_size=4)
+"""Local training by default."""
+
+
+class Pretrained(FederatedModule):
+    """Federated fine-tuning of a network that is given by a ``config.json``.
+
+    Frozen parameters are no public parameters: the server sent them before, and no recording has them. Dropout of the
+    network's layers and of the adapters is applied as its configuration says, that inside of attention is not.
+
+    Args:
+        path: folder with the network's ``config.json`` and, as safetensors, its weights; without these, or with the
+            path of the file alone, the weights are drawn from the seed.
+        task: what the network predicts.
+        adapter: what of the network is trained.
+        classes: number of classes; None for that of the configuration.
+        local: how clients train.
+        federation: arguments of `FederatedModule`.
+    """
+
+    algorithm: PretrainedAlgorithm
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        task: PretrainedTask = "causal-lm",
+        adapter: AdapterOptions = AdapterOptions(),  # noqa: B008 - frozen
+        classes: int | None = None,
+        local: LocalTraining = FINE_TUNING,
+        **federation: Unpack[Federation],
+    ) -> None:
+        super().__init__(local=local, **federation)
+        place = Path(path)
+        file = place if place.suffix == ".json" else place / "config.json"
+        self.algorithm = PretrainedAlgorithm(
+            config=configuration(file, classes=classes),
+            task=task,
+            adapter=adapter,
+            base_seed=self.seed,
+            folder=None if place.suffix == ".json" else place,
+            local=self.local,
+            update_l1=self.update_l1,
+        )
+        for name, value in self.algorithm.first_model().items():
+            _put(self, name.split("."), nn.Parameter(value))
+        self.quality = MeanMetric()
+
+    def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
+        """Checks that the examples are what the network takes."""
+        wanted = {IMAGE, LABEL} if self.algorithm.task == "image-classification" else {TOKENS}
+        wanted |= {LABEL} if self.algorithm.task == "sequence-classification" else set()
+        expected, held = f"examples with {' and '.join(sorted(wanted))}", ", ".join(cohort.examples)
+        require(wanted <= {*cohort.examples}, expected, held, "Give other --data, or another --model.task.")
+        if TOKENS in cohort.examples:
+            largest = int(cohort.examples[TOKENS].max()) if cohort.examples[TOKENS].numel() else 0
+            size = self.algorithm.vocabulary
+            way_out = "Set data.text.vocabulary to at most the network's vocab_size."
+            require(largest < size, f"token numbers below the network's {size}", str(largest), way_out)
+        return cohort
+
+    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """``words (C, R)`` of texts, padded with 0, and those after which something is predicted; or class counts."""
+        if TOKENS not in cohort.examples:
+            classes = int(self.algorithm.network.config.num_labels)  # type: ignore[union-attr, arg-type]
+            one_hot = nn.functional.one_hot(cohort.examples[LABEL].long(), classes)
+            return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
+        tokens = cohort.examples[TOKENS] * cohort.mask[..., None]
+        found = {"words": _distinct(tokens)}
+        if self.algorithm.task == "causal-lm":
+            found["read_words"] = _distinct(tokens[..., :-1] * (tokens[..., 1:] > 0))
+        return found
+
+    def examples(self, cohort: Cohort) -> TrainingExamples:
+        """Token numbers of the texts, padded with 0, or images with their classes."""
+        if IMAGE in cohort.examples:
+            return TrainingExamples(cohort.examples[IMAGE], cohort.examples[LABEL], cohort.mask)
+        labels = cohort.examples[LABEL].long() if self.algorithm.task == "sequence-classification" else None
+        return TrainingExamples(cohort.examples[TOKENS], labels, cohort.mask)
+
+    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
+        """Share of next tokens among the first five, or accuracy."""
+        with torch.no_grad():
+            logits = self.algorithm.outputs(self.public_parameters(), batch)
+        if self.algorithm.task == "causal-lm":
+            following = batch[TOKENS][:, 1:]
+            real = following > 0
+            hits = (logits[:, :-1][real].topk(TOP, dim=1).indices == following[real][:, None]).any(1)
+        else:
+            hits = logits.argmax(1) == batch[LABEL]
+        self.quality.update(hits.float())
+        return {f"val/{'top5' if self.algorithm.task == 'causal-lm' else 'accuracy'}": self.quality}
+
+
+def configuration(file: Path, *, classes: int | None = None) -> str:
+    """Text of a network's ``config.json``, for a number of classes.
+
+    Raises:
+        InputError: it cannot be read, or is no JSON object.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        right = isinstance(content, dict)
+    except (OSError, ValueError):
+        right = False
+    way_out = "Give --model.path the folder of a network, or its config.json."
+    require(right, "the config.json of a network of the transformers library", str(file), way_out)
+    if classes is not None:
+        content |= {"num_labels": classes}
+        content.pop("id2label", None)
+        content.pop("label2id", None)
+    return json.dumps(content, sort_keys=True)
+
+
+def _put(module: nn.Module, path: list[str], value: nn.Parameter) -> None:
+    """Registers a parameter under a path of modules, which are made."""
+    for part in path[:-1]:
+        if part not in module._modules:
+            module.add_module(part, nn.Module())
+        module = module._modules[part]  # type: ignore[assignment]
+    module.register_parameter(path[-1], value)
+
+
+def _distinct(tokens: Tensor) -> Tensor:
+    """``(C, R)`` different tokens above 0 of each client's ``(C, N, L)``, padded with 0."""
+    each = [torch.unique(own[own > 0]) for own in tokens.flatten(1)]
+    return pad_sequence(each, batch_first=True) if each else tokens.new_zeros(0, 0)

@@ -1,0 +1,109 @@
+"""A training with adapters is recorded without its base, which the auditor gives; other texts and paths are refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
+from client.pretrained import AdapterOptions
+from datamodules.devices.synthetic_posts import SyntheticPosts
+from datamodules.images.synthetic_images import SyntheticImages
+from evaluation.auditing import audit
+from experiments.commands.open_recording import open_recording
+from modules.learners.pretrained import Pretrained
+from protocol.errors import InputError
+from recordings.recording import Recording
+from tests.toys import quiet_trainer
+from tests.transformer_toys import LLAMA, QUERY_AND_VALUE, algorithm
+
+pytestmark = pytest.mark.integration
+WORDS = 60
+CONFIG = {**LLAMA, "vocab_size": WORDS}
+
+
+def folder_of(place: Path, *, weights: bool, **config: Any) -> Path:
+    place.mkdir()
+    if weights:
+        network = algorithm(config={**CONFIG, **config}, seed=9).network
+        network.base_model.model.save_pretrained(place)  # type: ignore[operator, union-attr]
+    else:
+        (place / "config.json").write_text(json.dumps({**CONFIG, **config}))
+    return place
+
+
+def trained(place: Path, base: Path, rounds: int = 2) -> Recording:
+    adapter = AdapterOptions(rank=4, targets=QUERY_AND_VALUE)
+    module = Pretrained(path=str(base), adapter=adapter, local=LocalTraining(learning_rate=0.5, batch_size=None))
+    data = SyntheticPosts(writers=6, posts=8, vocabulary=WORDS, length=8, clients_per_round=0.5)
+    quiet_trainer(rounds, place, DeltaRecorder(directory=str(place / "deltas"))).fit(module, datamodule=data)
+    return Recording(place / "deltas")
+
+
+def test_adapters_alone_are_recorded_and_tell_words(tmp_path: Path) -> None:
+    recording = trained(tmp_path, folder_of(tmp_path / "base", weights=False))
+    assert all("lora_" in name for name in recording.manifest.parameters)
+    with safe_open(tmp_path / "deltas/rounds/000001-0000.safetensors", "pt") as shard:
+        assert not [name for name in shard.keys() if "lm_head" in name or "embed" in name]  # noqa: SIM118 - no mapping
+    found = audit(recording, ["adapter-words", "popular-words"], progress=False)
+    rows = found.results.set_index(["attack", "metric"])["mean"]
+    assert rows["adapter-words", "auc"] > 0.6
+
+
+def test_the_weights_of_a_folder_are_needed_again(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", weights=True)
+    trained(tmp_path, base)
+    described = (tmp_path / "deltas/manifest.json").read_text()
+    assert str(base) not in described
+    with pytest.raises(InputError, match=r"SHA-256 .*--learner\.path DIR"):
+        audit(open_recording(tmp_path / "deltas"), ["adapter-words"], progress=False)
+    given = open_recording(tmp_path / "deltas", arguments={"path": str(base)})
+    found = audit(given, ["adapter-words"], progress=False).results
+    assert "adapter-words" in set(found["attack"])
+    other = folder_of(tmp_path / "other", weights=False)
+    with pytest.raises(InputError, match="SHA-256"):
+        audit(open_recording(tmp_path / "deltas", arguments={"path": str(other)}), ["adapter-words"], progress=False)
+    with pytest.raises(InputError, match=r"--learner\.path .*found --learner\.folder"):
+        open_recording(tmp_path / "deltas", arguments={"folder": str(base)})
+
+
+@pytest.mark.parametrize("path", ["nowhere", "config.json"])
+def test_a_folder_without_a_configuration_is_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / "config.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"config\.json of a network"):
+        Pretrained(path=str(tmp_path / path))
+
+
+def test_examples_that_the_network_does_not_take_are_refused(tmp_path: Path) -> None:
+    small = Pretrained(path=str(folder_of(tmp_path / "base", weights=False, vocab_size=20)))
+    posts = SyntheticPosts(writers=6, posts=8, vocabulary=WORDS, length=8)
+    with pytest.raises(InputError, match="token numbers below the network's 20"):
+        quiet_trainer(1, tmp_path).fit(small, datamodule=posts)
+    with pytest.raises(InputError, match="examples with tokens; found image"):
+        quiet_trainer(1, tmp_path).fit(small, datamodule=SyntheticImages())
+
+
+def test_images_and_classes_of_texts_are_learned_too(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "vit", **sizes, "image_size": 8, "patch_size": 4, "num_channels": 1})
+    )
+    data = SyntheticImages()
+    cohort = data.build_cohort(0, torch.arange(2))
+    shape = cohort.examples["image"].shape[2:]
+    content = {
+        "model_type": "vit",
+        **sizes,
+        "image_size": shape[1],
+        "patch_size": shape[1] // 2,
+        "num_channels": shape[0],
+    }
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    module = Pretrained(path=str(tmp_path / "config.json"), task="image-classification", classes=10)
+    assert module.client_truth(cohort)["class_counts"].sum(1).tolist() == cohort.counts.tolist()
+    update, _ = module.client_updates(module.interact(cohort, {}), module.public_parameters())
+    assert any(bool(value.any()) for value in update.deltas.values())

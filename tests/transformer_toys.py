@@ -1,0 +1,61 @@
+"""Tiny transformers of random weights with adapters, and the updates of clients with random texts."""
+
+import functools
+import json
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from client.cohort import Cohort
+from client.engine.local_hyperparameters import LocalTraining
+from client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
+from protocol.view import RoundView
+
+VOCABULARY, WIDTH = 400, 64
+LLAMA: dict[str, Any] = {
+    **{"model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": 64},
+    **{"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64},
+}
+QUERY_AND_VALUE = ("q_proj", "v_proj")
+ONE_STEP = LocalTraining(learning_rate=0.5, batch_size=None)
+
+
+def algorithm(
+    local: LocalTraining = ONE_STEP, config: dict[str, Any] = LLAMA, seed: int = 0, **adapter: Any
+) -> PretrainedAlgorithm:
+    options = AdapterOptions(**{"rank": 4, "targets": QUERY_AND_VALUE, **adapter})
+    return PretrainedAlgorithm(config=json.dumps(config), local=local, base_seed=seed, adapter=options)
+
+
+@functools.cache
+def moved_model(seed: int = 0, **adapter: Any) -> dict[str, Tensor]:
+    """A global model whose B is no longer zero."""
+    generator = torch.Generator().manual_seed(seed + 100)
+    model = algorithm(seed=seed, **adapter).first_model()
+    return {
+        name: 0.05 * torch.randn(value.shape, generator=generator) if "lora_B" in name else value
+        for name, value in model.items()
+    }
+
+
+def texts(clients: int, sentences: int, length: int = 8, seed: int = 0) -> Tensor:
+    """``(C, N, L)`` random tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(1, VOCABULARY, (clients, sentences, length), generator=generator)
+
+
+def view_of(own: PretrainedAlgorithm, tokens: Tensor, model: dict[str, Tensor] | None = None) -> RoundView:
+    """Updates of clients with texts ``(C, N, L)``."""
+    model = own.first_model() if model is None else model
+    counts = torch.full((len(tokens),), tokens.shape[1])
+    cohort = Cohort(0, torch.arange(len(tokens)), {TOKENS: tokens}, torch.ones(tokens.shape[:2], dtype=torch.bool))
+    deltas = own.train(model, cohort).deltas
+    return RoundView(
+        round=0, pseudonyms=torch.arange(len(tokens)), example_counts=counts, deltas=deltas, model=model, algorithm=own
+    )
+
+
+def words_read(tokens: Tensor) -> list[set[int]]:
+    """Words of each client that a text goes on after."""
+    return [set(own[:, :-1].flatten().tolist()) for own in tokens]
