@@ -214,8 +214,9 @@ def differing(table: pd.DataFrame) -> set[str]:
 
 
 def describe(setting: Mapping[str, Any], keys: Collection[str] | None = None) -> str:
-    """Label of a setting, with all keys or only the given ones."""
+    """Label of a setting, with all keys or only the given ones; a run named after its data needs no second name."""
     kept = {key: value for key, value in setting.items() if keys is None or key in keys}
+    kept = {key: value for key, value in kept.items() if key != "run" or value != kept.get("data")}
     return ", ".join(str(value) if key in _WITHOUT_KEY else f"{key} {value}" for key, value in kept.items())
 
 

@@ -10,13 +10,13 @@ from attacks.reconstruction.linear_layer import (
     LayerUpdate,
     LinearEstimate,
     are_pixels,
+    has_classes,
     layer_errors,
     layer_update,
     linear_estimate,
 )
 from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record, search_faces
 from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
-from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress
 from protocol.ranges import NonNegativeInt, PositiveFloat
@@ -114,7 +114,7 @@ class LinearInversion(ReconstructionAttack):
             ViewError: the clients' step is unknown, or they have more records than the layer's update has dimensions.
         """
         algorithm, fewest = view.algorithm, int(view.example_counts.min())
-        known = isinstance(algorithm, ClassifierAlgorithm) and bool((algorithm.steps(view.example_counts) == 1).all())
+        known = has_classes(algorithm) and bool((algorithm.steps(view.example_counts) == 1).all())
         neurons, width = layer.weight.shape[1:]
         most = min(width, neurons // ZEROS)
         if not known or fewest > most:
@@ -135,7 +135,7 @@ def span_records(span: RecordSpan) -> Tensor:
 def record_errors(view: RoundView, layer: LayerUpdate, model: dict[str, Tensor], victim: int) -> RecordErrors | None:
     """What each record of each class changes at the layer in one step; None unless the clients make one known step."""
     algorithm, counts = view.algorithm, view.example_counts[victim : victim + 1]
-    if not isinstance(algorithm, ClassifierAlgorithm) or int(algorithm.steps(counts)) != 1:
+    if not has_classes(algorithm) or int(algorithm.steps(counts)) != 1:
         return None
     double = {name: value.double() for name, value in model.items()}
 

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch.func import functional_call
 
 from attacks.estimates import Scores
 from attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
-from client.network import ClassifierAlgorithm
+from client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput, last_linear
 from client.text import TextAlgorithm
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
@@ -79,7 +80,7 @@ def layer_update(view: RoundView) -> LayerUpdate:
     weight, bias = (view.deltas[f"{name}.{part}"].double() for part in ("weight", "bias"))
     if bool(weight.any()) and not bool((bias.abs().amax(1) > _LEAST_BIAS * weight.abs().flatten(1).amax(1)).any()):
         raise ViewError(f"expected a change of {name}.bias, found none; batch norm after the layer undoes any bias")
-    if isinstance(view.algorithm, ClassifierAlgorithm):
+    if has_classes(view.algorithm):
         own = {part: view.model[f"{name}.{part}"].double() for part in ("weight", "bias")}
         decayed = view.algorithm.decay_change(own, view.example_counts)
         weight, bias = weight - decayed["weight"], bias - decayed["bias"]
@@ -124,22 +125,35 @@ def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...]]:
     return name, tuple(known)
 
 
-def layer_errors(algorithm: ClassifierAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
+def has_classes(algorithm: object) -> TypeGuard[NetworkAlgorithm]:
+    """Whether clients learn classes, by softmax or by one logit."""
+    if not isinstance(algorithm, NetworkAlgorithm) or isinstance(algorithm, ClassifierAlgorithm):
+        return isinstance(algorithm, ClassifierAlgorithm)
+    head = OneOutput.of(algorithm)
+    return head is not None and head.binary
+
+
+def layer_errors(algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
     """``(M, K, N)`` gradient of each example's loss by the outputs of a linear layer, for each class.
 
     The examples ``(M, *shape)``, in the precision of the model, do not influence each other, as batch norms make them.
+    The classes of one logit are negative and positive, see `has_classes`.
     """
     network, outputs = copy.deepcopy(algorithm.template), list[Tensor]()
+    own, head = algorithm.trained(model), OneOutput.of(algorithm)
+    classes = 2 if head is not None else len(own[f"{last_linear(network)[0]}.bias"])
+    labels = torch.arange(classes).repeat(len(inputs))
 
     def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
         outputs.append(output.detach().repeat_interleave(classes, 0).requires_grad_())
         return outputs[0]
 
     network.get_submodule(layer).register_forward_hook(keep)
-    own = algorithm.trained(model)
-    classes = own[f"{algorithm.output_layer}.bias"].shape[0]
-    labels = torch.arange(classes).repeat(len(inputs))
-    loss = algorithm.criterion(functional_call(network, own, (inputs,)), labels, reduction="sum")
+    made = functional_call(network, own, (inputs,))
+    if head is None:
+        loss = algorithm.criterion(made, labels, reduction="sum")
+    else:
+        loss = (made.flatten() * (head.response(made).flatten() - head.slope * labels)).sum()
     (found,) = torch.autograd.grad(loss, outputs)
     return found.reshape(len(inputs), classes, found.shape[1])
 

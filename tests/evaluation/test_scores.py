@@ -30,5 +30,10 @@ def test_data_and_rankers_speak_for_themselves() -> None:
     assert describe(setting, {"ranker", "prior"}) == "linear, prior count"
 
 
+def test_a_run_that_is_named_after_its_data_is_named_once() -> None:
+    assert describe({"data": "digits", "run": "digits"}) == "digits"
+    assert describe({"data": "digits", "run": "digits-local-dp"}) == "digits, run digits-local-dp"
+
+
 def test_small_numbers_are_not_hidden() -> None:
     assert [number(value) for value in (0.0, 0.00002, 0.5, -0.12345)] == ["0.000", "2.0e-05", "0.500", "-0.123"]

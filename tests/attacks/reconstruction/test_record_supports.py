@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attacks.reconstruction import LinearInversion
 from attacks.reconstruction.linear_layer import LinearEstimate
+from client.binary_classifier import BinaryClassifierAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
@@ -72,6 +73,20 @@ def scores(view: RoundView, truth: dict[str, Tensor]) -> dict[str, Tensor]:
 def test_rows_with_constant_and_one_hot_columns_are_all_certain(classes: int) -> None:
     view, truth = table_view(*drawn(20, classes), classes=classes)
     found = scores(view, truth)
+    assert found["certified"].tolist() == found["recovered"].tolist() == [1, 1]
+    assert found["false-certified"].tolist() == [0, 0]
+
+
+def test_rows_of_a_network_with_one_logit_are_all_certain() -> None:
+    rows, labels = drawn(20)
+    network, shape = ClassifierOptions(name="mlp", hidden=256), (1, 1, COLUMNS)
+    learner = BinaryClassifierAlgorithm(network=network, image_shape=shape, positive=(1,), local=ONE_STEP)
+    view, truth = table_view(rows, labels)
+    made = build_classifier(network, image_shape=shape, classes=1, generator=generator_for(0, "model"))
+    model = {name: value.detach() for name, value in made.named_parameters()}
+    own = torch.arange(len(rows)).reshape(2, -1)
+    deltas = learner.simulate_examples(model, rows, labels, own, generator=generator_for(0, "order"))
+    found = scores(dataclasses.replace(view, deltas=deltas, model=model, algorithm=learner), truth)
     assert found["certified"].tolist() == found["recovered"].tolist() == [1, 1]
     assert found["false-certified"].tolist() == [0, 0]
 
