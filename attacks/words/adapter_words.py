@@ -15,6 +15,10 @@ from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
 
+_CLEAR = 10.0
+"""Strength of the weakest word above which no further word is expected to be lost in the rounding."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdapterWords(Attack):
     """Words whose vectors, few of a large table, explain the change of the first adapters.
@@ -75,5 +79,5 @@ class AdapterWords(Attack):
             decided[victim, systems.tokens[chosen]] = True
         scores[:, 0], decided[:, 0] = 0, False
         quiet = not any(view.noise_scale(name) or name in view.rounded for name in systems.names)
-        sure = [1.0 if one.explained and quiet else torch.nan for one in found]
+        sure = [1.0 if quiet and one.explained and float(one.strength.min()) > _CLEAR else torch.nan for one in found]
         return WordSetEstimate(scores=scores, decisions=decided, expected=torch.tensor(sure, dtype=torch.float64))

@@ -45,6 +45,12 @@ class WordSetEstimate(Estimate):
             leak=False,
             predicts="f1",
         ),
+        Metric(
+            "predicted-read-f1",
+            "Predicted read F1 is the read F1 that the attack expects of itself, without the truth.",
+            leak=False,
+            predicts="read-f1",
+        ),
     )
     scores: Tensor
     decisions: Tensor
@@ -76,7 +82,7 @@ class WordSetEstimate(Estimate):
         if read is not None:
             metrics["read-f1"] = f1_per_victim(self.decisions, read, mask)
         if bool(self.expected.isfinite().any()):
-            metrics["predicted-f1"] = self.expected
+            metrics["predicted-f1" if read is None else "predicted-read-f1"] = self.expected
         candidates = Candidates.of_rows("did the client type this word?", self.scores, held, mask)
         answers = Choices.of_matrix(self.scores, held, lambda odds: self._posterior(odds)._scored(held, read), mask)
         return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates, answers=answers)
