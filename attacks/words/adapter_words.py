@@ -14,7 +14,6 @@ from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
-
 _CLEAR = 10.0
 """Strength of the weakest word above which no further word is expected to be lost in the rounding."""
 
@@ -80,4 +79,6 @@ class AdapterWords(Attack):
         scores[:, 0], decided[:, 0] = 0, False
         quiet = not any(view.noise_scale(name) or name in view.rounded for name in systems.names)
         sure = [1.0 if quiet and one.explained and float(one.strength.min()) > _CLEAR else torch.nan for one in found]
-        return WordSetEstimate(scores=scores, decisions=decided, expected=torch.tensor(sure, dtype=torch.float64))
+        return WordSetEstimate(
+            scores=scores, decisions=decided, expected=torch.tensor(sure, dtype=torch.float64), of_read=True
+        )

@@ -22,6 +22,7 @@ class WordSetEstimate(Estimate):
         scores: ``(V, W)``, higher means more likely; word 0 is padding.
         decisions: ``(V, W)`` bool, the attack's own decisions.
         expected: ``(V,)`` F1 that the attack expects of its decisions, NaN for no expectation.
+        of_read: whether that is the F1 of the words after which a text goes on.
     """
 
     inferred = "which words its texts have"
@@ -55,6 +56,7 @@ class WordSetEstimate(Estimate):
     scores: Tensor
     decisions: Tensor
     expected: Tensor
+    of_read: bool = False
 
     def check(self, view: View) -> None:
         check_tensor("decisions", self.decisions, tuple(self.decisions.shape), dtype=torch.bool)
@@ -82,7 +84,7 @@ class WordSetEstimate(Estimate):
         if read is not None:
             metrics["read-f1"] = f1_per_victim(self.decisions, read, mask)
         if bool(self.expected.isfinite().any()):
-            metrics["predicted-f1" if read is None else "predicted-read-f1"] = self.expected
+            metrics["predicted-read-f1" if self.of_read else "predicted-f1"] = self.expected
         candidates = Candidates.of_rows("did the client type this word?", self.scores, held, mask)
         answers = Choices.of_matrix(self.scores, held, lambda odds: self._posterior(odds)._scored(held, read), mask)
         return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates, answers=answers)
