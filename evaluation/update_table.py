@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attacks.composition.base import output_layer
 from client.network import ClassifierAlgorithm
+from client.pretrained import PretrainedAlgorithm
 from evaluation.noise_floor import spectral_noise
 from evaluation.scores import from_records
 from protocol.errors import ViewError
@@ -26,6 +27,8 @@ MEANING = (
     " median singular value, about the largest that noise in it can have; zeros is the share of numbers that are zero."
 )
 _VIEWS, _VICTIMS = 4, 8
+_NOISE = 0.9
+"""Share of a matrix' energy that white noise with its median singular value has, above which it is called noise."""
 _LARGEST = 2**20
 """Numbers of a matrix above which singular values are not computed."""
 
@@ -36,8 +39,13 @@ def update_table(recording: Recording) -> pd.DataFrame:
     views = list(itertools.islice(recording.views(victims_per_view=_VICTIMS, rounds=first), _VIEWS))
     if not views:
         return pd.DataFrame()
-    head = _head(dataclasses.replace(views[0], algorithm=recorded_learner(recording)))
-    return from_records([_row(views, name, head) for name in views[0].deltas])
+    algorithm = recorded_learner(recording)
+    head = _head(dataclasses.replace(views[0], algorithm=algorithm))
+    rank = algorithm.adapter.rank if isinstance(algorithm, PretrainedAlgorithm) else None
+    rows = [_row(views, name, head) for name in views[0].deltas]
+    for row in rows:
+        row["remark"] = row["remark"] or _of_adapter(views, row, rank)
+    return from_records(rows)
 
 
 def _head(view: RoundView) -> dict[str, str]:
@@ -84,6 +92,25 @@ def _row(views: list[RoundView], name: str, head: dict[str, str]) -> dict[str, A
         floors = [noise.scale for view in alone if (noise := spectral_noise(view)) is not None]
         row["noise floor"] = float(torch.cat(floors).mean()) if floors else None
     return row
+
+
+def _of_adapter(views: list[RoundView], row: dict[str, Any], rank: int | None) -> str | None:
+    """What is remarkable about a matrix of an adapter, whose declared rank is known or not; None for nothing."""
+    name = row["tensor"]
+    kind = next((part for part in ("lora_A", "lora_B") if part in name), None)
+    if kind is None:
+        return None
+    recorded = views[0].model[name].shape[0 if kind == "lora_A" else 1] if name in views[0].model else None
+    if None not in (rank, recorded) and recorded != rank:
+        return f"declared rank is not the rank: {rank} is declared, the adapter has {recorded}"
+    if not row["largest"]:
+        other = name.replace("lora_A", "lora_B")
+        new = kind == "lora_A" and all(not bool(view.model[other].any()) for view in views if other in view.model)
+        return "adapter did not move: its B was zero, so one step moves B alone" if new else "adapter did not move"
+    numbers = views[0].deltas[name][0].numel()
+    if row["noise floor"] and row["noise floor"] ** 2 * numbers > _NOISE * row["norm"] ** 2:
+        return "only noise moved: its singular values are those of white noise"
+    return None
 
 
 def effective_rank(matrices: Tensor) -> Tensor:
