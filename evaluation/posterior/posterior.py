@@ -18,6 +18,8 @@ from evaluation.runner import Answered, Evaluation, bounds, joined, tabulated
 from evaluation.scores import from_records
 from protocol.seeding import generator_for
 
+Answers = dict[str, list[Answered]]
+"""What attacks on one question say of the answers, by label."""
 POSTERIOR = ("bits", "bits-left", "bits-bound", "bits-share", "calibration-error")
 """Metrics that are added."""
 PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
@@ -41,14 +43,15 @@ def with_posteriors(evaluation: Evaluation, *, seed: int, shuffled: bool = False
     each number of a vector, there is nothing to add. If `shuffled`, what each prior says of the answers of one kind is
     exchanged among them, which makes it a prior that says nothing; the population of vectors stays as it is.
     """
-    questions: dict[str, list[str]] = {}
+    questions: dict[tuple[str, str], Answers] = {}
     for label, parts in evaluation.answers.items():
-        questions.setdefault(str(parts[0].info.question), []).append(label)
+        for part in parts:  # rounds with other settings, e.g. more calls of a client, are apart: their evidence is other
+            key = str(part.info.question), repr(sorted(part.place.setting.items(), key=str))
+            questions.setdefault(key, {}).setdefault(label, []).append(part)
     found = [evaluation]
-    for labels in questions.values():
-        of_choices = isinstance(evaluation.answers[labels[0]][0].answers, Choices)
-        added = _choices(evaluation, labels, seed, shuffled) if of_choices else _quantities(evaluation, labels, seed)
-        found += added
+    for answers in questions.values():
+        of_choices = isinstance(next(iter(answers.values()))[0].answers, Choices)
+        found += _choices(answers, seed, shuffled) if of_choices else _quantities(answers, seed)
     return joined(found)
 
 
@@ -182,8 +185,8 @@ class _Rows:
         return len(torch.unique(self.people[self.known])) >= FEWEST_PEOPLE and bool(labels.any() and (~labels).any())
 
 
-def _choices(evaluation: Evaluation, labels: Sequence[str], seed: int, shuffled: bool) -> Iterator[Evaluation]:
-    rows = {label: _Rows.of(evaluation.answers[label]) for label in labels}
+def _choices(answers: Answers, seed: int, shuffled: bool) -> Iterator[Evaluation]:
+    rows = {label: _Rows.of(parts) for label, parts in answers.items()}
     if shuffled:
         told = {label for label, own in rows.items() if own.parts[0].attack.is_prior}
         rows = {label: own.shuffled(seed, label) if label in told else own for label, own in rows.items()}
@@ -281,10 +284,9 @@ def _calibration_error(bins: Sequence[dict[str, float]]) -> float:
     return sum(one[ANSWERS] * abs(one[PROBABILITY] - one[TRUE]) for one in bins) / sum(one[ANSWERS] for one in bins)
 
 
-def _quantities(evaluation: Evaluation, labels: Sequence[str], seed: int) -> Iterator[Evaluation]:
+def _quantities(answers: Answers, seed: int) -> Iterator[Evaluation]:
     with_baseline = False
-    for label in labels:
-        parts = evaluation.answers[label]
+    for label, parts in answers.items():
         attack = parts[0].attack
         if attack.baseline:
             continue

@@ -137,3 +137,15 @@ def test_reliability_of_both_is_a_table_and_a_figure() -> None:
     assert float((bins["mean probability"] - bins["share true"]).abs().max()) < 0.25
     figures = report_figures(evaluation, summarise(evaluation), ["auc"])
     assert [figure.name for figure in figures].count("reliability") == 1
+
+
+def test_rounds_with_other_settings_are_calibrated_apart() -> None:
+    found = []
+    for related, setting in ((True, {"data": "d", "calls": 9}), (False, {"data": "d", "calls": 1})):
+        for view, labels in views(related=related):
+            truth = {"labels": labels, "clients": view.pseudonyms}
+            found += [attack_view(one, view, truth, seed=0, setting=setting) for one in (Reader(), Popularity())]
+    rows = summarise(with_posteriors(joined(found), seed=0))
+    bits = rows[(rows["attack"] == "reader+prior") & (rows["metric"] == "bits")].set_index("setting.calls")["mean"]
+    assert bits[9] > 5
+    assert abs(bits[1]) < 0.5
