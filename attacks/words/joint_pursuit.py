@@ -45,24 +45,18 @@ class Pursuit:
         left: ``(k + 1,)`` norm of what is unexplained before the first choice and after each, over the error.
         strength: ``(k,)`` norm of the coefficients of each, over that of the weakest that is not noise; below 1 for a
             vector that explains no more than noise would.
-        shares: ``(k,)`` squared length of the part of each in the row space of what was unexplained, over its own.
-        chance: ``(k,)`` the same that the best of as many random vectors as the table has would exceed with probability
-            one half.
         numbers: least number d of a vector, of all tables.
     """
 
     chosen: Tensor
     left: Tensor
     strength: Tensor
-    shares: Tensor
-    chance: Tensor
     numbers: int
 
     @property
     def explained(self) -> bool:
-        """Whether fewer vectors than they have numbers leave no more than the error, and none was chosen by chance."""
-        few = len(self.chosen) < self.numbers - MARGIN
-        return few and bool(self.left[-1] <= 1) and bool((self.shares > self.chance).all())
+        """Whether fewer vectors than they have numbers leave no more than the error."""
+        return len(self.chosen) < self.numbers - MARGIN and bool(self.left[-1] <= 1)
 
 
 def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
@@ -72,7 +66,8 @@ def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
     unexplained. The row space, instead of the rows themselves, lets sums of R rows identify more than R vectors: in
     general position up to ``d - 1`` of them are the only ones that explain the sums; d explain anything. Of several
     systems, which share the choice but have tables of their own, the largest share decides, since a vector may be
-    missing in some of them.
+    missing in some of them. It ends where the best vector lies no further in than the best of a table of random vectors
+    would.
 
     Args:
         systems: sums of vectors at the same places of their tables.
@@ -86,7 +81,7 @@ def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
     lengths = [system.table.norm(dim=1).double().square() for system in systems]
     norms = [length.clone() for length in lengths]
     spans = [system.rows.new_zeros(0, system.rows.shape[1]) for system in systems]
-    chosen, best_shares, chances = list[int](), list[float](), list[float]()
+    chosen = list[int]()
     left = [_left(systems, residuals)]
     numbers = min(system.rows.shape[1] for system in systems)
     while left[-1] > 1 and len(chosen) < min(most, numbers):
@@ -101,10 +96,8 @@ def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
             shares = torch.maximum(shares, torch.where(visible, inside / norm.clamp(min=1e-300), 0.0))
         shares[chosen] = -1
         best = int(shares.argmax())
-        if not float(shares[best]) > 0:
+        if float(shares[best]) <= chance or chance >= 1:
             break
-        best_shares.append(float(shares[best]))
-        chances.append(chance)
         chosen.append(best)
         for number, system in enumerate(systems):
             direction = system.table[best].double()
@@ -118,8 +111,6 @@ def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
         chosen=torch.tensor(chosen, dtype=torch.int64),
         left=torch.tensor(left),
         strength=_strengths(systems, chosen),
-        shares=torch.tensor(best_shares),
-        chance=torch.tensor(chances),
         numbers=numbers,
     )
 

@@ -45,7 +45,7 @@ def with_posteriors(evaluation: Evaluation, *, seed: int, shuffled: bool = False
     """
     questions: dict[tuple[str, str], Answers] = {}
     for label, parts in evaluation.answers.items():
-        for part in parts:  # rounds with other settings, e.g. more calls of a client, are apart: their evidence is other
+        for part in parts:  # apart where settings differ, e.g. the calls of a client: so does the evidence
             key = str(part.info.question), repr(sorted(part.place.setting.items(), key=str))
             questions.setdefault(key, {}).setdefault(label, []).append(part)
     found = [evaluation]
