@@ -201,8 +201,7 @@ def _choices(answers: Answers, seed: int, shuffled: bool) -> Iterator[Evaluation
         before = [Column(scores) for scores in (*matched, *([] if count is None else [count]))]
         scores = own.scores.logit(_LEAST) if attack.with_prior == "posterior" else own.scores
         evidence = Column(scores, linear=attack.with_prior in ("likelihood", "posterior"))
-        after = [evidence] if attack.with_prior == "posterior" else [evidence, *before]
-        odds, without = (own.odds(columns, _groups(own.parts, seed)) for columns in (after, before))
+        odds, without = (own.odds(columns, _groups(own.parts, seed)) for columns in ([evidence, *before], before))
         left, before_it = -own.log_probability(odds), -own.log_probability(without)
         bins = _reliability(own, odds)
         extra = _metrics(before_it - left, own.parts, _calibration_error(bins)) | {"bits-left": left}
