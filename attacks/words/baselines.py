@@ -36,6 +36,7 @@ class PopularWords(Attack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
         words = max(len(value) for value in view.model.values() if value.dim() == 2)
+        words = max(words, getattr(view.algorithm, "vocabulary", 0))  # of a frozen table
         likely = expected_words(view, max(words, 1 + int(view.auxiliary[TEXTS].max())))
         assert likely is not None
         decisions, expected = best_decisions(likely)
