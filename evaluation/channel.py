@@ -108,8 +108,9 @@ def _sizes(view: View) -> dict[str, Tensor]:
     for name in view.deltas or view.model:
         if name in view.row_parameters and view.served is not None:
             rows = view.served_mask if view.updates is None else view.updates
-            sizes[name] = rows.sum(1).double() * view.model[name][0].numel()
+            shape = view.deltas[name].shape[2:] if name in view.deltas else view.model[name].shape[1:]
+            sizes[name] = rows.sum(1).double() * shape.numel()
         else:
-            count = view.deltas[name][0].numel() if name in view.deltas else view.model[name].numel()
-            sizes[name] = uses.double() * count
+            shape = view.deltas[name].shape[1:] if name in view.deltas else view.model[name].shape
+            sizes[name] = uses.double() * shape.numel()
     return sizes
