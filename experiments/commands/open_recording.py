@@ -37,16 +37,15 @@ def open_recording(
             the recorded one.
     """
     found = None if learner is None else _imported(learner)
-    opened = Recording(folder) if control is None else ControlRecording(folder, control)
-    described = opened.manifest.learner
-    if learner is None and described is not None and described["name"] == PretrainedAlgorithm.name and arguments:
+    recording = Recording(folder) if control is None else ControlRecording(folder, control)
+    fine_tunes = (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name
+    if learner is None and fine_tunes and arguments:
         unknown = ", ".join(name for name in arguments if name != "path")
         require(not unknown, "--learner.path with the folder of the base network", f"--learner.{unknown}", "Omit it.")
-        opened.base = Path(str(arguments["path"]))
-        return opened
+        recording.base = Path(str(arguments["path"]))
+        return recording
     takes = isinstance(found, type) or not arguments
     require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
-    recording = opened
     if learner is None or not isinstance(found, type):
         return recording
     known = list(argument_names(found))
