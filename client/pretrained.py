@@ -7,6 +7,7 @@ References:
     arXiv:2312.03732 (rsLoRA).
 """
 
+import contextlib
 import copy
 import functools
 import hashlib
@@ -25,6 +26,7 @@ from torch.nn import functional
 from client.algorithm import ExampleAlgorithm, Shapes
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
 from client.engine.task import DRAWS
 from client.nets.dropout import Dropout, draw_dropout
 from protocol.errors import InputError, ViewError, require
@@ -49,9 +51,6 @@ _CLASSIFY = ("sequence-classification", "image-classification")
 _HEADS = ("pre_classifier", "classifier", "score")
 """Last layers of classifiers, which are new to the task and trained whole next to adapters."""
 _TOKENS_AT_ONCE = 4096
-_BUILT: dict[tuple[object, ...], nn.Module] = {}
-"""The networks that were used last, because each reading of a recording's learner makes a new algorithm."""
-_MOST_BUILT = 2
 _SAME = 1e-4
 """Relative difference of the inputs of a layer below which they are the same."""
 
@@ -134,11 +133,7 @@ class PretrainedAlgorithm(ExampleAlgorithm):
         Raises:
             InputError: there is no such network, it has no such layers, or it is not the one that was recorded.
         """
-        key = self.config, self.task, self.adapter, self.base_seed, self.folder
-        network = _BUILT.pop(key, None) or self._adapted()
-        _BUILT[key] = network
-        while len(_BUILT) > _MOST_BUILT:
-            del _BUILT[next(iter(_BUILT))]
+        network = _built(self.config, self.task, self.adapter, self.base_seed, self.folder)
         for name, value in network.named_parameters():
             value.requires_grad_(self._trains(name))
         if self.base:
@@ -368,9 +363,8 @@ class PretrainedAlgorithm(ExampleAlgorithm):
             layer.register_forward_pre_hook(lambda _, given, name=name: seen(name, given[0])) for name, layer in layers
         ]
         try:
-            self.network(input_ids=tokens)
-        except _EnoughError:
-            pass
+            with contextlib.suppress(_EnoughError):
+                self.network(input_ids=tokens)
         finally:
             for hook in hooks:
                 hook.remove()
@@ -392,6 +386,15 @@ class PretrainedAlgorithm(ExampleAlgorithm):
         field = IMAGE if self.task == "image-classification" else TOKENS
         fields = {field: features[chosen], LABEL: labels[chosen]}
         return self, Cohort(0, torch.arange(len(examples)), fields, examples >= 0)
+
+
+@functools.lru_cache(maxsize=2)
+def _built(
+    config: str, task: PretrainedTask, adapter: AdapterOptions, base_seed: int, folder: Path | None
+) -> nn.Module:
+    """The network of these options; kept, because each reading of a recording's learner makes a new algorithm."""
+    options = {"config": config, "task": task, "adapter": adapter, "base_seed": base_seed, "folder": folder}
+    return PretrainedAlgorithm(local=LocalTraining(), **options)._adapted()  # type: ignore[arg-type]
 
 
 def _parts(tokens: Tensor, size: int) -> Sequence[Tensor]:

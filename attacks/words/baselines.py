@@ -6,6 +6,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.scoring import best_decisions
 from attacks.words.estimates import WordSetEstimate
+from client.pretrained import PretrainedAlgorithm
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
@@ -36,7 +37,8 @@ class PopularWords(Attack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
         words = max(len(value) for value in view.model.values() if value.dim() == 2)
-        words = max(words, getattr(view.algorithm, "vocabulary", 0))  # of a frozen table
+        if isinstance(view.algorithm, PretrainedAlgorithm):  # whose table of words is frozen and no parameter
+            words = max(words, view.algorithm.vocabulary)
         likely = expected_words(view, max(words, 1 + int(view.auxiliary[TEXTS].max())))
         assert likely is not None
         decisions, expected = best_decisions(likely)

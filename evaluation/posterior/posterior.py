@@ -188,8 +188,9 @@ class _Rows:
 def _choices(answers: Answers, seed: int, shuffled: bool) -> Iterator[Evaluation]:
     rows = {label: _Rows.of(parts) for label, parts in answers.items()}
     if shuffled:
-        told = {label for label, own in rows.items() if own.parts[0].attack.is_prior}
-        rows = {label: own.shuffled(seed, label) if label in told else own for label, own in rows.items()}
+        rows = {
+            label: own.shuffled(seed, label) if own.parts[0].attack.is_prior else own for label, own in rows.items()
+        }
     rows = {label: own for label, own in rows.items() if own.enough()}
     priors = {label: own for label, own in rows.items() if own.parts[0].attack.is_prior}
     for label, own in rows.items():
