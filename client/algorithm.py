@@ -1,5 +1,6 @@
 """What a client runs on the model that it receives: one description for its learner, the recording and attacks."""
 
+import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -214,3 +215,27 @@ class ExampleAlgorithm(DescentAlgorithm):
             whole[client, rows[client, place]] = deltas[name][client, place]
             deltas = {**deltas, name: whole}
         return deltas
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordAlgorithm(ExampleAlgorithm, abc.ABC):
+    """Clients that descend a mean of losses, each of one record of a class, so that a record's part can be told."""
+
+    @property
+    @abc.abstractmethod
+    def independent(self) -> bool:
+        """Whether the loss of a record depends on no other record of its batch."""
+
+    @abc.abstractmethod
+    def record_losses(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> Tensor:
+        """``(M,)`` losses of single records without dropout.
+
+        Args:
+            parameters: one model, ``shape`` each.
+            inputs: ``(M, *shape)`` records.
+            labels: ``(M,)`` their classes.
+        """
+
+    def record_sizes(self, inputs: Tensor) -> Tensor:
+        """``(M,)`` float32 weight of each record in the mean over a batch: 1, or the number of its predictions."""
+        return torch.ones(len(inputs))

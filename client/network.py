@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from client.algorithm import ExampleAlgorithm, Shapes
+from client.algorithm import ExampleAlgorithm, RecordAlgorithm, Shapes
 from client.cohort import Cohort
 from client.engine.fast.gradients import Gradients, Parameters
 from client.engine.fast.manual_backward import Chain, ChainGradients, chain_of
@@ -25,6 +25,11 @@ from protocol.errors import require
 
 NUMBER = "number"
 """Field of examples that are numbers of examples in a pool, see `NetworkAlgorithm.encode`."""
+
+
+def is_independent(network: nn.Module) -> bool:
+    """Whether a network's output for a record depends on no other record of its batch: without batch norm."""
+    return not any("BatchNorm" in type(layer).__name__ for layer in network.modules())
 
 
 class Network(nn.Module):
@@ -97,6 +102,11 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
     def layers(self) -> tuple[nn.Module, ...]:
         return tuple(self.template.modules())
 
+    @property
+    def independent(self) -> bool:
+        """Whether the network has no batch norm."""
+        return is_independent(self.template)
+
     def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
         return {name: tuple(value.shape) for name, value in self.template.named_parameters()}
 
@@ -162,7 +172,7 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierAlgorithm(NetworkAlgorithm, abc.ABC):
+class ClassifierAlgorithm(NetworkAlgorithm, RecordAlgorithm, abc.ABC):
     """Clients that learn to classify by softmax; the network ends in one linear layer."""
 
     @property

@@ -23,12 +23,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from client.algorithm import ExampleAlgorithm, Shapes
+from client.algorithm import Model, RecordAlgorithm, Shapes
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.task import DRAWS
 from client.nets.dropout import Dropout, draw_dropout
+from client.network import is_independent
 from protocol.errors import InputError, ViewError, require
 from protocol.ranges import PositiveFloat, PositiveInt, UnitInterval
 
@@ -92,12 +93,25 @@ class FirstInputs:
     adapters: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class AdaptedInputs:
+    """What some adapted layers read.
+
+    Attributes:
+        vectors: ``(M, L, d)`` input for each record and place.
+        adapters: names of A of each layer that reads them, in the global model.
+    """
+
+    vectors: Tensor
+    adapters: tuple[str, ...]
+
+
 class _EnoughError(Exception):
     """Ends a forward pass that has passed the first adapted layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainedAlgorithm(ExampleAlgorithm):
+class PretrainedAlgorithm(RecordAlgorithm):
     """Clients that fine-tune a network of the transformers library.
 
     What is not trained is frozen and public: the server sent it. It is no parameter of the global model and enters no
@@ -271,6 +285,15 @@ class PretrainedAlgorithm(ExampleAlgorithm):
         held = dict(self.network.named_parameters())
         return {public: held[own].detach().clone() for public, own in self.names.items()}
 
+    def save(self, model: Model, folder: Path) -> None:
+        """Writes the network with a global model's values to a folder: whole, or the adapters alone."""
+        network = copy.deepcopy(self.network)
+        with torch.no_grad():
+            held = dict(network.named_parameters())
+            for public, own in self.names.items():
+                held[own].copy_(model[public])
+        network.save_pretrained(folder)  # type: ignore[operator]
+
     @property
     def vocabulary(self) -> int:
         """Number of token numbers."""
@@ -308,11 +331,13 @@ class PretrainedAlgorithm(ExampleAlgorithm):
         """Logits ``(N, L, V)`` after each token, or ``(N, K)``."""
         trained = {own: parameters[public] for public, own in self.names.items()}
         trained |= {name: trained[own] for name, own in self._tied.items()}
-        device = next(iter(trained.values())).device
-        frozen = {name: value.to(device) for name, value in self.frozen.items()}
+        like = next(iter(trained.values()))
+        frozen = {
+            name: value.to(like if value.is_floating_point() else like.device) for name, value in self.frozen.items()
+        }
         if self.task == "image-classification":
             images = examples[IMAGE]
-            given = {"pixel_values": images.float() / 255 if images.dtype == torch.uint8 else images}
+            given = {"pixel_values": images.to(like) / 255 if images.dtype == torch.uint8 else images.to(like)}
         else:
             given = {"input_ids": examples[TOKENS]}
             if self.task == "sequence-classification":
@@ -370,21 +395,75 @@ class PretrainedAlgorithm(ExampleAlgorithm):
                 hook.remove()
         return read[0][1], [name for name, _ in read]
 
+    def adapted_inputs(self, parameters: Model, inputs: Tensor) -> list[AdaptedInputs]:
+        """What the adapted layers read for records ``(M, *shape)`` under one model, without dropout.
+
+        Layers that read the same come together, in the order of the network.
+        """
+        found = list[tuple[Tensor, list[str]]]()
+
+        def seen(name: str, given: Tensor) -> None:
+            same = [names for read, names in found if given is read]
+            same[0].append(name) if same else found.append((given, [name]))
+
+        draw_dropout(self.template, None)
+        layers = [(name, layer) for name, layer in self.template.named_modules() if hasattr(layer, "lora_A")]
+        hooks = [
+            layer.register_forward_pre_hook(lambda _, given, name=name: seen(name, given[0])) for name, layer in layers
+        ]
+        try:
+            with torch.no_grad():
+                self.outputs(dict(parameters), self._examples(inputs, torch.zeros(len(inputs))))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return [
+            AdaptedInputs(read, tuple(self._public_name(f"{one}.lora_A.default.weight") for one in names))
+            for read, names in found
+        ]
+
+    def places(self, inputs: Tensor) -> Tensor:
+        """``(M, L)`` or, of images, ``(M, 1)`` bool: tokens that have a part in the loss of their record."""
+        if self.task == "causal-lm":
+            return functional.pad(inputs[:, 1:] > 0, (0, 1))
+        return inputs > 0 if self.task == "sequence-classification" else torch.ones(len(inputs), 1, dtype=torch.bool)
+
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         draw_dropout(self.template, examples[DRAWS] if self.random else None)
         logits = self.outputs(parameters, examples)
+        each, real = self._losses(logits, examples)
+        real = real & mask.reshape(-1, *[1] * (real.dim() - 1))
+        return (each * real).sum() / real.sum().clamp(min=1)
+
+    def _losses(self, logits: Tensor, examples: Parameters) -> tuple[Tensor, Tensor]:
+        """Losses ``(N,)``, or ``(N, L - 1)`` of the tokens after the first, and which of them count."""
         if self.task != "causal-lm":
             each = functional.cross_entropy(logits, examples[LABEL].long(), reduction="none")
-            return (each * mask).sum() / mask.sum().clamp(min=1)
+            return each, torch.ones_like(each, dtype=torch.bool)
         following = examples[TOKENS][:, 1:]
-        real = (following > 0) & mask[:, None]
         each = functional.cross_entropy(logits[:, :-1].flatten(0, 1), following.flatten(), reduction="none")
-        return (each * real.flatten()).sum() / real.sum().clamp(min=1)
+        return each.reshape(following.shape), following > 0
+
+    @functools.cached_property
+    def independent(self) -> bool:
+        return is_independent(self.network)
+
+    def record_losses(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Of a text, the mean over the tokens after the first."""
+        draw_dropout(self.template, None)
+        examples = self._examples(inputs, labels)
+        each, real = self._losses(self.outputs(parameters, examples), examples)
+        return each if each.dim() == 1 else (each * real).sum(1) / real.sum(1).clamp(min=1)
+
+    def record_sizes(self, inputs: Tensor) -> Tensor:
+        return (inputs[:, 1:] > 0).sum(1).float() if self.task == "causal-lm" else super().record_sizes(inputs)
+
+    def _examples(self, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        return {IMAGE if self.task == "image-classification" else TOKENS: inputs, LABEL: labels}
 
     def encode(self, features: Tensor, labels: Tensor, examples: Tensor) -> tuple[Self, Cohort]:
         chosen = examples.clamp(min=0)
-        field = IMAGE if self.task == "image-classification" else TOKENS
-        fields = {field: features[chosen], LABEL: labels[chosen]}
+        fields = self._examples(features[chosen], labels[chosen])
         return self, Cohort(0, torch.arange(len(examples)), fields, examples >= 0)
 
 

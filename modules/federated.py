@@ -223,6 +223,7 @@ class FederatedModule(Learner):
                 cohort = cohort.select(positions)
                 examples = examples and examples.joined(positions[:, None] if groups is None else groups)
         known, truth, facts = self.priors(cohort), self.truth(cohort), self.client_truth(cohort)
+        facts = facts if examples is None else facts | self.message_truth(examples)
         for defense in self.defenses:
             seen, true = defense.recorded_facts(cohort.clients)
             known, facts = known | seen, facts | true

@@ -115,6 +115,10 @@ class Learner(BuiltFromData):
         """Ground truth of the clients themselves, ``(C, ...)`` each, e.g. their class counts."""
         return {}
 
+    def message_truth(self, examples: TrainingExamples) -> dict[str, Tensor]:
+        """Ground truth of messages, ``(C, ...)`` each, from the examples of all clients whose updates they sum up."""
+        return {}
+
     def examples(self, cohort: Cohort) -> TrainingExamples | None:
         """The clients' training examples, which attacks may reconstruct; None if there are none."""
         return None

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.source.source_inference import SourceEstimate
+from client.algorithm import RecordAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
@@ -57,18 +59,30 @@ def toy(local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = Fa
     if noise:
         deltas = {name: v + noise * torch.randn(v.shape, generator=generator) for name, v in deltas.items()}
         releases = (Release(noise_scale=noise, parameters=tuple(deltas)),)
-    view = History(
+    view = as_history(learner(local), model, deltas, {CANDIDATES: images, CANDIDATE_LABELS: labels}, EACH)
+    view = dataclasses.replace(view, releases=releases)
+    return view, {"member": member, "clients": torch.arange(CLIENTS)}
+
+
+def as_history(
+    algorithm: RecordAlgorithm,
+    model: Mapping[str, Tensor],
+    deltas: Mapping[str, Tensor],
+    auxiliary: Mapping[str, Tensor],
+    records: int,
+) -> History:
+    """View of one round of clients with as many records each."""
+    clients = len(next(iter(deltas.values())))
+    return History(
         round=0,
-        pseudonyms=torch.arange(CLIENTS) + 100,
-        example_counts=torch.full((CLIENTS,), EACH),
+        pseudonyms=torch.arange(clients) + 100,
+        example_counts=torch.full((clients,), records),
         deltas=deltas,
         model=model,
-        algorithm=learner(local),
-        releases=releases,
-        auxiliary={CANDIDATES: images, CANDIDATE_LABELS: labels},
-        sent_in=torch.zeros(CLIENTS, dtype=torch.int64),
+        algorithm=algorithm,
+        auxiliary=auxiliary,
+        sent_in=torch.zeros(clients, dtype=torch.int64),
     )
-    return view, {"member": member, "clients": torch.arange(CLIENTS)}
 
 
 def of_two_clients() -> History:

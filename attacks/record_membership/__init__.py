@@ -15,5 +15,6 @@ if TYPE_CHECKING:
     from attacks.record_membership.marginal import GradientDifference as GradientDifference
     from attacks.record_membership.marginal import GradientNorm as GradientNorm
     from attacks.record_membership.marginal import RecordLoss as RecordLoss
+    from attacks.record_membership.projection_residual import ProjectionResidual as ProjectionResidual
 
 __all__ = exports(__name__)

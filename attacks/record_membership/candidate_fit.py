@@ -10,10 +10,10 @@ from torch import Tensor
 
 from attacks.composition.simulation import mean_clip_factor
 from attacks.record_membership.batch_order import whitened
-from attacks.record_membership.effects import Effects, Places, Sketch, gram_matrix, inner_products
+from attacks.record_membership.effects import Effects, Places, Sketch, adam_scale, gram_matrix, inner_products
 from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, without_common_noise
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, weighted_gradient
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type, weighted_gradient
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.progress import with_progress
@@ -47,6 +47,10 @@ class JointFitAttack(PoolAttack):
     close to the client's own model, because the effects with these weights make up the update. The effects on this path
     give the next fit; that whose effects span most of the update counts.
 
+    Adam divides each number of the gradient by about the root of its mean square over batches, which the candidates'
+    gradients at the sent model give; with the effects divided alike, its update is fitted as that of SGD. It is an
+    approximation: one step of Adam keeps little more than signs, and the fit takes what they lose for noise.
+
     Without declared noise, the scores are in units of their spread over the candidates (`joint_fit.Fit.calibrated`), so
     that the prediction does not trust a model of noise that does not hold; that takes a pool of which each client holds
     a minority. Rounds share a part of the noise (`_summed`).
@@ -64,7 +68,7 @@ class JointFitAttack(PoolAttack):
             missed where records are alike.
 
     Raises:
-        ViewError: the clients' optimizer scales gradients, or clips examples.
+        ViewError: clients clip the gradients of single examples, or use Adadelta.
 
     References:
         This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
@@ -97,20 +101,25 @@ class JointFitAttack(PoolAttack):
         return {pseudonym: _summed(own) for pseudonym, own in parts.items()}
 
     def _of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
-        sums = pool.learner.step_sums(view.example_counts)
-        if sums is None:
-            raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
+        sums = _step_sums(view, pool)
+        adam = pool.learner.local.optimizer == "adam"
         updates, names = flat_updates(view, pool.learner)
         pool = pool.in_type(updates.dtype)
         noise = max(view.noise_scale(name) for name in names)
         steps = pool.learner.steps(view.example_counts)
         single = bool((steps == 1).all())
-        if single and not noise:
+        exact_step = single and not noise and not adam
+        if exact_step:
             updates, names = flat_updates(view, pool.learner, torch.float64)
         exact = self.precision == "float64" or updates.dtype == torch.float64
         sketch = Sketch(updates.shape[1], self.sketch, generator)
         precision = torch.float64 if exact else torch.float32
-        effects = Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision)
+        pool = pool.in_type(updates.dtype)
+        scale = None
+        if adam:
+            batch = pool.learner.local.batch_size or int(view.example_counts.max())
+            scale = adam_scale(pool, in_type(view.model, updates.dtype), names, batch).to(updates)
+        effects = Effects(pool, names, sketch, updates.dtype, precision, scale)
         common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
         factors = _clip_factors(view, pool, generator)
         one_pass = pool.learner.single_pass_batch is not None
@@ -133,7 +142,7 @@ class JointFitAttack(PoolAttack):
                 found.append(client.fit_one_pass())
                 continue
             tried = [client.fit(*effects.along(client.line()))]
-            for _ in range(self.refinements):
+            for _ in range(0 if adam else self.refinements):
                 tried.append(client.fit(*effects.along(client.simulated(tried[-1].mean, int(steps[place])))))
             found.append(max(tried, key=lambda one: one.spanned))
         return found if noise else [one.calibrated() for one in found]
@@ -213,6 +222,19 @@ def _shared_noise(scores: Tensor) -> float:
     return min(max(between / own, 0.0), 1.0) if own > 0 else 1.0
 
 
+def _step_sums(view: RoundView, pool: Pool) -> Tensor:
+    """``(V,)`` sum of each client's step sizes.
+
+    Raises:
+        ViewError: they are no sums of gradients: clients clip those of single examples, or use Adadelta.
+    """
+    learner = pool.learner
+    if learner.local.example_clip is not None or learner.local.optimizer == "adadelta":
+        raise ViewError("expected clients that train by SGD or Adam and do not clip the gradients of single examples")
+    sums = learner.step_sums(view.example_counts)
+    return learner.learning_rate * learner.steps(view.example_counts).double() if sums is None else sums
+
+
 def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Tensor:
     """``(V, 1)`` factor by which clients clip, from simulated clients with random candidates; 1 without a clip."""
     factors = torch.ones(view.victims, 1, dtype=torch.float64)
@@ -276,7 +298,7 @@ class _Client:
         """
         pool, count = self.effects.pool, min(steps, _MOST_STEPS)
         shifted = weights + (self.records - weights.sum()) / len(weights)
-        path, share = [dict(self.sent)], shifted.to(pool.records.dtype)
+        path, share = [dict(self.sent)], (shifted * pool.sizes).to(self.together.dtype)
         for _ in range(count):
             gradient = weighted_gradient(pool.learner, path[-1], pool.records, pool.labels, share)
             own = {name: path[-1][name] - self.rate / count * gradient[name] for name in self.delta}

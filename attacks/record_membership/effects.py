@@ -1,6 +1,6 @@
 """Effects of candidates: their gradients at places on a path, sketched, with inner products in a given precision."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -36,20 +36,34 @@ class Sketch:
 
 @dataclass(frozen=True)
 class Effects:
-    """Gradients of all candidates of a pool, sketched, and their Gram matrix, each in a precision of its own."""
+    """Gradients of all candidates of a pool, sketched, and their Gram matrix, each in a precision of its own.
+
+    Attributes:
+        pool: the candidates.
+        names: parameters whose gradients count.
+        sketch: sketch of the gradients.
+        dtype: of the gradients.
+        precision: of their inner products.
+        scale: ``(D,)`` factor of each number of a gradient, None for 1.
+    """
 
     pool: Pool
     names: tuple[str, ...]
     sketch: Sketch
     dtype: torch.dtype
     precision: torch.dtype
+    scale: Tensor | None = None
+
+    def of_model(self, model: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields positions ``(B,)`` and sketched gradients ``(B, size)`` of candidates at a model."""
+        for part, gradients in self.pool.gradients(in_type(model, self.dtype), self.names):
+            yield part, self.sketch.of(gradients if self.scale is None else gradients.mul_(self.scale))
 
     def apart(self, places: Places) -> tuple[Tensor, list[Tensor]]:
         """``(M, D)`` mean gradients at some models with weights, and the deviations from them at all but the last."""
         found = []
         for model, _ in places:
-            parts = self.pool.gradients(in_type(model, self.dtype), self.names)
-            found.append(torch.cat([self.sketch.of(gradients) for _, gradients in parts]))
+            found.append(torch.cat([sums for _, sums in self.of_model(model)]))
         mean = found.pop().mul_(places[-1][1])
         for own, (_, weight) in zip(found, places, strict=False):
             mean.add_(own, alpha=weight)
@@ -59,12 +73,27 @@ class Effects:
         """``(M, D)`` mean gradients at some models with weights, and the basis of their inner products."""
         total = torch.zeros(())
         for model, weight in places:
-            for part, gradients in self.pool.gradients(in_type(model, self.dtype), self.names):
-                sums = self.sketch.of(gradients)
+            for part, sums in self.of_model(model):
                 if not total.dim():  # in place, as all candidates' gradients are large
                     total = sums.new_zeros(len(self.pool), sums.shape[1])
                 total[part] += weight * sums
         return total, Basis.of(gram_matrix(total, self.precision))
+
+
+def adam_scale(pool: Pool, model: Mapping[str, Tensor], names: tuple[str, ...], batch: int) -> Tensor:
+    """``(D,)`` one over the root of the mean square of a number of the gradient of random batches of candidates.
+
+    Adam divides each number of the gradient by about that, so that the sum of its steps is about linear in the
+    gradients of the records, with these factors.
+    """
+    width, count = sum(model[name].numel() for name in names), len(pool)
+    mean, square = (torch.zeros(width, dtype=torch.float64) for _ in range(2))
+    for _, gradients in pool.gradients(model, names):
+        mean += gradients.sum(0, dtype=torch.float64) / count
+        square += gradients.double().square().sum(0) / count
+    size = mean.square() + (square - mean.square()).clamp(min=0) / batch
+    moved = size > 0
+    return size.where(moved, 1).rsqrt() * moved
 
 
 def inner_products(left: Tensor, right: Tensor, precision: torch.dtype) -> Tensor:

@@ -1,6 +1,7 @@
 """A pool of candidate records, their losses and gradients, and what each round's updates say about each of them."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,8 +12,8 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Estimate
 from attacks.record_membership.estimates import RecordMembershipEstimate
+from client.algorithm import RecordAlgorithm
 from client.engine.fast.gradients import Parameters
-from client.network import ClassifierAlgorithm, NetworkAlgorithm
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.threat_model import ThreatModel
@@ -21,7 +22,7 @@ from protocol.view import CANDIDATE_LABELS, CANDIDATES, RoundView, View
 _AT_ONCE = 128
 """Records whose losses or gradients are computed together."""
 
-NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", ClassifierAlgorithm)
+NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", RecordAlgorithm)
 KNOWS = (
     "a pool of records with their classes, of which it asks who holds them, the better the more of the clients'"
     " training records it has; the clients' algorithm"
@@ -42,7 +43,7 @@ class Pool:
 
     records: Tensor
     labels: Tensor
-    learner: ClassifierAlgorithm
+    learner: RecordAlgorithm
 
     @classmethod
     def of(cls, view: View) -> "Pool":
@@ -56,21 +57,36 @@ class Pool:
         records, labels = view.auxiliary[CANDIDATES], view.auxiliary[CANDIDATE_LABELS].long()
         if not len(labels):
             raise ViewError("expected at least one candidate, got none")
-        return cls(records, labels, view.require(ClassifierAlgorithm))
+        return cls(records, labels, view.require(RecordAlgorithm))
 
     def in_type(self, dtype: torch.dtype) -> "Pool":
         """The same pool with records in another type, for gradients of a model in that type."""
-        return self if self.records.dtype == dtype else dataclasses.replace(self, records=self.records.to(dtype))
+        own = self.records.dtype
+        return (
+            self
+            if own == dtype or not own.is_floating_point
+            else dataclasses.replace(self, records=self.records.to(dtype))
+        )
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @functools.cached_property
+    def sizes(self) -> Tensor:
+        """``(M,)`` weight of each record in a batch's mean loss, over that of the average record."""
+        sizes = self.learner.record_sizes(self.records)
+        return sizes / sizes.mean().clamp(min=1e-30)
+
     def gradients(self, model: Mapping[str, Tensor], names: tuple[str, ...]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields positions ``(B,)`` and flat gradients ``(B, D)`` of some parameters, in chunks of bounded memory."""
+        """Yields positions ``(B,)`` and flat gradients ``(B, D)`` of some parameters, in chunks of bounded memory.
+
+        Each is that of a batch whose other records are as large as the average.
+        """
         width = sum(model[name].numel() for name in names)
         for part in torch.split(torch.arange(len(self)), max(1, _NUMBERS_AT_ONCE // width)):
             found = record_gradients(self.learner, model, self.records[part], self.labels[part])
-            yield part, torch.cat([found[name].flatten(1) for name in names], dim=1)
+            flat = torch.cat([found[name].flatten(1) for name in names], dim=1)
+            yield part, flat.mul_(self.sizes[part, None].to(flat))
 
     def duplicates(self) -> Tensor:
         """``(M,)`` bool: records of which the pool has another copy of the same class."""
@@ -112,7 +128,7 @@ class RoundStatistics:
 
 
 def flat_updates(
-    view: RoundView, learner: ClassifierAlgorithm, dtype: torch.dtype | None = None
+    view: RoundView, learner: RecordAlgorithm, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too.
 
@@ -193,7 +209,7 @@ def membership(senders: Tensor, scores: Tensor, view: History) -> RecordMembersh
 
 
 @torch.no_grad()
-def record_losses(algorithm: NetworkAlgorithm, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+def record_losses(algorithm: RecordAlgorithm, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
     """``(B, M)`` loss of each of M records ``(M, *shape)``, ``(M,)`` under models ``(B, *shape)``."""
     _check_independent(algorithm)
     own = algorithm.trained(models)
@@ -207,7 +223,7 @@ def record_losses(algorithm: NetworkAlgorithm, models: Mapping[str, Tensor], inp
 
 
 def record_gradients(
-    algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor
+    algorithm: RecordAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor
 ) -> dict[str, Tensor]:
     """Gradients ``(M, *shape)`` by parameter of the losses of single records ``(M, *shape)``, ``(M,)``."""
     _check_independent(algorithm)
@@ -221,7 +237,7 @@ def record_gradients(
 
 
 def weighted_gradient(
-    algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, weights: Tensor
+    algorithm: RecordAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, weights: Tensor
 ) -> dict[str, Tensor]:
     """Gradient ``shape`` by parameter of the sum of M records' losses with weights ``(M,)``."""
     _check_independent(algorithm)
@@ -234,6 +250,6 @@ def weighted_gradient(
     return total
 
 
-def _check_independent(algorithm: NetworkAlgorithm) -> None:
-    if any("BatchNorm" in type(layer).__name__ for layer in algorithm.layers):
+def _check_independent(algorithm: RecordAlgorithm) -> None:
+    if not algorithm.independent:
         raise ViewError("expected clients whose records do not influence each other, got a network with batch norm")

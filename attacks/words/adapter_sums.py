@@ -49,20 +49,20 @@ def adapter_sums(view: RoundView, places: int) -> AdapterSums:
     for victim in range(view.victims):
         rows = [view.deltas[a][victim].double() for a in moved]
         if rows and bool(torch.cat(rows).any()):
-            errors = [_error(view, a, victim) for a in moved]
+            errors = [change_error(view, a, victim) for a in moved]
             found.append([Sums(torch.cat(rows), first.vectors, float(torch.tensor(errors).norm()))])
             continue
         own = []
         for a, b in first.adapters:
             change = view.deltas[b][victim].double()
             triangle = torch.linalg.qr(change, mode="r")[1] if len(change) > change.shape[1] else change
-            own.append(Sums(triangle, first.vectors.double() @ values[a].double().T, _error(view, b, victim)))
+            own.append(Sums(triangle, first.vectors.double() @ values[a].double().T, change_error(view, b, victim)))
         found.append(own)
     names = tuple(dict.fromkeys([*moved, *(b for _, b in first.adapters)]))
     return AdapterSums(found, first.tokens, algorithm.vocabulary, names)
 
 
-def _error(view: RoundView, name: str, victim: int) -> float:
+def change_error(view: RoundView, name: str, victim: int) -> float:
     """Frobenius norm of the error of a parameter's change: of its rounding, and of declared noise."""
     delta = view.deltas[name][victim].double()
     stored = torch.bfloat16 if name in view.rounded else torch.float32

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from client.cohort import Cohort
 from datamodules.base import FederatedDataModule, padded_cohort
+from datamodules.candidates import CandidateOptions, CandidatePool, draw_numbers
 from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
 from datamodules.devices.device_split import HOLDOUT, Devices, DeviceSplit, split_devices, without_poor_users
 from datamodules.devices.user_examples import OwnedExamples
@@ -154,6 +155,24 @@ class OwnedDataModule(FederatedDataModule):
         own = self.examples
         arrays = (own.features, own.labels, own.owners, own.days, own.groups)
         return {"name": self.name, "sha256": sha256_of_arrays(*arrays)}
+
+    def candidates(self, options: CandidateOptions) -> CandidatePool:
+        """Candidates of membership attacks: examples of the devices, and examples of users that no device has.
+
+        None of the latter is of a post, photoset or album of which a device has an example. Whole ratings are classes;
+        texts without a rating are of one class.
+        """
+        own = self.examples
+        expected, found = "examples with one class, for DeltaRecorder.candidates", f"several labels in {self.name}"
+        require(own.labels.dim() == 1, expected, found, "Remove candidates from the recorder.")
+        groups = own.groups.where(own.groups >= 0, len(own) + torch.arange(len(own)))
+        taken = torch.cat(self.client_examples())
+        rest = (~torch.isin(groups, groups[taken.clamp(max=len(own) - 1)])).nonzero().flatten()
+        classes, labels = torch.unique(own.labels, return_inverse=True)
+        parts = [part[part < len(own)] for part in self.client_examples()]
+        names = [f"{value:g}" for value in classes.tolist()]
+        numbers, holders = draw_numbers(options, parts, rest, labels, classes=names, seed=self.seed)
+        return CandidatePool(own.features[numbers], own.labels[numbers].long(), holders)
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """Cohort of some devices; the fields ``(C, N, ...)`` are those of `batch`, padded with 0."""

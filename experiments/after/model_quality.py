@@ -161,7 +161,7 @@ class Utility(AfterStep):
     """
 
     name = "utility"
-    metrics = ("ndcg@10",)
+    metrics = ("ndcg@10", "top5")
     before: bool = False
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:

@@ -25,7 +25,9 @@ class Pretrained(FederatedModule):
     """Federated fine-tuning of a network that is given by a ``config.json``.
 
     Frozen parameters are no public parameters: the server sent them before, and no recording has them. Dropout of the
-    network's layers and of the adapters is applied as its configuration says, that inside of attention is not.
+    network's layers and of the adapters is applied as its configuration says, that inside of attention is not. After
+    the last round, what was trained is written to the folder ``network`` of the run, as transformers and peft read it:
+    the whole network with its ``config.json``, for `path`, or the adapters.
 
     Args:
         path: folder with the network's ``config.json`` and, as safetensors, its weights; without these, or with the
@@ -78,13 +80,14 @@ class Pretrained(FederatedModule):
             require(largest < size, f"token numbers below the network's {size}", str(largest), way_out)
         return cohort
 
-    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+    def message_truth(self, examples: TrainingExamples) -> dict[str, Tensor]:
         """``words (C, R)`` of texts, padded with 0, and those after which something is predicted; or class counts."""
-        if TOKENS not in cohort.examples:
+        if self.algorithm.task == "image-classification":
+            assert examples.labels is not None
             classes = int(self.algorithm.network.config.num_labels)  # type: ignore[union-attr, arg-type]
-            one_hot = nn.functional.one_hot(cohort.examples[LABEL].long(), classes)
-            return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
-        tokens = cohort.examples[TOKENS] * cohort.mask[..., None]
+            one_hot = nn.functional.one_hot(examples.labels.long(), classes)
+            return {"class_counts": (one_hot * examples.mask[..., None]).sum(1)}
+        tokens = examples.values * examples.mask[..., None]
         found = {"words": _distinct(tokens)}
         if self.algorithm.task == "causal-lm":
             found["read_words"] = _distinct(tokens[..., :-1] * (tokens[..., 1:] > 0))
@@ -97,8 +100,18 @@ class Pretrained(FederatedModule):
         labels = cohort.examples[LABEL].long() if self.algorithm.task == "sequence-classification" else None
         return TrainingExamples(cohort.examples[TOKENS], labels, cohort.mask)
 
+    @property
+    def metric(self) -> str:
+        """Name of the utility metric: ``top5``, the share of next tokens among the first five, or ``accuracy``."""
+        return "top5" if self.algorithm.task == "causal-lm" else "accuracy"
+
+    def on_train_end(self) -> None:
+        """Writes the network."""
+        if self.trainer.is_global_zero:
+            self.algorithm.save(self.public_parameters(), Path(self.trainer.default_root_dir) / "network")
+
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Share of next tokens among the first five, or accuracy."""
+        """`metric`, after adding a batch of held-out examples."""
         with torch.no_grad():
             logits = self.algorithm.outputs(self.public_parameters(), batch)
         if self.algorithm.task == "causal-lm":
@@ -108,7 +121,7 @@ class Pretrained(FederatedModule):
         else:
             hits = logits.argmax(1) == batch[LABEL]
         self.quality.update(hits.float())
-        return {f"val/{'top5' if self.algorithm.task == 'causal-lm' else 'accuracy'}": self.quality}
+        return {f"val/{self.metric}": self.quality}
 
 
 def configuration(file: Path, *, classes: int | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.record_membership import CandidateFit, FedMIACosine
+from attacks.record_membership import CandidateFit, FedMIACosine, GradientCosine
 from attacks.record_membership.candidate_fit import JointFitAttack, _summed
 from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.record_membership.joint_fit import Fit
@@ -135,10 +135,12 @@ def test_weight_decay_is_subtracted() -> None:
     assert scored(CandidateFit(), *toy(decayed)) == 1
 
 
-def test_a_scaled_gradient_is_refused() -> None:
-    view, _ = toy(LocalTraining(optimizer="adam", learning_rate=0.01))
-    with pytest.raises(ViewError, match="SGD"):
-        run(CandidateFit(), view, RecordMembershipEstimate)
+def test_a_gradient_that_adam_scales_is_fitted_and_that_of_adadelta_refused() -> None:
+    adam = toy(LocalTraining(optimizer="adam", learning_rate=0.01, batch_size=10))
+    published = {scored(one, *adam) for one in (GradientCosine(), FedMIACosine())}
+    assert scored(CandidateFit(), *adam) > max(published) + 0.05
+    with pytest.raises(ViewError, match="SGD or Adam"):
+        run(CandidateFit(), toy(LocalTraining(optimizer="adadelta"))[0], RecordMembershipEstimate)
 
 
 def in_float64(seed: int = 0, spread: float = 1.0) -> tuple[History, dict[str, torch.Tensor]]:

@@ -14,7 +14,11 @@ from protocol.view import CANDIDATES
 from tests.attacks.runs import of_noise, of_others
 from tests.membership_toys import CLIENTS, ONE_EPOCH, Toy, scored, several_rounds, toy
 
-ALL = [kind() for kind in REGISTRY.values() if kind.family in ("record-membership", "source")]
+ALL = [
+    kind()
+    for kind in REGISTRY.values()
+    if kind.family in ("record-membership", "source") and not toy()[0].missing(kind.threat_model.needs)
+]
 NO_UPDATE = {"random-member", "sent-model-loss", "random-source", "gradient-norm", "class-counts"}
 """What does not tell the records of one update apart; the norm of a gradient is of the model alone."""
 READING = [attack for attack in ALL if attack.name not in NO_UPDATE]

@@ -16,6 +16,7 @@ from datamodules.images.synthetic_images import SyntheticImages
 from evaluation.auditing import audit
 from experiments.commands.open_recording import open_recording
 from modules.learners.pretrained import Pretrained
+from modules.round_record import TrainingExamples
 from protocol.errors import InputError
 from recordings.recording import Recording
 from tests.toys import quiet_trainer
@@ -71,6 +72,30 @@ def test_the_weights_of_a_folder_are_needed_again(tmp_path: Path) -> None:
         open_recording(tmp_path / "deltas", arguments={"folder": str(base)})
 
 
+def test_what_was_trained_is_a_folder_that_can_be_trained_again(tmp_path: Path) -> None:
+    base, local = folder_of(tmp_path / "base", weights=False), LocalTraining(learning_rate=0.5, batch_size=None)
+    data = SyntheticPosts(writers=6, posts=8, vocabulary=WORDS, length=8, clients_per_round=0.5)
+    whole = Pretrained(path=str(base), adapter=AdapterOptions(variant="none"), local=local)
+    quiet_trainer(1, tmp_path / "run").fit(whole, datamodule=data)
+    again = Pretrained(path=str(tmp_path / "run/network"), adapter=AdapterOptions(variant="none"), local=local)
+    values = again.public_parameters()
+    assert all(torch.equal(value, values[name]) for name, value in whole.public_parameters().items())
+    quiet_trainer(1, tmp_path / "next").fit(
+        Pretrained(path=str(tmp_path / "run/network"), local=local), datamodule=data
+    )
+    assert (tmp_path / "next/network/adapter_model.safetensors").is_file()
+
+
+def test_a_secure_sum_has_the_words_of_all_its_clients(tmp_path: Path) -> None:
+    module = Pretrained(path=str(folder_of(tmp_path / "base", weights=False)))
+    tokens = torch.tensor([[[5, 6, 0]], [[7, 5, 8]]])
+    each = module.message_truth(TrainingExamples(tokens, None, torch.ones(2, 1, dtype=torch.bool)))
+    assert each["words"].tolist() == [[5, 6, 0], [5, 7, 8]]
+    assert each["read_words"].tolist() == [[5, 0], [5, 7]]
+    joined = TrainingExamples(tokens, None, torch.ones(2, 1, dtype=torch.bool)).joined(torch.tensor([[0, 1]]))
+    assert module.message_truth(joined)["words"].tolist() == [[5, 6, 7, 8]]
+
+
 @pytest.mark.parametrize("path", ["nowhere", "config.json"])
 def test_a_folder_without_a_configuration_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "config.json").write_text("[1]")
@@ -104,6 +129,6 @@ def test_images_and_classes_of_texts_are_learned_too(tmp_path: Path) -> None:
     }
     (tmp_path / "config.json").write_text(json.dumps(content))
     module = Pretrained(path=str(tmp_path / "config.json"), task="image-classification", classes=10)
-    assert module.client_truth(cohort)["class_counts"].sum(1).tolist() == cohort.counts.tolist()
+    assert module.message_truth(module.examples(cohort))["class_counts"].sum(1).tolist() == cohort.counts.tolist()
     update, _ = module.client_updates(module.interact(cohort, {}), module.public_parameters())
     assert any(bool(value.any()) for value in update.deltas.values())
