@@ -7,8 +7,14 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
+from protocol.seeding import generator_for
+
 MARGIN = 2
 """Numbers of a vector that must be left over: as many conditions decide that the choice is no accident."""
+_FEW = 1024
+"""Numbers of a vector in which the vectors are chosen first, because time and memory grow with them."""
+_AT_ONCE = 8192
+"""Vectors that are projected together."""
 _FLAT = 1e-6
 """Singular values of a residual, relative to the largest, that count as zero."""
 
@@ -27,6 +33,22 @@ class Sums:
     table: Tensor
     error: float
 
+    def projected(self, numbers: int) -> "Sums":
+        """The same sums in so many random directions."""
+        every = self.rows.shape[1]
+        draws = torch.randn(every, numbers, generator=generator_for(0, "directions"), dtype=torch.float64)
+        directions, _ = torch.linalg.qr(draws)
+        table = torch.cat([part @ directions.to(part) for part in torch.split(self.table, _AT_ONCE)])
+        return Sums(self.rows @ directions, table, self.error * (numbers / every) ** 0.5)
+
+    def without(self, chosen: Sequence[int]) -> Tensor:
+        """``(R, d)`` rows without their part in the span of chosen vectors."""
+        if not chosen:
+            return self.rows
+        basis, _ = torch.linalg.qr(self.table[list(chosen)].double().T)
+        left: Tensor = self.rows - self.rows @ basis @ basis.T
+        return left
+
     def span_shares(self) -> Tensor:
         """``(K,)`` length of the part of each vector in the row space, over its length; 0 if that is everything."""
         basis = _basis(self.rows, self.error)
@@ -42,21 +64,21 @@ class Pursuit:
 
     Attributes:
         chosen: ``(k,)`` places in the table, in the order of their choice.
-        left: ``(k + 1,)`` norm of what is unexplained before the first choice and after each, over the error.
+        left: norm of what the chosen ones leave unexplained, over the error.
         strength: ``(k,)`` norm of the coefficients of each, over that of the weakest that is not noise; below 1 for a
             vector that explains no more than noise would.
         numbers: least number d of a vector, of all tables.
     """
 
     chosen: Tensor
-    left: Tensor
+    left: float
     strength: Tensor
     numbers: int
 
     @property
     def explained(self) -> bool:
         """Whether fewer vectors than they have numbers leave no more than the error."""
-        return len(self.chosen) < self.numbers - MARGIN and bool(self.left[-1] <= 1)
+        return len(self.chosen) < self.numbers - MARGIN and self.left <= 1
 
 
 def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
@@ -69,6 +91,9 @@ def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
     missing in some of them. It ends where the best vector lies no further in than the best of a table of random vectors
     would.
 
+    Vectors of many numbers are projected to `_FEW` random directions first; a choice in them that explains the sums in
+    all directions counts. Otherwise the search starts again in all.
+
     Args:
         systems: sums of vectors at the same places of their tables.
         most: largest number of vectors.
@@ -77,14 +102,31 @@ def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
         Davies and Eldar, "Rank Awareness in Joint Sparse Recovery", IEEE Transactions on Information Theory 2012,
         arXiv:1004.4529, Algorithm 3 (RA-ORMP).
     """
+    numbers = min(system.rows.shape[1] for system in systems)
+    if numbers > _FEW:
+        found = _pursuit(systems, _choose([system.projected(_FEW) for system in systems], min(most, _FEW - MARGIN)))
+        if found.explained:
+            return found
+    return _pursuit(systems, _choose(systems, most))
+
+
+def _pursuit(systems: Sequence[Sums], chosen: list[int]) -> Pursuit:
+    return Pursuit(
+        chosen=torch.tensor(chosen, dtype=torch.int64),
+        left=_left(systems, [system.without(chosen) for system in systems]),
+        strength=_strengths(systems, chosen),
+        numbers=min(system.rows.shape[1] for system in systems),
+    )
+
+
+def _choose(systems: Sequence[Sums], most: int) -> list[int]:
     residuals = [system.rows.clone() for system in systems]
     lengths = [system.table.norm(dim=1).double().square() for system in systems]
     norms = [length.clone() for length in lengths]
     spans = [system.rows.new_zeros(0, system.rows.shape[1]) for system in systems]
     chosen = list[int]()
-    left = [_left(systems, residuals)]
     numbers = min(system.rows.shape[1] for system in systems)
-    while left[-1] > 1 and len(chosen) < min(most, numbers):
+    while _left(systems, residuals) > 1 and len(chosen) < min(most, numbers):
         shares, chance = torch.zeros_like(norms[0]), 0.0
         for number, (system, residual) in enumerate(zip(systems, residuals, strict=True)):
             basis, norm, length = _basis(residual, system.error), norms[number], lengths[number]
@@ -106,13 +148,7 @@ def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
             direction = direction / direction.norm().clamp(min=1e-300)
             spans[number] = torch.cat([spans[number], direction[None]])
             residuals[number] = residuals[number] - torch.outer(residuals[number] @ direction, direction)
-        left.append(_left(systems, residuals))
-    return Pursuit(
-        chosen=torch.tensor(chosen, dtype=torch.int64),
-        left=torch.tensor(left),
-        strength=_strengths(systems, chosen),
-        numbers=numbers,
-    )
+    return chosen
 
 
 def _best_by_chance(rank: int, numbers: int, vectors: int) -> float:
