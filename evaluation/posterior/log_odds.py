@@ -16,6 +16,8 @@ _PENALTY = 1.0
 """Weight of half the sum of squared coefficients against the log-likelihood in nats."""
 _SURE = 16.0
 """Largest log odds of a yes-or-no answer: nobody is surer than one in nine million."""
+_CERTAIN = 50.0
+"""Log-likelihood ratio, in nats, above which an answer is as good as certain."""
 _STEPS = 40
 _NONE = torch.zeros(0, dtype=torch.float64)
 
@@ -113,6 +115,7 @@ def cross_fitted(
     """
     fold = folds_of(people, generator)
     group = None if questions is None else torch.unique(questions, return_inverse=True)[1]
+    columns = [Column(_compressed(one.scores, group), linear=True) if one.linear else one for one in columns]
     found = torch.zeros(len(labels), dtype=torch.float64)
     for number in torch.unique(fold).tolist():
         inside = fold == number
@@ -148,6 +151,20 @@ def _drawn(rows: Tensor, group: Tensor | None, generator: torch.Generator) -> Te
     share = _MOST_ROWS / len(rows)
     chosen = asked[torch.rand(len(asked), generator=generator) < share]
     return rows[torch.isin(group[rows], chosen)]
+
+
+def _compressed(scores: Tensor, group: Tensor | None) -> Tensor:
+    """Log-likelihood ratios ``(N,)`` of which what is beyond `_CERTAIN` counts by its logarithm.
+
+    Those of exact attacks differ by orders of magnitude from person to person, and one weight for all would leave those
+    of most people at zero. Of several answers to a question, ratios are those to the likeliest.
+    """
+    if group is not None:
+        highest = torch.full((int(group.max()) + 1,), -torch.inf, dtype=scores.dtype)
+        scores = scores - highest.scatter_reduce(0, group, scores, "amax")[group]
+    beyond = (scores.abs() - _CERTAIN).clamp(min=0)
+    compressed: Tensor = scores.sign() * (scores.abs().clamp(max=_CERTAIN) + beyond.log1p())
+    return compressed
 
 
 def _log_sum(values: Tensor, group: Tensor) -> Tensor:

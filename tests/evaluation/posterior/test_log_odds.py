@@ -51,6 +51,19 @@ def test_answers_of_a_person_do_not_calibrate_its_own(drawn: tuple[Tensor, Tenso
     assert not torch.equal(before, after)
 
 
+def test_ratios_of_other_orders_of_magnitude_stay_certain() -> None:
+    """Exact attacks are sure by 1e2 nats about one person and by 1e8 about the next."""
+    people = torch.arange(20).repeat_interleave(50)
+    labels = torch.arange(1000) % 10 == 0
+    size = 10.0 ** (2 + 6 * (people % 5).double() / 4)
+    prior = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = fitted([Column(labels.double().mul(2).sub(1) * size, linear=True), Column(prior)], labels, people)
+    assert float(found[labels].min()) > float(found[~labels].max())
+    places = torch.arange(1000) // 10
+    odds = fitted([Column(labels * size, linear=True), Column(prior)], labels, people, places)
+    assert float(odds[labels].min()) > -0.1
+
+
 def test_noise_adds_nothing(drawn: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     prior, _, labels, people = drawn
     noise = torch.randn(len(prior), generator=torch.Generator().manual_seed(2), dtype=torch.float64)
