@@ -90,8 +90,8 @@ COMPILE = $(UV) pip compile --universal --python-version 3.11 --prerelease disal
 OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements.lock
 lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no pre-releases)
 	$(COMPILE) pyproject.toml --group dev --extra transformers -o requirements.lock
-	$(COMPILE) pyproject.toml --group dev --extra flower -o requirements-flower.lock
-	$(COMPILE) pyproject.toml --group dev --extra nvflare -o requirements-nvflare.lock
+	$(COMPILE) pyproject.toml --group dev --extra flower --extra transformers -o requirements-flower.lock
+	$(COMPILE) pyproject.toml --group dev --extra nvflare --extra transformers -o requirements-nvflare.lock
 	$(COMPILE) pyproject.toml --group dev --group docs -o requirements-docs.lock
 	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from client.adapter_shape import check_adapters
 from client.algorithm import Model, RecordAlgorithm, Shapes
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
@@ -210,7 +211,7 @@ class PretrainedAlgorithm(RecordAlgorithm):
             with torch.device("meta"):
                 size = sum(value.numel() for value in kind.from_config(config).parameters())
             require(size <= _MOST_NUMBERS, f"a network of at most {_MOST_NUMBERS} numbers", str(size), "Take another.")
-            if self.folder is not None and any(self.folder.glob("*.safetensors")):
+            if self.has_weights:
                 made = kind.from_pretrained(
                     self.folder, config=config, attn_implementation="eager", local_files_only=True, use_safetensors=True
                 )
@@ -226,6 +227,11 @@ class PretrainedAlgorithm(RecordAlgorithm):
             ) from None
         network: nn.Module = made.float()
         return network
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the folder holds the weights, so that they are not drawn from the seed."""
+        return self.folder is not None and any(self.folder.glob("*.safetensors"))
 
     def _configuration(self) -> Any:
         library = _library()
@@ -316,11 +322,26 @@ class PretrainedAlgorithm(RecordAlgorithm):
         return network
 
     def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        """Shapes of the trained parameters.
+
+        Raises:
+            InputError: `held` are no adapters, or others, see `check_adapters`.
+        """
+        if self.adapter.variant != "none":
+            own = dict(self.network.named_parameters())
+            expected = {public: tuple(own[name].shape) for name, public in self._own_names(self.network).items()}
+            check_adapters(expected, {self._plain_name(name): shape for name, shape in held.items()})
         return {name: tuple(value.shape) for name, value in self.first_model().items()}
 
+    def _plain_name(self, name: str) -> str:
+        """Name that a recording of this project has for a parameter in a recording of another system."""
+        if self.adapter.variant == "none":
+            return NETWORK + name.removeprefix(NETWORK)
+        return _spelled(name.removeprefix("model."))
+
     def named_as(self, held: Shapes) -> Self:
-        """Takes the three spellings of adapters: peft's state dict, `named_parameters`, and a prefix ``model.``."""
-        plain = {_spelled(name.removeprefix("model.")): name for name in held}
+        """Takes three spellings of adapters: peft's state dict, `named_parameters`, and a prefix ``model.``."""
+        plain = {self._plain_name(name): name for name in held}
         if not set(plain) <= set(self.names) or all(name in held for name in self.names):
             return self
         made = copy.copy(self)

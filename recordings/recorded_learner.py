@@ -41,6 +41,12 @@ def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
     learner = learner_from(recording.manifest.learner)
     if isinstance(learner, PretrainedAlgorithm):
         learner = dataclasses.replace(learner, folder=recording.base)
+        require(
+            learner.base or learner.has_weights,
+            "the folder of the network that the clients were sent, with its weights as safetensors",
+            f"{recording.base or 'none'}, of a recording that does not say that they are drawn from a seed",
+            "Give it: --learner.path DIR; save_pretrained writes it.",
+        )
     if learner is None or not recording.rounds:
         return learner
     where = str(recording.directory)

@@ -2,29 +2,35 @@
 
 import functools
 import json
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from attacks.words.adapter_words import AdapterWords
+from attacks.words.estimates import WordSetEstimate
 from client.cohort import Cohort
 from client.engine.local_hyperparameters import LocalTraining
 from client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
+from experiments.commands.open_recording import open_recording
 from protocol.view import RoundView
+from recordings.recorded_learner import recorded_learner
+from tests.attacks.runs import run
 
 VOCABULARY, WIDTH = 400, 64
 LLAMA: dict[str, Any] = {
     **{"model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": 64},
     **{"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 64},
 }
-QUERY_AND_VALUE = ("q_proj", "v_proj")
+QUERY_AND_VALUE, RANK = ("q_proj", "v_proj"), 4
 ONE_STEP = LocalTraining(learning_rate=0.5, batch_size=None)
 
 
 def algorithm(
     local: LocalTraining = ONE_STEP, config: dict[str, Any] = LLAMA, seed: int = 0, **adapter: Any
 ) -> PretrainedAlgorithm:
-    options = AdapterOptions(**{"rank": 4, "targets": QUERY_AND_VALUE, **adapter})
+    options = AdapterOptions(**{"rank": RANK, "targets": QUERY_AND_VALUE, **adapter})
     return PretrainedAlgorithm(config=json.dumps(config), local=local, base_seed=seed, adapter=options)
 
 
@@ -59,3 +65,19 @@ def view_of(own: PretrainedAlgorithm, tokens: Tensor, model: dict[str, Tensor] |
 def words_read(tokens: Tensor) -> list[set[int]]:
     """Words of each client that a text goes on after."""
     return [set(own[:, :-1].flatten().tolist()) for own in tokens]
+
+
+def found_and_read(deltas: Path, base: Path) -> list[tuple[set[int], set[int]]]:
+    """Words that are found in a recording of `tests.adapter_clients`, and those read, of each client in each round."""
+    adapter = {"rank": RANK, "targets": list(QUERY_AND_VALUE)}
+    recording = open_recording(deltas, "Pretrained", {"path": str(base), "adapter": adapter})
+    pairs = []
+    for view in recording.views(learner=recorded_learner(recording)):
+        estimate = run(AdapterWords(), view, WordSetEstimate)
+        for found, read in zip(estimate.decisions, recording.truth(view)["read_words"], strict=True):
+            pairs.append((set(found.nonzero().flatten().tolist()), set(read.tolist())))
+    return pairs
+
+
+def f1(found: set[int], true: set[int]) -> float:
+    return 2 * len(found & true) / max(len(found) + len(true), 1)

@@ -77,7 +77,10 @@ class AdapterWords(Attack):
             decided[victim, systems.tokens[chosen]] = True
         scores[:, 0], decided[:, 0] = 0, False
         quiet = not any(view.noise_scale(name) or name in view.rounded for name in systems.names)
-        sure = [1.0 if quiet and one.explained and float(one.strength.min()) > _CLEAR else torch.nan for one in found]
+        sure = [
+            1.0 if quiet and one.explained and len(one.chosen) and float(one.strength.min()) > _CLEAR else torch.nan
+            for one in found
+        ]
         return WordSetEstimate(
             scores=scores, decisions=decided, expected=torch.tensor(sure, dtype=torch.float64), of_read=True
         )

@@ -9,8 +9,8 @@ network that may have billions. Which words of their texts does the server learn
 # %%
 # The federation
 # --------------
-# A small Llama with random weights, written as ``save_pretrained`` does, and ``peft``. Nothing here uses fedleak. Take the
-# folder of your own network instead, and texts in its tokens.
+# A small Llama with random weights, written as ``save_pretrained`` does, and ``peft``. Nothing here uses fedleak. Take
+# the folder of your own network instead, and texts in its tokens.
 
 import tempfile
 from pathlib import Path
@@ -76,19 +76,19 @@ from reports import show  # noqa: E402
 
 arguments = {"path": str(work / "base"), "adapter": {"rank": 4, "targets": ["q_proj", "v_proj"]}}
 recording = open_recording(work / "deltas", "Pretrained", arguments)
-found = audit(recording, ["adapter-words", "adapter-span", "popular-words"], progress=False)
+found = audit(recording, ["adapter-words", "adapter-span"], progress=False)
 rows = found.results.query("metric == 'read-f1'")
 print(rows[["attack", "mean", "low", "high", "n"]].to_string(index=False))
 
 # %%
-# Eight rows, two layers of rank 4, tell some forty words: few vectors of a table of 2,000 explain the rows, and only one
-# choice does. The published check of the row space, ``adapter-span``, finds none above eight words. ``popular-words``
-# reads no update; with no texts of its own the server names none.
+# Eight rows, two layers of rank 4, tell some forty words: few vectors of a table of 2,000 explain the rows, and only
+# one choice does. The published check of the row space, ``adapter-span``, finds none above eight words. Guessing frequent
+# words would need texts of other people: with a device of the server's own, ``popular-words`` stands next to these.
 
 show(found)
 
 # %%
 # What would help
 # ---------------
-# ``FFA-LoRA`` freezes A, so that the server sees B alone, and no more words than the rank. Secure aggregation hides whose
-# words they are, not which: the words of a sum are found as those of a client. See :doc:`/docs/adapters` for measurements.
+# ``FFA-LoRA`` freezes A, so that the server sees B alone, and no more words than the rank. Secure aggregation hides
+# whose words they are, not which: the words of a sum are found as those of a client. See :doc:`/docs/adapters`.

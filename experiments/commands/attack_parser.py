@@ -90,9 +90,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "messages for attacks on all messages together, as JSON or --messages.NAME VALUE; all by default",
     },
     "--learner": {
-        "help": "a learner from outside the project, e.g. my_package.MyLearner, whose clients attacks simulate, instead"
-        " of the learner in the manifest; its arguments are --learner.NAME VALUE. Or the module of the learner that the"
-        " manifest names. It is imported, so name only code that you trust"
+        "help": "a learner of the project, e.g. Pretrained, or from outside, e.g. my_package.MyLearner, whose clients"
+        " attacks simulate, instead of the learner in the manifest; its arguments are --learner.NAME VALUE. Or the"
+        " module of the learner that the manifest names. It is imported, so name only code that you trust"
     },
     "--gate": {
         "action": "append",

@@ -12,8 +12,10 @@ from jsonargparse import ArgumentError, ArgumentParser
 from client.pretrained import PretrainedAlgorithm
 from experiments.commands.train_parser import one_line
 from experiments.overrides import near
+from modules import learners
 from modules.federated import FederatedModule
-from modules.lightning.hyper_parameters import argument_names, class_path, described
+from modules.lightning.hyper_parameters import argument_names, class_path, described, plain
+from protocol.class_paths import classes_in
 from protocol.errors import InputError, require
 from recordings.control import Control, ControlRecording
 from recordings.recorded_learner import recorded_learner
@@ -29,8 +31,8 @@ def open_recording(
     """Opens a recording, whose learner the auditor may name in place of the one in its manifest; or a control of it.
 
     Of clients that fine-tune a frozen network, the argument ``path`` alone gives the folder of that network. The name
-    is the path of a subclass of `FederatedModule`, which takes the arguments, or of a module that defines the learner
-    of the manifest; it is imported.
+    is that of a learner of this project, e.g. ``Pretrained``, the path of another subclass of `FederatedModule`, which
+    take the arguments, or the path of a module that defines the learner of the manifest. Paths are imported.
 
     Raises:
         InputError: there is no such class or module, it does not accept the arguments, or its network differs from
@@ -48,10 +50,15 @@ def open_recording(
     require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
     if learner is None or not isinstance(found, type):
         return recording
-    known = list(argument_names(found))
+    names = list(argument_names(found))
     for name in arguments or {}:
-        way_out = near(name, known) or f"Known: {', '.join(known)}."
-        require(name in known, f"--learner.NAME with the name of an argument of {learner}", repr(name), way_out)
+        way_out = near(name, names) or f"Known: {', '.join(names)}."
+        require(name in names, f"--learner.NAME with the name of an argument of {learner}", repr(name), way_out)
+    if found in _project_learners().values():
+        _describe(recording, _built(found, arguments or {}))
+        known = recorded_learner(recording) is not None
+        require(known, "--learner: a learner whose clients can be simulated", learner, "Name another one.")
+        return recording
     named = {"name": learner, "arguments": _plain_arguments(found, arguments) if arguments else {}}
     recording.manifest = dataclasses.replace(recording.manifest, learner=named)
     try:
@@ -65,7 +72,29 @@ def open_recording(
     return recording
 
 
+def _project_learners() -> dict[str, type[FederatedModule]]:
+    """Learners of this project by the names of their classes."""
+    return {kind.__name__: kind for kind in classes_in(learners, FederatedModule)}
+
+
+def _describe(recording: Recording, built: FederatedModule) -> None:
+    """Puts a learner of this project into the manifest, in place of what another system did not write."""
+    description = plain(built.learner_description())
+    if isinstance(built.algorithm, PretrainedAlgorithm):
+        require(
+            built.algorithm.adapter.variant != "ffa",
+            "an adapter whose frozen matrices lora_A are in the recording",
+            "--learner.adapter.variant ffa, which takes them from a seed",
+            "Record lora_A of the clients too, and give --learner.adapter.variant lora.",
+        )
+        recording.base = built.algorithm.folder
+        description["arguments"]["base"] = ""  # the recording does not say which one it is
+    recording.manifest = dataclasses.replace(recording.manifest, learner=description)
+
+
 def _imported(path: str) -> Any:
+    if path in _project_learners():
+        return _project_learners()[path]
     module, _, name = path.rpartition(".")
     expected = "--learner: the path of a subclass of NetworkLearner or FederatedModule, or an importable module"
     way_out = "Check the spelling, and that its folder is in PYTHONPATH; docs/own-network.md has an example."
@@ -81,14 +110,21 @@ def _imported(path: str) -> Any:
 
 def _plain_arguments(kind: type[FederatedModule], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The auditor's arguments as plain values, as a recording has them; only these are parsed."""
+    return {
+        name: value for name, value in described(kind, _built(kind, arguments).hparams).items() if name in arguments
+    }
+
+
+def _built(kind: type[FederatedModule], arguments: Mapping[str, Any]) -> FederatedModule:
+    """A learner with the auditor's arguments."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(FederatedModule, "learner")
     named = {"class_path": class_path(kind), "init_args": dict(arguments)}
     try:
-        built = parser.instantiate(parser.parse_object({"learner": named})).learner
+        built: FederatedModule = parser.instantiate(parser.parse_object({"learner": named})).learner
     except (ArgumentError, TypeError, ValueError, AttributeError) as error:
         raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(error)) from None
-    return {name: value for name, value in described(kind, built.hparams).items() if name in arguments}
+    return built
 
 
 def _misfit(learner: str, expected: str, found: str) -> InputError:

@@ -21,7 +21,7 @@ from fedleak_recorder import Recorder
 from fedleak_recorder.flower import RecordingLegacyStrategy, RecordingStrategy
 from protocol.errors import InputError
 from recordings.recording import Recording
-from tests.flower.here import Answer, start
+from tests.flower.here import Answer, Here, start
 from tests.places import ROOT
 
 SHAPES = {"layer.weight": (2, 3), "layer.bias": (2,)}
@@ -98,13 +98,14 @@ def test_the_example_of_the_page_records(tmp_path: Path, monkeypatch: pytest.Mon
     page = (ROOT / "docs/record-your-system.md").read_text(encoding="utf-8")
     example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
     network = torch.nn.Linear(3, 2)
-    known: dict[str, Any] = {"network": network, "strategy": FedAvg(fraction_evaluate=0.0)}
-    exec(compile(example, "record-your-system.md", "exec"), known)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     told = {"num-examples": 3, "class_counts": [2, 1]}
     after = {name: value + 0.3 for name, value in before.items()}
-    start(known["strategy"], ArrayRecord(before), reply(after, told), nodes=[1, 2], rounds=1)
+    known: dict[str, Any] = {"network": network, "strategy": FedAvg(fraction_evaluate=0.0), "rounds": 1}
+    known |= {"grid": Here.in_a_run(reply(after, told), [1, 2]), "arrays": ArrayRecord(before)}
+    exec(compile(example, "record-your-system.md", "exec"), known)
     recording = Recording("runs/mine/deltas")
+    assert recording.closed
     (view,) = recording.views()
     for name, value in before.items():
         assert all(torch.equal(delta, after[name] - value) for delta in view.deltas[name])

@@ -11,6 +11,7 @@ import torch
 
 import attack
 from recordings.recording import Recording
+from tests.transformer_toys import f1, found_and_read
 
 pytest.importorskip("nvflare")
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +52,28 @@ def test_the_recorded_deltas_are_those_of_the_clients(tmp_path: Path, kind: str)
                 assert torch.equal(view.deltas[name][place], torch.tensor(delta))
     assert names[0] == names[1]
     assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "audit")]) == 0
+
+
+@pytest.mark.integration
+def test_adapters_of_a_patched_trainer_are_recorded_and_tell_words(tmp_path: Path) -> None:
+    """``nvflare.client.hf.patch(trainer, params_scope="auto")`` with the prefix ``model.`` of a server's wrapper."""
+    said = simulate(tmp_path, "adapters")
+    recording = Recording(tmp_path / "deltas")
+    assert recording.rounds == [0, 1], said
+    assert all(name.startswith("model.base_model.model.") and "lora_" in name for name in recording.manifest.parameters)
+    for view in recording.views():
+        truth = recording.truth(view)["words"].tolist()
+        for site in SITES:
+            kept = json.loads((tmp_path / f"kept/{site}-{view.round}.json").read_text())
+            place = truth.index(kept["words"])
+            assert view.deltas.keys() == kept["deltas"].keys()
+            for name, delta in kept["deltas"].items():
+                assert torch.equal(view.deltas[name][place], torch.tensor(delta))
+    pairs = found_and_read(tmp_path / "deltas", tmp_path / "kept/base")
+    assert len(pairs) == 6
+    assert min(f1(found, read) for found, read in pairs) > 0.9
+    others = [f1(found, read) for (found, _), (_, read) in zip(pairs, [*pairs[1:], pairs[0]], strict=True)]
+    assert sum(others) / len(others) < 0.2
 
 
 @pytest.mark.integration
