@@ -82,8 +82,8 @@ print(rows[["attack", "mean", "low", "high", "n"]].to_string(index=False))
 
 # %%
 # Eight rows, two layers of rank 4, tell some forty words: few vectors of a table of 2,000 explain the rows, and only
-# one choice does. The published check of the row space, ``adapter-span``, finds none above eight words. Guessing frequent
-# words would need texts of other people: with a device of the server's own, ``popular-words`` stands next to these.
+# one choice does. The published check of the row space, ``adapter-span``, finds none above eight words. The baseline
+# ``popular-words`` needs texts of other people, which nobody has recorded here.
 
 show(found)
 
