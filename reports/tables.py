@@ -56,12 +56,16 @@ def is_numeric(texts: Sequence[str]) -> bool:
 
 
 def with_measured(results: pd.DataFrame) -> pd.DataFrame:
-    """Results with a column ``measured``: the measured mean next to one that an attack expects of itself, or NaN."""
+    """Results with the measured mean next to one that an attack expects of itself, or NaN, and with its n.
+
+    The columns are ``measured`` and ``measured_n``; an attack may expect something of some victims only.
+    """
     settings = setting_columns(results)
     keys = [(row["attack"], row["metric"], *(repr(row[name]) for name in settings)) for row in records(results)]
-    means = dict(zip(keys, results["mean"], strict=True))
-    found = [means.get((attack, metric_of(name).predicts, *rest), math.nan) for attack, name, *rest in keys]
-    return results.assign(measured=pd.Series(found, index=results.index, dtype=float))
+    means = dict(zip(keys, zip(results["mean"], results["n"], strict=True), strict=True))
+    nothing = (math.nan, math.nan)
+    found = [means.get((attack, metric_of(name).predicts, *rest), nothing) for attack, name, *rest in keys]
+    return results.assign(**pd.DataFrame(found, index=results.index, columns=["measured", "measured_n"], dtype=float))
 
 
 def long_table(results: pd.DataFrame) -> pd.DataFrame:
@@ -215,4 +219,7 @@ def _against_measured(row: Mapping[str, Any]) -> str:
     measured = float(row.get("measured", math.nan))
     if math.isnan(measured):
         return " (expected, nothing measured)"
+    count = float(row.get("measured_n", row["n"]))
+    if row["n"] < count:
+        return f" (expected of {row['n']} of {count:.0f}; measured {number(measured)} of all)"
     return f" (expected; measured {number(measured)}, off by {row['mean'] - measured:+.3f})"

@@ -156,6 +156,11 @@ def test_value_that_an_attack_expects_of_itself_stands_next_to_the_measured_one(
     assert is_numeric(wide["predicted-auc"].tolist())
 
 
+def test_what_is_expected_of_some_is_not_compared_with_the_mean_of_all() -> None:
+    rows = with_measured(table(cell("words", 0.5, n=8), cell("words", 1.0, metric="predicted-auc", n=4)))
+    assert long_table(rows)["mean"].tolist()[1] == "1.000 (expected of 4 of 8; measured 0.500 of all)"
+
+
 def test_every_predicted_metric_names_what_was_measured_and_is_no_leak() -> None:
     from attacks.registry import REGISTRY
 
