@@ -92,8 +92,21 @@ class FirstInputs:
     adapters: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class LayerInputs:
+    """What adapted layers read that read the same.
+
+    Attributes:
+        vectors: ``(N, L, d)`` input at each place of each text.
+        adapters: names of A and B of each of these layers: in the global model, of a frozen A in the network.
+    """
+
+    vectors: Tensor
+    adapters: tuple[tuple[str, str], ...]
+
+
 class _EnoughError(Exception):
-    """Ends a forward pass that has passed the first adapted layers."""
+    """Ends a forward pass in which no further layer is of interest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,10 +319,6 @@ class PretrainedAlgorithm(ExampleAlgorithm):
 
     def outputs(self, parameters: Parameters, examples: Parameters) -> Tensor:
         """Logits ``(N, L, V)`` after each token, or ``(N, K)``."""
-        trained = {own: parameters[public] for public, own in self.names.items()}
-        trained |= {name: trained[own] for name, own in self._tied.items()}
-        device = next(iter(trained.values())).device
-        frozen = {name: value.to(device) for name, value in self.frozen.items()}
         if self.task == "image-classification":
             images = examples[IMAGE]
             given = {"pixel_values": images.float() / 255 if images.dtype == torch.uint8 else images}
@@ -317,9 +326,15 @@ class PretrainedAlgorithm(ExampleAlgorithm):
             given = {"input_ids": examples[TOKENS]}
             if self.task == "sequence-classification":
                 given["attention_mask"] = (examples[TOKENS] > 0).long()
-        values = {**frozen, **trained}
-        found: Tensor = functional_call(self.template, values, (), given, tie_weights=False).logits
+        found: Tensor = functional_call(self.template, self._values(parameters), (), given, tie_weights=False).logits
         return found
+
+    def _values(self, parameters: Parameters) -> dict[str, Tensor]:
+        """Values of the network, by its names, for those of the global model."""
+        trained = {own: parameters[public] for public, own in self.names.items()}
+        trained |= {name: trained[own] for name, own in self._tied.items()}
+        device = next(iter(trained.values())).device
+        return {**{name: value.to(device) for name, value in self.frozen.items()}, **trained}
 
     def first_inputs(self, places: int) -> FirstInputs:
         """Inputs of the first adapted layers for every token, at up to some number of ``places`` of a text.
@@ -344,31 +359,65 @@ class PretrainedAlgorithm(ExampleAlgorithm):
                     "expected adapters below all attention; the first ones read a mixture of several tokens"
                 )
             alone, tokens = everywhere.flatten(0, 1), tokens.repeat_interleave(places)
-        own = {value: public for public, value in self.names.items()}
-        pairs = [tuple(f"{name}.{part}.default.weight" for part in ("lora_A", "lora_B")) for name in names]
-        return FirstInputs(alone, tokens, tuple((own.get(a, a), own[b]) for a, b in pairs))
+        return FirstInputs(alone, tokens, self._adapters(names))
 
-    @torch.no_grad()
+    def adapted_inputs(self, parameters: Parameters, tokens: Tensor, *, most: int | None = None) -> list[LayerInputs]:
+        """What the adapted layers of a global model read for texts ``(N, L)``, in the order in which they read it.
+
+        Args:
+            parameters: the global model.
+            tokens: the texts.
+            most: number of different inputs that are needed; None for all.
+        """
+        found = self._read(tokens, values=self._values(parameters), most=most)
+        return [LayerInputs(vectors, self._adapters(names)) for vectors, names in found]
+
+    def _adapters(self, layers: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Names of A and B of adapted layers."""
+        own = {value: public for public, value in self.names.items()}
+        pairs = [tuple(f"{name}.{part}.default.weight" for part in ("lora_A", "lora_B")) for name in layers]
+        return tuple((own.get(a, a), own[b]) for a, b in pairs)
+
     def _read_first(self, tokens: Tensor) -> tuple[Tensor, list[str]]:
         """``(N, L, d)`` input of the first adapted layers for texts ``(N, L)``, and the names of these layers."""
-        read: list[tuple[str, Tensor]] = []
+        return self._read(tokens, most=1)[0]
+
+    @torch.no_grad()
+    def _read(
+        self, tokens: Tensor, *, values: Mapping[str, Tensor] | None = None, most: int | None = None
+    ) -> list[tuple[Tensor, list[str]]]:
+        """Inputs ``(N, L, d)`` of adapted layers for texts ``(N, L)``, each with the names of the layers that read it.
+
+        Args:
+            tokens: the texts.
+            values: values of the network; None for those of the first model.
+            most: number of different inputs that are needed; None for all.
+        """
+        read: list[tuple[Tensor, list[str]]] = []
+        network = self.network if values is None else self.template
+        layers = [(name, layer) for name, layer in network.named_modules() if hasattr(layer, "lora_A")]
 
         def seen(name: str, given: Tensor) -> None:
-            if read and given is not read[0][1]:
+            known = [names for vectors, names in read if vectors is given]
+            if not known and len(read) == most:
                 raise _EnoughError
-            read.append((name, given))
+            if known:
+                known[0].append(name)
+            else:
+                read.append((given, [name]))
+            if sum(len(names) for _, names in read) == len(layers):
+                raise _EnoughError  # the last layer is slow: it has a row for every token
 
-        layers = [(name, layer) for name, layer in self.network.named_modules() if hasattr(layer, "lora_A")]
         hooks = [
             layer.register_forward_pre_hook(lambda _, given, name=name: seen(name, given[0])) for name, layer in layers
         ]
         try:
             with contextlib.suppress(_EnoughError):
-                self.network(input_ids=tokens)
+                functional_call(network, dict(values or {}), (), {"input_ids": tokens}, tie_weights=False)
         finally:
             for hook in hooks:
                 hook.remove()
-        return read[0][1], [name for name, _ in read]
+        return read
 
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         draw_dropout(self.template, examples[DRAWS] if self.random else None)
