@@ -26,6 +26,8 @@ _MOST = 2**15
 _AT_ONCE = 512
 _SLACKS = (1.0, 4.0, 16.0)
 """Largest accepted excess: first that of noise, then more, since a direction of the span may be lost in the noise."""
+_CLEAR = 3.0
+"""Smallest singular value of a span, over the edge of noise, above which none is expected to be lost below it."""
 _APART = 1e-3
 """Relative distance of the vectors of two words below which an update does not tell them apart."""
 
@@ -46,6 +48,11 @@ class Reading:
     span: Span
     spare: int
     matrix: Tensor | None
+
+    @property
+    def clear(self) -> bool:
+        """Whether all directions of the span are far above the noise, so that none is likely to be lost in it."""
+        return bool(self.span.values[-1] >= _CLEAR * self.span.edge)
 
     def excess(self, inputs: Tensor, missed: float) -> Tensor:
         """``(N,)`` squared distance of inputs ``(N, d)`` from the row space, over what noise explains."""
@@ -70,10 +77,11 @@ class AdapterSentences(ReconstructionAttack):
 
     Sentences are certified only if the simulated step gives the whole update up to rounding, they are as many as the
     client reports, and the vectors of their words are those of no other word. A client that sends the update of another
-    one has its sentences certified: they are those in the update.
+    one has its sentences certified: they are those in the update. They are predicted to be exact if a complete row
+    space has no direction near the noise.
 
     Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are
-    those of the mean of the models before and after; nothing is certified.
+    those of the mean of the models before and after; nothing is certified or predicted.
 
     Threat model: passive server, one update of plain gradient descent; knows the base network, the adapters and the
     tokenizer, and no text.
@@ -119,7 +127,7 @@ class AdapterSentences(ReconstructionAttack):
         systems = adapter_sums(view, self.longest)
         layers = algorithm.adapted_inputs(dict(view.model), torch.ones(1, 2, dtype=torch.int64))
         variances = number_variances(view)
-        records, certified, deciding, complete = list[Tensor](), list[Tensor](), list[Reading](), list[bool]()
+        records, certified, deciding, predicted = list[Tensor](), list[Tensor](), list[Reading](), list[float]()
         for v in with_progress(range(view.victims)):
             steps = int(algorithm.steps(view.example_counts)[v])
             pursuit = pursue(systems.sums[v], self.words)
@@ -144,14 +152,14 @@ class AdapterSentences(ReconstructionAttack):
             records.append(texts)
             certified.append(torch.full((len(texts),), certain))
             deciding.append(max(useful or readings, key=lambda one: one.spare))
-            complete.append(bool(useful))
+            predicted.append(float(any(one.clear for one in useful)) if steps == 1 else torch.nan)
         longest = max((texts.shape[1] for texts in records), default=1)
         padded = [pad(texts, (0, longest - texts.shape[1])) for texts in records]
         return SpanEstimate(
             **vars(reconstruction(padded, certified=certified)),
             rank=torch.tensor([one.span.rank for one in deciding]).double(),
             spare=torch.tensor([one.spare for one in deciding]).double(),
-            predicted=torch.tensor(complete).double(),
+            predicted=torch.tensor(predicted, dtype=torch.float64),
         )
 
     def sentences(self, victim: "Victim", slack: float) -> tuple[Tensor, bool]:
