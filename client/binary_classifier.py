@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from client.algorithm import Shapes
+from client.algorithm import RecordAlgorithm, Shapes
 from client.engine.fast.gradients import Parameters
 from client.nets.classifiers import ClassifierOptions, build_classifier, classifier_shapes
 from client.network import NetworkAlgorithm
@@ -21,7 +21,7 @@ def logit_loss(outputs: Tensor, targets: Tensor, **reduction: Any) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BinaryClassifierAlgorithm(NetworkAlgorithm):
+class BinaryClassifierAlgorithm(NetworkAlgorithm, RecordAlgorithm):
     """Clients that learn whether the class of an image is one of some classes.
 
     Attributes:
@@ -50,4 +50,11 @@ class BinaryClassifierAlgorithm(NetworkAlgorithm):
     def fields(self, examples: Parameters, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
         """Images, and 1 for those of a positive class, 0 for others."""
         inputs, labels = super().fields(examples, dtype)
-        return inputs, (labels[..., None] == labels.new_tensor(self.positive)).any(-1).to(dtype)
+        return inputs, self._targets(labels).to(dtype)
+
+    def record_losses(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> Tensor:
+        return super().record_losses(parameters, inputs, self._targets(labels))
+
+    def _targets(self, labels: Tensor) -> Tensor:
+        positive: Tensor = (labels[..., None] == labels.new_tensor(self.positive)).any(-1)
+        return positive

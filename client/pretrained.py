@@ -95,20 +95,20 @@ class FirstInputs:
 
 
 @dataclass(frozen=True)
-class AdaptedInputs:
-    """What some adapted layers read.
+class LayerInputs:
+    """What adapted layers read that read the same.
 
     Attributes:
-        vectors: ``(M, L, d)`` input for each record and place.
-        adapters: names of A of each layer that reads them, in the global model.
+        vectors: ``(N, L, d)`` input at each place of each record.
+        adapters: names of A and B of each of these layers: in the global model, of a frozen A in the network.
     """
 
     vectors: Tensor
-    adapters: tuple[str, ...]
+    adapters: tuple[tuple[str, str], ...]
 
 
 class _EnoughError(Exception):
-    """Ends a forward pass that has passed the first adapted layers."""
+    """Ends a forward pass in which no further layer is of interest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,22 +350,30 @@ class PretrainedAlgorithm(RecordAlgorithm):
 
     def outputs(self, parameters: Parameters, examples: Parameters) -> Tensor:
         """Logits ``(N, L, V)`` after each token, or ``(N, K)``."""
+        values = self._values(parameters)
+        given = self._given(examples, next(iter(parameters.values())))
+        found: Tensor = functional_call(self.template, values, (), given, tie_weights=False).logits
+        return found
+
+    def _given(self, examples: Parameters, like: Tensor) -> dict[str, Tensor]:
+        """Arguments of the network; pixels in the type of another tensor."""
+        if self.task == "image-classification":
+            images = examples[IMAGE]
+            return {"pixel_values": images.to(like) / 255 if images.dtype == torch.uint8 else images.to(like)}
+        if self.task == "sequence-classification":
+            return {"input_ids": examples[TOKENS], "attention_mask": (examples[TOKENS] > 0).long()}
+        return {"input_ids": examples[TOKENS]}
+
+    def _values(self, parameters: Parameters) -> dict[str, Tensor]:
+        """Values of the network, by its names, for those of the global model."""
         trained = {own: parameters[public] for public, own in self.names.items()}
         trained |= {name: trained[own] for name, own in self._tied.items()}
         like = next(iter(trained.values()))
-        frozen = {
-            name: value.to(like if value.is_floating_point() else like.device) for name, value in self.frozen.items()
+        frozen = self.frozen.items()
+        return {
+            **{name: value.to(like if value.is_floating_point() else like.device) for name, value in frozen},
+            **trained,
         }
-        if self.task == "image-classification":
-            images = examples[IMAGE]
-            given = {"pixel_values": images.to(like) / 255 if images.dtype == torch.uint8 else images.to(like)}
-        else:
-            given = {"input_ids": examples[TOKENS]}
-            if self.task == "sequence-classification":
-                given["attention_mask"] = (examples[TOKENS] > 0).long()
-        values = {**frozen, **trained}
-        found: Tensor = functional_call(self.template, values, (), given, tie_weights=False).logits
-        return found
 
     def first_inputs(self, places: int) -> FirstInputs:
         """Inputs of the first adapted layers for every token, at up to some number of ``places`` of a text.
@@ -390,58 +398,69 @@ class PretrainedAlgorithm(RecordAlgorithm):
                     "expected adapters below all attention; the first ones read a mixture of several tokens"
                 )
             alone, tokens = everywhere.flatten(0, 1), tokens.repeat_interleave(places)
-        own = {value: public for public, value in self.names.items()}
-        pairs = [tuple(f"{name}.{part}.default.weight" for part in ("lora_A", "lora_B")) for name in names]
-        return FirstInputs(alone, tokens, tuple((own.get(a, a), own[b]) for a, b in pairs))
+        return FirstInputs(alone, tokens, self._adapters(names))
 
-    @torch.no_grad()
+    def adapted_inputs(self, parameters: Model, inputs: Tensor, *, most: int | None = None) -> list[LayerInputs]:
+        """What the adapted layers of a global model read for records ``(N, *shape)``, in the order of their reading.
+
+        Args:
+            parameters: the global model.
+            inputs: texts ``(N, L)`` or images.
+            most: number of different inputs that are needed; None for all.
+        """
+        examples = self._examples(inputs, torch.zeros(len(inputs)))
+        found = self._read(
+            self._given(examples, next(iter(parameters.values()))), values=self._values(dict(parameters)), most=most
+        )
+        return [LayerInputs(vectors, self._adapters(names)) for vectors, names in found]
+
+    def _adapters(self, layers: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Names of A and B of adapted layers."""
+        own = {value: public for public, value in self.names.items()}
+        pairs = [tuple(f"{name}.{part}.default.weight" for part in ("lora_A", "lora_B")) for name in layers]
+        return tuple((own.get(a, a), own[b]) for a, b in pairs)
+
     def _read_first(self, tokens: Tensor) -> tuple[Tensor, list[str]]:
         """``(N, L, d)`` input of the first adapted layers for texts ``(N, L)``, and the names of these layers."""
-        read: list[tuple[str, Tensor]] = []
+        return self._read({"input_ids": tokens}, most=1)[0]
+
+    @torch.no_grad()
+    def _read(
+        self, given: Mapping[str, Tensor], *, values: Mapping[str, Tensor] | None = None, most: int | None = None
+    ) -> list[tuple[Tensor, list[str]]]:
+        """Inputs ``(N, L, d)`` of adapted layers without dropout, each with the names of the layers that read it.
+
+        Args:
+            given: arguments of the network.
+            values: values of the network; None for those of the first model.
+            most: number of different inputs that are needed; None for all.
+        """
+        read: list[tuple[Tensor, list[str]]] = []
+        network = self.network if values is None else self.template
+        layers = [(name, layer) for name, layer in network.named_modules() if hasattr(layer, "lora_A")]
 
         def seen(name: str, given: Tensor) -> None:
-            if read and given is not read[0][1]:
+            known = [names for vectors, names in read if vectors is given]
+            if not known and len(read) == most:
                 raise _EnoughError
-            read.append((name, given))
+            if known:
+                known[0].append(name)
+            else:
+                read.append((given, [name]))
+            if sum(len(names) for _, names in read) == len(layers):
+                raise _EnoughError  # the last layer is slow: it has a row for every token
 
-        layers = [(name, layer) for name, layer in self.network.named_modules() if hasattr(layer, "lora_A")]
+        draw_dropout(network, None)
         hooks = [
-            layer.register_forward_pre_hook(lambda _, given, name=name: seen(name, given[0])) for name, layer in layers
+            layer.register_forward_pre_hook(lambda _, read, name=name: seen(name, read[0])) for name, layer in layers
         ]
         try:
             with contextlib.suppress(_EnoughError):
-                self.network(input_ids=tokens)
+                functional_call(network, dict(values or {}), (), dict(given), tie_weights=False)
         finally:
             for hook in hooks:
                 hook.remove()
-        return read[0][1], [name for name, _ in read]
-
-    def adapted_inputs(self, parameters: Model, inputs: Tensor) -> list[AdaptedInputs]:
-        """What the adapted layers read for records ``(M, *shape)`` under one model, without dropout.
-
-        Layers that read the same come together, in the order of the network.
-        """
-        found = list[tuple[Tensor, list[str]]]()
-
-        def seen(name: str, given: Tensor) -> None:
-            same = [names for read, names in found if given is read]
-            same[0].append(name) if same else found.append((given, [name]))
-
-        draw_dropout(self.template, None)
-        layers = [(name, layer) for name, layer in self.template.named_modules() if hasattr(layer, "lora_A")]
-        hooks = [
-            layer.register_forward_pre_hook(lambda _, given, name=name: seen(name, given[0])) for name, layer in layers
-        ]
-        try:
-            with torch.no_grad():
-                self.outputs(dict(parameters), self._examples(inputs, torch.zeros(len(inputs))))
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return [
-            AdaptedInputs(read, tuple(self._public_name(f"{one}.lora_A.default.weight") for one in names))
-            for read, names in found
-        ]
+        return read
 
     def places(self, inputs: Tensor) -> Tensor:
         """``(M, L)`` or, of images, ``(M, 1)`` bool: tokens that have a part in the loss of their record."""

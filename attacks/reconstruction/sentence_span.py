@@ -1,7 +1,7 @@
 """Sentences of a client, from the spans of a language model's layer changes."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -167,7 +167,7 @@ class SentenceSpan(ReconstructionAttack):
             raise ViewError(f"expected the deltas of all layers, got a recording without {error}") from None
         if changes[2].shape[1] != moved.shape[1]:
             raise ViewError(f"expected a model that predicts words, got one with {changes[2].shape[1]} output(s)")
-        noises = layers.layer_gradients(_variances(view))
+        noises = layers.layer_gradients(number_variances(view))
         model = {name: value.double() for name, value in view.model.items()}
         steps = learner.steps(view.example_counts)
         found = []
@@ -214,28 +214,11 @@ class SentenceSpan(ReconstructionAttack):
         """Prefixes whose inputs lie in both spans; None if there are none, too many, or too few free dimensions."""
         if first.free < self.margin or not first.rank:
             return None
-        words, parents = [torch.zeros(1, 0, dtype=torch.int64)], list[Tensor]()
-        total = 0
-        for place in range(self.longest):
-            grown = self.extended(victim, first, deeper, words[-1], place)
-            if grown is None:
-                break
-            longer, origin = grown
-            parents.append(origin + total - len(words[-1]) if place else torch.full_like(origin, -1))
-            words.append(longer)
-            total += len(longer)
-            if total > _MOST_PREFIXES:
-                return None
-        if not parents:
-            return None
-        rows = [row for level in words[1:] for row in level]
-        return Prefixes(pad_sequence(rows, batch_first=True), torch.cat(parents))
+        return grown_prefixes(lambda known: self.extended(victim, first, deeper, known), self.longest)
 
-    def extended(
-        self, victim: "Victim", first: Span, deeper: Span, prefixes: Tensor, place: int
-    ) -> tuple[Tensor, Tensor] | None:
+    def extended(self, victim: "Victim", first: Span, deeper: Span, prefixes: Tensor) -> tuple[Tensor, Tensor] | None:
         """Longer prefixes ``(P', L + 1)`` and the number of the prefix that each continues; None for none."""
-        inputs = victim.word_inputs(place)
+        inputs = victim.word_inputs(prefixes.shape[1])
         if inputs is None:
             return None
         excess = first.excess(victim.layers.prefix_inputs(victim.model, prefixes), inputs, missed=self.missed)
@@ -308,6 +291,32 @@ class Victim:
         return next_words(self.changes[2], states, states @ last.T, started, self.noises[2], repeated=repeated)
 
 
+def grown_prefixes(extended: Callable[[Tensor], tuple[Tensor, Tensor] | None], longest: int) -> Prefixes | None:
+    """Prefixes that grow by one word at a time; None if there are none, or too many.
+
+    Args:
+        extended: longer prefixes ``(P', L + 1)`` of some ``(P, L)``, and the number of the prefix that each continues;
+            None for none.
+        longest: largest number of words.
+    """
+    words, parents = [torch.zeros(1, 0, dtype=torch.int64)], list[Tensor]()
+    total = 0
+    for place in range(longest):
+        grown = extended(words[-1])
+        if grown is None:
+            break
+        longer, origin = grown
+        parents.append(origin + total - len(words[-1]) if place else torch.full_like(origin, -1))
+        words.append(longer)
+        total += len(longer)
+        if total > _MOST_PREFIXES:
+            return None
+    if not parents:
+        return None
+    rows = [row for level in words[1:] for row in level]
+    return Prefixes(pad_sequence(rows, batch_first=True), torch.cat(parents))
+
+
 def endings(prefixes: Prefixes, counts: Tensor) -> Tensor:
     """``(M, L)`` sentences, from how often each word follows each prefix, ``(P, W)``.
 
@@ -336,7 +345,7 @@ def moved_rows(view: RoundView, table: str) -> Tensor:
     return moved
 
 
-def _variances(view: RoundView) -> dict[str, Tensor]:
+def number_variances(view: RoundView) -> dict[str, Tensor]:
     """Variance of the error of each recorded number: declared noise, and rounding of the local model and of the sum."""
     made = {}
     for name, change in view.deltas.items():

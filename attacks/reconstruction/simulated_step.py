@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from client.text import EMBEDDING, TextAlgorithm
+from client.algorithm import ExampleAlgorithm
+from client.text import EMBEDDING
 from protocol.view import RoundView
 
 _EQUAL = 1e-4
@@ -20,7 +21,7 @@ def explains(view: RoundView, victim: int, texts: Tensor) -> bool:
 
     The view is of clients that take one step of plain gradient descent, and send it as it is.
     """
-    learner = view.require(TextAlgorithm)
+    learner = view.require(ExampleAlgorithm)
     algorithm, cohort = learner.encode(texts, torch.zeros(len(texts)), torch.arange(len(texts))[None])
     with torch.enable_grad():
         update = algorithm.train(view.model, cohort)

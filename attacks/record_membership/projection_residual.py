@@ -59,7 +59,7 @@ def _scores(view: RoundView, pool: Pool) -> Tensor:
     for part in with_progress(parts):
         records = pool.records[part]
         for layer in algorithm.adapted_inputs(view.model, records):
-            moved = [name for name in layer.adapters if name in view.deltas]
+            moved = [name for name, _ in layer.adapters if name in view.deltas]
             states = layer.vectors.reshape(len(part), -1, layer.vectors.shape[-1])
             places = algorithm.places(records).expand(-1, states.shape[1])
             vectors, record = states[places], places.nonzero()[:, 0]

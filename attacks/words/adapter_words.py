@@ -71,7 +71,7 @@ class AdapterWords(Attack):
         scores = torch.zeros(view.victims, systems.vocabulary, dtype=torch.float64)
         for victim, (pursuit, own) in enumerate(zip(found, systems.sums, strict=True)):
             shares = torch.stack([one.span_shares() for one in own]).square().amax(0)
-            chosen = pursuit.chosen[pursuit.strength > 1] if pursuit.explained else pursuit.chosen
+            chosen = pursuit.present
             shares[chosen] += 1 + torch.arange(len(chosen), 0, -1) / max(len(chosen), 1)
             scores[victim].scatter_reduce_(0, systems.tokens, shares, "amax")
             decided[victim, systems.tokens[chosen]] = True

@@ -80,6 +80,11 @@ class Pursuit:
         """Whether fewer vectors than they have numbers leave no more than the error."""
         return len(self.chosen) < self.numbers - MARGIN and self.left <= 1
 
+    @property
+    def present(self) -> Tensor:
+        """``(k',)`` chosen vectors, without those that explain no more than noise would if all is explained."""
+        return self.chosen[self.strength > 1] if self.explained else self.chosen
+
 
 def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
     """Chooses vectors one after another until they explain the sums: rank-aware order-recursive matching pursuit.

@@ -13,13 +13,15 @@ from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.record_membership.joint_fit import Fit
 from attacks.record_membership.pool import Pool, PoolAttack, record_gradients, weighted_gradient
 from attacks.source.source_inference import CandidateSource, SmallestLoss
+from client.binary_classifier import BinaryClassifierAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import build_classifier
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.seeding import generator_for
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release
-from tests.attacks.runs import run
-from tests.membership_toys import CLIENTS, ONE_EPOCH, learner, scored, several_rounds, toy
+from tests.attacks.runs import of_others, run
+from tests.membership_toys import CLIENTS, NETWORK, ONE_EPOCH, SHAPE, learner, scored, several_rounds, toy
 
 
 def test_one_step_is_exact() -> None:
@@ -141,6 +143,19 @@ def test_a_gradient_that_adam_scales_is_fitted_and_that_of_adadelta_refused() ->
     assert scored(CandidateFit(), *adam) > max(published) + 0.05
     with pytest.raises(ViewError, match="SGD or Adam"):
         run(CandidateFit(), toy(LocalTraining(optimizer="adadelta"))[0], RecordMembershipEstimate)
+
+
+def test_one_logit_is_fitted_too() -> None:
+    view, truth = toy()
+    own = BinaryClassifierAlgorithm(network=NETWORK, image_shape=SHAPE, positive=(1, 2), local=ONE_EPOCH)
+    network = build_classifier(NETWORK, image_shape=SHAPE, classes=1, generator=generator_for(0, "one logit"))
+    model = {name: value.detach() for name, value in network.named_parameters()}
+    held = truth["member"].nonzero()[:, 1].reshape(CLIENTS, -1)
+    images, labels = view.auxiliary[CANDIDATES], view.auxiliary[CANDIDATE_LABELS]
+    deltas = own.simulate_examples(model, images, labels, held, generator=generator_for(0, "order"))
+    seen = dataclasses.replace(view, algorithm=own, model=model, deltas=deltas)
+    assert scored(CandidateFit(), seen, truth) > 0.8
+    assert scored(CandidateFit(), of_others(seen), truth) < 0.55
 
 
 def in_float64(seed: int = 0, spread: float = 1.0) -> tuple[History, dict[str, torch.Tensor]]:
