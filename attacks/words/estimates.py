@@ -23,6 +23,7 @@ class WordSetEstimate(Estimate):
         decisions: ``(V, W)`` bool, the attack's own decisions.
         expected: ``(V,)`` F1 that the attack expects of its decisions, NaN for no expectation.
         of_read: whether that is the F1 of the words after which a text goes on.
+        evidence: ``(V, W)`` what the update alone says, to which priors are added; None for the scores.
     """
 
     inferred = "which words its texts have"
@@ -57,6 +58,7 @@ class WordSetEstimate(Estimate):
     decisions: Tensor
     expected: Tensor
     of_read: bool = False
+    evidence: Tensor | None = None
 
     def check(self, view: View) -> None:
         check_tensor("decisions", self.decisions, tuple(self.decisions.shape), dtype=torch.bool)
@@ -86,7 +88,8 @@ class WordSetEstimate(Estimate):
         if bool(self.expected.isfinite().any()):
             metrics["predicted-read-f1" if self.of_read else "predicted-f1"] = self.expected
         candidates = Candidates.of_rows("did the client type this word?", self.scores, held, mask)
-        answers = Choices.of_matrix(self.scores, held, lambda odds: self._posterior(odds)._scored(held, read), mask)
+        alone = self.scores if self.evidence is None else self.evidence
+        answers = Choices.of_matrix(alone, held, lambda odds: self._posterior(odds)._scored(held, read), mask)
         return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates, answers=answers)
 
     @staticmethod

@@ -73,9 +73,9 @@ class TouchedRows(Attack):
         noise = view.noise_scale(name)
         change = whole_table(view, name).double()
         if noise and name not in view.row_parameters:  # noise on listed rows alone hides no word
-            posterior = _posterior(change, noise, expected_words(view, change.shape[1]))
+            posterior, ratios = _posterior(change, noise, expected_words(view, change.shape[1]))
             decisions, expected = best_decisions(posterior)
-            return WordSetEstimate(scores=posterior, decisions=decisions, expected=expected)
+            return WordSetEstimate(scores=posterior, decisions=decisions, expected=expected, evidence=ratios)
         moved = _moved(change, view.model[name].double())
         scores = moved.norm(dim=2)
         decisions = scores > 0
@@ -119,9 +119,10 @@ def _moved(change: Tensor, table: Tensor) -> Tensor:
     return moved
 
 
-def _posterior(change: Tensor, noise: float, likely: Tensor | None) -> Tensor:
-    """``(V, W)`` probability that a row was touched, see `TouchedRows`, from a noisy change ``(V, W, D)``.
+def _posterior(change: Tensor, noise: float, likely: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Probability that a row was touched, see `TouchedRows`, from a noisy change ``(V, W, D)``; and what it says alone.
 
+    Both are ``(V, W)``; the latter is the logarithm of the likelihood ratio.
     ``likely (V, W)`` is the prior probability of each word; None for equal ones, of largest likelihood.
     """
     energy, width = change.square().sum(2) / noise**2, change.shape[2]
@@ -129,13 +130,16 @@ def _posterior(change: Tensor, noise: float, likely: Tensor | None) -> Tensor:
     gains = torch.stack([energy / 2 * (r / (1 + r)) - width / 2 * r.log1p() for r in ratios])
     shares = torch.logspace(-math.log10(energy.shape[1]), math.log10(0.5), _SHARES, dtype=torch.float64)
     priors = [s.expand(1, 1) for s in shares] if likely is None else [likely.clamp(1e-9, 1 - 1e-9)]
-    best, found = torch.full((len(energy), 1), -torch.inf, dtype=torch.float64), torch.zeros_like(energy)
+    best = torch.full((len(energy), 1), -torch.inf, dtype=torch.float64)
+    found, alone = torch.zeros_like(energy), torch.zeros_like(energy)
     for first in range(len(ratios) - _WINDOW + 1):
         gain = gains[first : first + _WINDOW].logsumexp(0) - math.log(_WINDOW)
         for prior in priors:
             odds = gain + prior.logit()
             value = (functional.softplus(odds) + (-prior).log1p()).sum(1, keepdim=True)
-            found = torch.where(value > best, odds.sigmoid(), found)
+            found, alone = (
+                torch.where(value > best, now, old) for now, old in ((odds.sigmoid(), found), (gain, alone))
+            )
             best = torch.maximum(value, best)
-    found[:, 0] = 0
-    return found
+    found[:, 0], alone[:, 0] = 0, 0
+    return found, alone

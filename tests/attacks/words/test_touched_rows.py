@@ -88,6 +88,16 @@ def test_under_noise_f1_falls_from_all_words_to_those_that_everybody_uses() -> N
     assert abs(scored(TouchedRows(), pure, truth)["auc"] - 0.5) < 0.07
 
 
+def test_what_the_update_says_alone_knows_no_frequencies() -> None:
+    """Priors are added to it: to a posterior they would be added twice."""
+    view, _ = words_seen()
+    noised = with_noise(with_deltas(view, torch.zeros_like), 1.0)
+    found = run(TouchedRows(), noised, WordSetEstimate)
+    assert found.evidence is not None
+    alone, both = found.evidence[:, 1:], found.scores[:, 1:].logit(1e-9)
+    assert abs(float(torch.corrcoef(torch.stack([alone.flatten(), both.flatten()]))[0, 1])) < 0.3
+
+
 def test_a_recording_without_a_table_of_words_is_refused() -> None:
     view, _ = words_seen()
     with pytest.raises(ViewError, match="table"):
