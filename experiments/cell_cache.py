@@ -15,6 +15,7 @@ import yaml
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
+from client.pretrained import PretrainedAlgorithm
 from datamodules.base import FederatedDataModule
 from datamodules.io.files import write_whole
 from evaluation.runner import Evaluation
@@ -90,7 +91,7 @@ class CellRun(RecordingRun):
     @classmethod
     def of(cls, cell: Cell, stamp: Stamp, train_seconds: float) -> "CellRun":
         """A trained cell."""
-        return cls(Recording(cell.folder / "deltas"), cell.setting, cell.seed, cell, stamp, train_seconds)
+        return cls(_recording(cell), cell.setting, cell.seed, cell, stamp, train_seconds)
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
         """Model before the training, and its data."""
@@ -115,7 +116,7 @@ class CellRun(RecordingRun):
             return self.recording
         with only_writer(other.folder, wait=True):  # another process may be training it
             trained(other, self.stamp)
-        return Recording(other.folder / "deltas")
+        return _recording(other)
 
     def train(
         self,
@@ -138,6 +139,15 @@ class CellRun(RecordingRun):
         start = time.perf_counter()
         trainer.fit(module, datamodule=own if data is None else data)
         return module, time.perf_counter() - start
+
+
+def _recording(cell: Cell) -> Recording:
+    """Recording of a trained cell, with the folder of its clients' base network, if they have one."""
+    recording = Recording(cell.folder / "deltas")
+    if (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name:
+        path = Path(cell.training["model"]["init_args"]["path"])
+        recording.base = None if path.suffix == ".json" else path
+    return recording
 
 
 def trained(cell: Cell, stamp: Stamp) -> float:
