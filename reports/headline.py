@@ -8,7 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evaluation.failures import hardly_exceeds, same_cell
-from evaluation.scores import describe, differing, number, records, rows_of, setting_columns, setting_of
+from evaluation.scores import SETTING, describe, differing, number, records, rows_of, setting_columns, setting_of
+from evaluation.what_if import COSINE, DEFENCE, NONE
 from protocol.metric_table import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
@@ -41,8 +42,9 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
     """Headline about the attack that goes furthest from guessing, or the best baseline, towards certainty.
 
     An attack whose leak is shown, see `is_shown`, comes before the others. An attack on generated data has the headline
-    only if no other attack was scored.
+    only if no other attack was scored, and results under a defence that was tried on a recording never.
     """
+    results = as_recorded(results)
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     judged = [name for name, entry in METRICS.items() if entry.judged]
     attacks = scored[scored["metric"].isin(judged)]
@@ -76,6 +78,12 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
     elif hardly_exceeds(best, results):
         verdict = f"On {where}, no attack infers {inferred}{_than(best, results, 'much better')}."
     return Headline(verdict, measured, best["metric"], best["question"], best.get(DATA), added(best, results))
+
+
+def as_recorded(results: pd.DataFrame) -> pd.DataFrame:
+    """Results without those under defences that were tried on a recording, see `evaluation.what_if`."""
+    tried = bool((results["metric"] == COSINE).any())
+    return results[results[SETTING + DEFENCE] == NONE] if tried else results
 
 
 def added(row: Row, results: pd.DataFrame) -> str:

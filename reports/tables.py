@@ -17,6 +17,8 @@ HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "
 DIFFERENCES = ("attack", "minus", "setting", "metric", "difference", "95% interval", "ratio", "n")
 DATA = SETTING + "data"
 _LONG = 24
+_MOST_COLUMNS = 12
+"""Values of a setting above which they are rows."""
 """Smallest number of cells for a wide table."""
 _NUMBER = re.compile(r"([+-]?[\d.]+|-?inf|-)(\D.*)?")
 
@@ -93,7 +95,8 @@ def is_single(row: Mapping[str, Any]) -> bool:
 def column_of(results: pd.DataFrame) -> str | None:
     """Setting column whose values are the columns of a wide table; None for few cells."""
     column = axis(results) or _most_varied(results, [name for name in words(results) if name != DATA])
-    return None if len(results) < _LONG else column
+    wide = column is not None and results[column].map(str).nunique() > _MOST_COLUMNS
+    return None if len(results) < _LONG or wide else column
 
 
 def wide_table(results: pd.DataFrame, column: str | None) -> pd.DataFrame:

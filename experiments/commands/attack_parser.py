@@ -117,6 +117,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "what the controller declares, e.g. system.yaml (docs/statement.md); writes statement.html and"
         " statement.json. Its limits are limits of the gate",
     },
+    "--what-if": {
+        "metavar": "FILE",
+        "help": "defences in YAML, see docs/what-if.md: what attacks would find if clients had used each of them, and"
+        " how much of the round's mean update it leaves",
+    },
     "--control": {
         "choices": ("others", "noise", "priors"),
         "help": "give attacks the update of another client, or noise, in the place of each update: every attack has to"
@@ -169,7 +174,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "audit": (
         "Runs all attacks for which the recording has the needed data, and describes the updates in any case.",
-        (*_RECORDING, "--attacks", "--slow", "--control", "--gate", "--statement", "--wandb"),
+        (*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--gate", "--statement", "--wandb"),
     ),
     "list": ("Prints every attack by question: exact or statistical, its paper, its cost and what it needs.", ()),
     "reproduce": (

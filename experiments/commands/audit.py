@@ -10,6 +10,8 @@ from evaluation.failures import reasons
 from evaluation.gate import check_limits, gate_status, read_gate
 from evaluation.gate import gate as check_gate
 from evaluation.persons import without_persons
+from evaluation.what_if import what_if as with_defences
+from experiments.commands.defences_file import read_defences
 from experiments.commands.open_recording import open_recording
 from experiments.commands.results import folder_above, print_outputs, results_folder, results_in, shell_command
 from protocol.errors import require
@@ -38,12 +40,17 @@ def audit(
     statement: str | None = None,
     persons: bool = False,
     control: Control | None = None,
+    what_if: str | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
     judged = gate is not None or statement is not None
     way_out = "Omit one of them: a control says nothing about the system."
     require(control is None or not judged, "--control without --gate and --statement", f"--control {control}", way_out)
-    out = out or str(folder_above(deltas) / ("" if control is None else f"control-{control}"))
+    way_out = "Audit the recording as it is for a verdict: what was not sent is no evidence."
+    alone = what_if is None or (not judged and control is None)
+    require(alone, "--what-if without --gate, --statement and --control", f"--what-if {what_if}", way_out)
+    defences = None if what_if is None else read_defences(Path(what_if))
+    out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
     write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
     limits = None if gate is None else read_gate(gate)
     recording = open_recording(deltas, learner, learner_arguments, control)
@@ -55,7 +62,11 @@ def audit(
     limits = limits if declared is None else declared.with_limits(limits)
     check_limits(limits or {}, chosen)
     with results_folder(out) as directory:
-        found = run_audit(recording, chosen, seed=seed, victims=victims, slow="few" if slow else "none")
+        options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
+        if defences is None:
+            found = run_audit(recording, chosen, **options)
+        else:
+            found = with_defences(recording, defences, chosen, **options)
         key = secret_key()
         done = write_run(
             found,

@@ -33,6 +33,7 @@ from reports.figures.trade_offs import (
     detectability,
     mitigations,
     privacy_and_utility,
+    signal_kept,
 )
 from reports.headline import headline
 from reports.sections import by_question
@@ -128,6 +129,7 @@ FIGURES: list[FigureKind] = [
     FigureKind(table="scores", draw=distribution),
     FigureKind(table="results", metric="times-chance", columns=MITIGATIONS, draw=mitigations),
     FigureKind(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
+    FigureKind(table="results", columns=(DEFENCE,), draw=signal_kept),
     FigureKind(table="results", metric="auc", columns=(MANIPULATION,), draw=detectability),
     FigureKind(table="results", metric="recovered", draw=against_rank),
 ]

@@ -1,9 +1,13 @@
 """Figures of two measures per choice: what a defence costs, what a manipulation risks, and what a rank allows."""
 
+from typing import Any
+
 import pandas as pd
 import seaborn.objects as so
 
-from evaluation.scores import SETTING, setting_columns
+from evaluation.scores import SETTING, records, setting_columns
+from evaluation.what_if import COSINE
+from protocol.metric_table import metric as metric_of
 from reports.figures.figure_data import DrawnFigure, FigureData, drawn, errors, legend_right, of_data, styled
 from reports.figures.line_styles import COLOURS
 from reports.run import ATTACKS
@@ -13,6 +17,9 @@ DEFENCE, MANIPULATION = SETTING + "defence", SETTING + "manipulation"
 _MITIGATION, _AMOUNT = SETTING + "mitigation", SETTING + "amount"
 MITIGATIONS = (_MITIGATION, _AMOUNT)
 _UTILITIES = ("ndcg@10", "hr@10")
+_MEANS = ("mean_x", "mean_y")
+_CELLS = 25
+"""Parts of the range of points in which two lie together."""
 _ANY_CHECK = "any-check"
 """Label of `experiments.after.manipulation_checks`."""
 
@@ -49,6 +56,21 @@ def privacy_and_utility(data: FigureData) -> list[DrawnFigure]:
             text = f"{name} of the model against the AUC of the best attack, by defence; the upper left is better."
             found += _scatter(data, utility, DEFENCE, y=name, caption=text, across="auc of the best attack")
     return found
+
+
+def signal_kept(data: FigureData) -> list[DrawnFigure]:
+    """What defences leave of the mean update against the best attack, a point per defence tried on a recording."""
+    kept = data.results[data.results["metric"] == COSINE]
+    if kept.empty or kept[DEFENCE].nunique() < 2 or not metric_of(data.metric).judged:
+        return []
+    side = "right" if metric_of(data.metric).lower_is_better else "left"
+    asked = next(iter(data.rows["question"].dropna()), "what is the client's?")
+    text = f"If clients had used a defence: {asked} Cosine of the round's mean update with and without it, against"
+    text += (
+        f" {data.metric} of the best attack; the upper {side} is better. No other point is better in both than a filled"
+    )
+    text += " one."
+    return _scatter(data, kept, DEFENCE, y=COSINE, caption=text, across=f"{data.metric} of the best attack", front=True)
 
 
 def detectability(data: FigureData) -> list[DrawnFigure]:
@@ -90,15 +112,20 @@ def against_rank(data: FigureData) -> list[DrawnFigure]:
 
 
 def _scatter(
-    data: FigureData, values: pd.DataFrame, column: str, *, y: str, caption: str, across: str
+    data: FigureData, values: pd.DataFrame, column: str, *, y: str, caption: str, across: str, front: bool = False
 ) -> list[DrawnFigure]:
-    """A panel per other setting; choices named ``KIND AMOUNT`` are connected by kind."""
+    """A panel per other setting; choices named ``KIND AMOUNT`` are connected by kind.
+
+    With `front`, points are filled that no other has less leak and a larger value than.
+    """
+    lower = metric_of(data.metric).lower_is_better
     attacks = data.rows[data.rows["role"].isin(ATTACKS) & data.rows["mean"].notna()]
     others = {name.removeprefix(SETTING) for name in words(values) if name not in (DATA, column)}
     points = []
     for frame in (attacks, values):
         keyed = frame.assign(panel=described_settings(frame, others), choice=frame[column].map(str))
-        points.append(keyed.sort_values("mean", ascending=False).drop_duplicates(["panel", "choice"]))
+        ascending = lower and frame is attacks
+        points.append(keyed.sort_values("mean", ascending=ascending).drop_duplicates(["panel", "choice"]))
     both = points[0].merge(points[1], on=["panel", "choice"], suffixes=("_x", "_y"))
     if both.empty:
         return []
@@ -110,10 +137,34 @@ def _scatter(
         for kind, own in both[both["panel"] == panel].sort_values("mean_x").groupby("kind", sort=False):
             colour = COLOURS[kinds.index(str(kind)) % len(COLOURS)]
             ends = errors(own, "_y"), errors(own, "_x")
-            axes.errorbar(own["mean_x"], own["mean_y"], *ends, marker="o", lw=1, color=colour)
-            for choice, across_, up in zip(own["choice"], own["mean_x"], own["mean_y"], strict=True):
-                axes.annotate(choice, (across_, up), xytext=(4, 4), textcoords="offset points", fontsize=8)
-        axes.axvline(0.5, color=".5", ls=":")
+            axes.errorbar(own["mean_x"], own["mean_y"], *ends, marker="" if front else "o", lw=1, color=colour)
+            if front:
+                best = [_is_best(point, both[both["panel"] == panel], lower) for point in records(own)]
+                faces = [colour if one else "white" for one in best]
+                axes.scatter(own["mean_x"], own["mean_y"], s=36, c=faces, edgecolors=colour, zorder=3)
+        for place, choices in _places(both[both["panel"] == panel]).items():
+            axes.annotate(choices, place, xytext=(4, 4), textcoords="offset points", fontsize=8)
+        guessing = metric_of(data.metric).guessing
+        if guessing is not None:
+            axes.axvline(guessing, color=".5", ls=":")
         axes.set(title=panel, xlabel=across)
     every[0].set(ylabel=y)
     return [DrawnFigure(f"{of_data(values)}{caption}", figure=figure, name=f"{y}-by-{column.removeprefix(SETTING)}")]
+
+
+def _places(points: pd.DataFrame) -> dict[tuple[float, float], str]:
+    """Names of points by their place, those of points that lie together in one text."""
+    grid = [(points[name] / ((points[name].max() - points[name].min()) or 1) * _CELLS).round() for name in _MEANS]
+    found = {}
+    for _, own in points.groupby(grid, sort=False):
+        across, up = own[list(_MEANS)].iloc[0]
+        found[float(across), float(up)] = ", ".join(own["choice"])
+    return found
+
+
+def _is_best(point: dict[str, Any], points: pd.DataFrame, lower: bool) -> bool:
+    """Whether no other point has at most its leak and at least its value, and one of them better."""
+    sign = -1 if lower else 1
+    leaks, kept = sign * points["mean_x"], points["mean_y"]
+    leak, value = sign * point["mean_x"], point["mean_y"]
+    return not bool(((leaks <= leak) & (kept >= value) & ((leaks < leak) | (kept > value))).any())

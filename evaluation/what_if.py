@@ -1,0 +1,132 @@
+"""What a defence would do: attacks on a recording whose updates went through it, next to the signal that it leaves."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.registry import REGISTRY
+from defenses.base import Defense
+from evaluation.auditing import AuditResult, audit
+from evaluation.evaluate import Slow, default_setting
+from evaluation.runner import joined
+from evaluation.scores import records
+from evaluation.steps.step import RecordingRun, RecordingStep
+from protocol.metric_table import METRICS, Metric, metric
+from protocol.progress import with_progress
+from recordings.recording import Recording
+from recordings.what_if import DefendedRecording
+
+DEFENCE, NONE = "defence", "none"
+"""Setting of a result: the defence with its strength, and its value without one."""
+COSINE, ERROR = "aggregate-cosine", "aggregate-error"
+AGGREGATE = "aggregate"
+"""Label of the round's mean update."""
+_FEW = 2
+"""Attacks of a question that are repeated under every defence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalKept(RecordingStep):
+    """How much of each round's mean update defences leave: what the global model would have learned in the round.
+
+    One value per round. It does not show what the model would have lost after several rounds.
+    """
+
+    name = "signal-kept"
+    metrics = (
+        Metric(
+            COSINE,
+            "Aggregate cosine is that of the round's mean update with and without the defence; 1 is no change.",
+            leak=False,
+        ),
+        Metric(
+            ERROR,
+            "Aggregate error is the norm of their difference over that of the mean update without the defence.",
+            leak=False,
+            lower_is_better=True,
+        ),
+    )
+
+    def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
+        recording = run.recording
+        assert isinstance(recording, DefendedRecording)
+        for number in recording.rounds:
+            before, after = (_flat(one) for one in recording.aggregates(number))
+            length = float(before.norm())
+            found = {
+                COSINE: [float(before @ after) / max(length * float(after.norm()), 1e-300)],
+                ERROR: [float((after - before).norm()) / max(length, 1e-300)],
+            }
+            yield run.scores(AGGREGATE, found, victims=[number], round=number)
+
+
+def what_if(
+    recording: Recording,
+    defences: Mapping[tuple[str, Any], Sequence[Defense]],
+    attacks: Sequence[Attack] | None = None,
+    *,
+    seed: int = 0,
+    victims: int | None = None,
+    slow: Slow = "none",
+    progress: bool = True,
+) -> AuditResult:
+    """Audits a recording as it is, and as if clients had used each of some defences.
+
+    All attacks run on the recording as it is; under every defence, those run again that were best at a question, and
+    their baselines. Results have the setting ``defence``, e.g. ``top-k 0.1``, and metrics of the mean update, see
+    `SignalKept`. Attacks know what a defence publicly does, and adapt if they can.
+
+    Args:
+        recording: what the server saw.
+        defences: those of a client, in order, by a name and a strength.
+        attacks: attacks; None for all of this project.
+        seed: seed of the attacks' and of the defences' draws.
+        victims: number of clients to attack; None for all.
+        slow: see `evaluation.audit`.
+        progress: whether to show a progress bar.
+
+    Raises:
+        InputError: a defence is no function of the update; see `DefendedRecording`.
+    """
+    defended = {key: DefendedRecording.of(recording, chosen, seed=seed) for key, chosen in defences.items()}
+    tried = [kind() for kind in REGISTRY.values()] if attacks is None else list(attacks)
+    options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": slow}
+    plain = {**default_setting(recording), DEFENCE: NONE}
+    as_it_is, steps = DefendedRecording.of(recording, []), [SignalKept()]
+    found = audit(as_it_is, tried, setting=plain, progress=progress, steps=steps, **options)
+    repeated = _best(found, tried)
+    parts = [found]
+    for (name, strength), one in with_progress(list(defended.items())) if progress else defended.items():
+        setting = {**plain, DEFENCE: name if strength is None else f"{name} {strength}"}
+        options |= {"setting": setting, "steps": steps}
+        parts.append(audit(one, repeated, describe=False, check_learner=False, progress=False, **options))
+    evaluation = joined([part.evaluation for part in parts])
+    evaluation.details, evaluation.missing = dict(found.evaluation.details), dict(found.missing)
+    measured = {name for part in parts for name in part.metrics}
+    return dataclasses.replace(
+        found,
+        evaluation=evaluation,
+        metrics=[name for name in METRICS if name in measured],
+        seconds=sum(part.seconds for part in parts),
+    )
+
+
+def _best(found: AuditResult, attacks: Sequence[Attack]) -> list[Attack]:
+    """Attacks that were best at a question by the metric by which it is judged, and all baselines."""
+    chosen = {attack.name for attack in attacks if attack.baseline}
+    rows = found.results[found.results["mean"].notna() & ~found.results["attack"].str.contains("+prior", regex=False)]
+    rows = rows[[metric(name).judged for name in rows["metric"]]]
+    for (_, name), own in rows.groupby(["question", "metric"], dropna=False):
+        ranked = own[~own["attack"].isin(chosen)].sort_values("mean", ascending=metric(str(name)).lower_is_better)
+        chosen |= {row["attack"].partition(" (")[0].rpartition("/")[2] for row in records(ranked.head(_FEW))}
+    return [attack for attack in attacks if attack.name in chosen]
+
+
+def _flat(values: Mapping[str, Tensor]) -> Tensor:
+    return torch.cat([value.double().flatten() for _, value in sorted(values.items())])

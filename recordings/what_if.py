@@ -1,0 +1,150 @@
+"""A recording as if clients had defended their updates: what the server would have seen of the same training."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from client.text import TextAlgorithm
+from defenses.base import Defense, Update, with_whole_tables
+from modules.server import add_background_noise, weighted_sum
+from protocol.errors import InputError, require
+from protocol.seeding import generator_for
+from protocol.view import RoundView
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
+
+_NO_FUNCTION = {
+    "penalty": "it changes the local training",
+    "other_world": "clients train on other data",
+    "willing": "clients decide by the model that they received",
+    "review": "clients decide by their own interactions",
+}
+"""Hooks of a defence that recorded updates do not suffice for, and why."""
+_AT_ONCE, _ALL = 256, 2**30
+
+
+class DefendedRecording(Recording):
+    """A recording whose updates went through defences after they were recorded, each by its own class.
+
+    What defences publicly do is added to what clients already do, so that attacks adapt as they do in a training. Draws
+    depend on the seed, the round and the client. Sums are over clients of a view, in its order. The global models are
+    those of the recorded training: what a defence would change from one round to the next is not seen.
+
+    Args:
+        directory: folder of the recording.
+        defenses: defences, in the order in which clients apply them.
+        seed: seed of their draws.
+
+    Raises:
+        InputError: a defence is no function of the update.
+    """
+
+    def __init__(
+        self, directory: str | Path, defenses: Sequence[Defense], *, seed: int = 0, verify: bool = True
+    ) -> None:
+        super().__init__(directory, verify=verify)
+        self.defenses, self.seed = tuple(defenses), seed
+        for number, defense in enumerate(self.defenses):
+            for hook, reason in _NO_FUNCTION.items():
+                own = getattr(type(defense), hook) is not getattr(Defense, hook)
+                found = f"{type(defense).__name__}: {reason}"
+                way_out = "Train with it: model.defenses."
+                require(not own, "defences that are functions of the recorded update", found, way_out)
+            defense.check_order(self.defenses[:number])
+            defense.prepare(None)
+
+    @classmethod
+    def of(cls, recording: Recording, defenses: Sequence[Defense], *, seed: int = 0) -> Self:
+        """One with the learner that the auditor named for a recording, whose files were checked when it was opened."""
+        made = cls(recording.directory, defenses, seed=seed, verify=False)
+        made.manifest, made.base = recording.manifest, recording.base
+        return made
+
+    def views(
+        self, *, victims_per_view: int = 64, pseudonyms: set[int] | None = None, **options: Any
+    ) -> Iterator[RoundView]:
+        """Views as of `Recording.views`, with what the server would have seen."""
+        if not any(one.joint for one in self.defenses):
+            for view in super().views(victims_per_view=victims_per_view, pseudonyms=pseudonyms, **options):
+                yield self._seen_of(view)
+            return
+        for whole in super().views(victims_per_view=_ALL, **options):
+            seen = self._seen_of(whole)
+            wanted = [
+                place for place, one in enumerate(seen.pseudonyms.tolist()) if pseudonyms is None or one in pseudonyms
+            ]
+            for part in torch.split(torch.tensor(wanted, dtype=torch.int64), victims_per_view):
+                if len(part):
+                    yield seen.select(part)
+
+    def aggregates(self, round_number: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The round's mean update by parameter, weighted by example counts: as recorded, and with the defences.
+
+        Without an aggregation that hides the clients from the server: the sum is the same.
+        """
+        sums: list[Any] = [None, None]
+        scales: dict[str, float] = {}
+        learner = recorded_learner(self)
+        for view in super().views(victims_per_view=_AT_ONCE, rounds=[round_number], learner=learner):
+            weights = view.example_counts.float()
+            before = self._update(view)
+            after = self._protected(view, before)
+            scales |= after.background_scale
+            for place, update in enumerate((before, after)):
+                total = weighted_sum(update, weights, view.model)
+                sums[place] = total if sums[place] is None else sums[place].add(total)
+        add_background_noise(sums[1], scales, secret=b"what-if", seed=self.seed, round_number=round_number)
+        recorded, defended = ({name: value / one.weight for name, value in one.deltas.items()} for one in sums)
+        return recorded, defended
+
+    def _seen_of(self, view: RoundView) -> RoundView:
+        earlier = tuple(self._seen_of(one) for one in view.earlier)
+        together = max([getattr(one, "participants", 1) for one in self.defenses if one.joint], default=1)
+        view = view.select(torch.arange(view.victims // together * together))
+        found, way_out = f"{view.victims} clients in round {view.round}", "Sum fewer."
+        require(view.victims or together == 1, f"rounds of {together} clients or more, for a sum", found, way_out)
+        update = self._protected(view, self._update(view))
+        names = tuple(update.deltas)
+        for defense in self.defenses:
+            update, positions = defense.server_sees(update)
+            view = view if positions is None else view.select(positions)
+        return dataclasses.replace(
+            view,
+            deltas=update.deltas,
+            earlier=earlier,
+            row_parameters=frozenset(update.rows),
+            served=None if view.row_parameters and not update.rows else view.served,
+            releases=(*view.releases, *(one for defense in self.defenses for one in defense.releases(names))),
+        )
+
+    def _update(self, view: RoundView) -> Update:
+        """What the clients of a view sent; tables of words in which a defence noises every row are whole."""
+        in_rows = view.row_parameters & view.deltas.keys()
+        rows = dict.fromkeys(in_rows, view.served_items) if in_rows else {}
+        update = Update({**view.deltas}, rows=rows, clients=view.pseudonyms)
+        names = tuple(view.deltas)
+        noised = {name for defense in self.defenses for name in defense.noises_whole(names)}
+        own_rows = isinstance(view.algorithm, TextAlgorithm)
+        return with_whole_tables(update, noised & rows.keys(), view.model) if own_rows else update
+
+    def _protected(self, view: RoundView, update: Update) -> Update:
+        @functools.cache
+        def generators(place: int) -> torch.Generator:
+            return generator_for(self.seed, "what-if", view.round, int(view.pseudonyms[place]))
+
+        update = dataclasses.replace(update, deltas={name: value.clone() for name, value in update.deltas.items()})
+        for defense in self.defenses:
+            try:
+                update = defense.protect(update, generators)
+            except AttributeError as error:
+                raise InputError(
+                    expected="defences that need nothing but the update",
+                    found=f"{type(defense).__name__}, which ended in {error}",
+                    way_out="Train with it: model.defenses.",
+                ) from None
+        return update

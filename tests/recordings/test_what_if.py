@@ -1,0 +1,125 @@
+"""A defence on a recording shows the server what a training with it would have; nothing changes without one."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
+from datamodules.images.synthetic_images import SyntheticImages
+from defenses.base import Defense
+from defenses.canaries import Canaries
+from defenses.compression import Clip, TopK
+from defenses.kept_back import KeptBack
+from defenses.local_dp import LocalDP
+from defenses.rounded import Rounded
+from defenses.secure_aggregation import SecureSum
+from defenses.update_l1 import UpdateL1
+from evaluation.what_if import COSINE, ERROR, what_if
+from modules.learners.image_classifier import FederatedClassifier
+from protocol.errors import InputError
+from protocol.view import RoundView
+from recordings.recording import Recording
+from recordings.what_if import DefendedRecording
+from tests.toys import quiet_trainer
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("run")
+    module = FederatedClassifier(local=LocalTraining(learning_rate=0.1, batch_size=None))
+    recorder = DeltaRecorder(directory=str(place / "deltas"))
+    quiet_trainer(2, place, recorder).fit(module, datamodule=SyntheticImages(clients_per_round=1.0))
+    return place / "deltas"
+
+
+def first(recording: Recording) -> RoundView:
+    return next(iter(recording.views(victims_per_view=100)))
+
+
+def test_without_a_defence_nothing_changes(folder: Path) -> None:
+    plain, same = first(Recording(folder)), first(DefendedRecording(folder, []))
+    assert torch.equal(plain.pseudonyms, same.pseudonyms)
+    assert plain.releases == same.releases
+    assert all(torch.equal(value, same.deltas[name]) for name, value in plain.deltas.items())
+    before, after = DefendedRecording(folder, []).aggregates(0)
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_a_defence_does_what_it_does_in_a_training_and_says_so(folder: Path) -> None:
+    plain = first(Recording(folder))
+    norms = torch.stack([value.flatten(1).square().sum(1) for value in plain.deltas.values()]).sum(0).sqrt()
+    clip = float(norms.median())
+    seen = first(DefendedRecording(folder, [LocalDP(clip=clip, epsilon=100, delta=1e-5)], seed=3))
+    (release,) = seen.releases
+    assert (release.clip, release.epsilon) == (clip, 100)
+    name = max(plain.deltas, key=lambda one: plain.deltas[one].numel())
+    factors = (clip / norms).clamp(max=1).reshape(-1, *[1] * (plain.deltas[name].dim() - 1))
+    noise = seen.deltas[name] - factors * plain.deltas[name]
+    assert float(noise.std()) == pytest.approx(release.noise_scale, rel=0.05)
+    again = first(DefendedRecording(folder, [LocalDP(clip=clip, epsilon=100, delta=1e-5)], seed=3))
+    assert torch.equal(seen.deltas[name], again.deltas[name])
+
+
+def test_draws_do_not_depend_on_how_a_round_is_divided_into_views(folder: Path) -> None:
+    defended = DefendedRecording(folder, [Rounded(bits=2)])
+    whole = first(defended)
+    parts = list(defended.views(victims_per_view=3, rounds=[0]))
+    name = next(iter(whole.deltas))
+    joined = {int(p): value for part in parts for p, value in zip(part.pseudonyms, part.deltas[name], strict=True)}
+    assert all(torch.equal(joined[int(p)], own) for p, own in zip(whole.pseudonyms, whole.deltas[name], strict=True))
+
+
+def test_sums_are_those_of_the_clients(folder: Path) -> None:
+    plain = first(Recording(folder))
+    clients = plain.victims // 2
+    summed = list(DefendedRecording(folder, [SecureSum(participants=clients)]).views(rounds=[0]))
+    assert sum(view.victims for view in summed) == plain.victims // clients
+    name = next(iter(plain.deltas))
+    assert torch.allclose(summed[0].deltas[name][0], plain.deltas[name][:clients].sum(0), atol=1e-6)
+    alone = first(DefendedRecording(folder, [SecureSum(participants=1)]))
+    assert torch.equal(alone.deltas[name], plain.deltas[name])
+    with pytest.raises(InputError, match="rounds of 1000 clients"):
+        first(DefendedRecording(folder, [SecureSum(participants=1000)]))
+
+
+def test_defences_come_in_order(folder: Path) -> None:
+    """Clipped numbers that are then dropped leave less than dropped ones that are clipped."""
+    sizes = []
+    for defenses in ([Clip(norm=0.001), TopK(share=0.5)], [TopK(share=0.5), Clip(norm=0.001)]):
+        view = first(DefendedRecording(folder, defenses))
+        sizes.append(torch.stack([value.flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0))
+    assert bool((sizes[0] < sizes[1]).all())
+
+
+def test_what_is_kept_back_is_not_sent(folder: Path) -> None:
+    name = next(iter(first(Recording(folder)).deltas))
+    view = first(DefendedRecording(folder, [KeptBack(parameters=[name])]))
+    assert not view.deltas[name].any()
+    with pytest.raises(InputError, match="to match some of"):
+        first(DefendedRecording(folder, [KeptBack(parameters=["nothing"])]))
+
+
+@pytest.mark.parametrize("defense", [UpdateL1(strength=0.1), Canaries(kind="data")], ids=lambda one: type(one).__name__)
+def test_what_is_no_function_of_the_update_is_refused(folder: Path, defense: Defense) -> None:
+    with pytest.raises(InputError, match="functions of the recorded update"):
+        DefendedRecording(folder, [defense])
+
+
+def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) -> None:
+    defences: dict[tuple[str, object], list[Defense]] = {
+        ("bits", 2): [Rounded(bits=2)],
+        ("clip", None): [Clip(norm=0.001)],
+    }
+    found = what_if(Recording(folder), defences, progress=False).results
+    rows = found.set_index(["metric", "setting.defence"])["mean"]
+    assert rows[COSINE, "none"] == pytest.approx(1)
+    assert rows[ERROR, "none"] == 0
+    assert 0 < rows[COSINE, "bits 2"] < 0.999
+    assert rows[ERROR, "clip"] > 0.5
+    tried = found[found["setting.defence"] == "clip"]
+    assert {"ours", "baseline"} & set(tried["role"])
+    assert len(tried) < len(found[found["setting.defence"] == "none"])
