@@ -13,6 +13,7 @@ from protocol.class_paths import check_declared
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import check_fields
+from protocol.taxonomy import NONE_FITS, TAXONOMY, Taxonomy
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, View
 
@@ -38,6 +39,7 @@ class Attack(abc.ABC):
         variant_of: the attack of which `attacks.registry` made it; None for others.
         listed: whether `attack.py list` and audits have it; a variant that only tables ask for has not.
         family: the question it answers; ``family/name`` is unique.
+        taxonomy: names of the question in public taxonomies; None for those of the family in `protocol.taxonomy`.
         threat_model: what the adversary sees and knows.
         estimates: the type it returns, which says what the server infers, and scores it.
         baseline: whether attacks are compared with it; only a baseline may work without the update.
@@ -64,6 +66,7 @@ class Attack(abc.ABC):
     variant_of: ClassVar[type["Attack"] | None] = None
     listed: ClassVar[bool] = True
     family: ClassVar[str]
+    taxonomy: ClassVar[Taxonomy | None] = None
     threat_model: ClassVar[ThreatModel]
     estimates: ClassVar[type[Estimate]]
     baseline: ClassVar[bool] = False
@@ -94,6 +97,12 @@ class Attack(abc.ABC):
     def names(cls) -> tuple[str, ...]:
         """Every name that its results may have, `name` first."""
         return tuple(dict.fromkeys((cls.name, *cls.manipulated_names.values())))
+
+    @classmethod
+    def public_names(cls) -> Taxonomy:
+        """Names of the question in public taxonomies, with the letter of its threat model."""
+        known = cls.taxonomy or TAXONOMY.get(cls.family, NONE_FITS)
+        return dataclasses.replace(known, letter=known.letter or cls.threat_model.letter)
 
     @final
     def label(self, view: View) -> str:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from protocol.taxonomy import passive_letter
+
 Need = str | type
 """A field of a server view, an entry of one, or a kind of the clients' algorithm."""
 
@@ -39,3 +41,8 @@ class ThreatModel:
     def fields(self) -> frozenset[str]:
         """Fields of the view in `needs`."""
         return frozenset("algorithm" if isinstance(need, type) else need.partition(":")[0] for need in self.needs)
+
+    @property
+    def letter(self) -> str:
+        """Letter of the weakest passive adversary who has `fields`, see `protocol.taxonomy.Taxonomy`."""
+        return passive_letter(self.fields)

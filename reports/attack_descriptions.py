@@ -19,6 +19,7 @@ class AttackDescription:
     Attributes:
         inferred: what the server infers, from the attack's type of estimate.
         needs: what the threat model needs, as text.
+        names: names in public taxonomies, see `protocol.taxonomy.Taxonomy`.
     """
 
     name: str
@@ -29,6 +30,7 @@ class AttackDescription:
     references: list[str]
     cost: str
     needs: list[str]
+    names: list[str]
 
 
 def described() -> list[AttackDescription]:
@@ -62,6 +64,7 @@ def _imported() -> list[AttackDescription]:
             references=list(kind.references),
             cost=kind.cost,
             needs=list(kind.threat_model.described_needs),
+            names=list(kind.public_names().names),
         )
         for kind in REGISTRY.values()
     ]

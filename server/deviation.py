@@ -5,8 +5,11 @@ from typing import Any, ClassVar, Literal
 
 from protocol.class_paths import check_declared
 from protocol.ranges import check_fields
+from protocol.taxonomy import Taxonomy
 
 Part = Literal["shows", "sends", "selects"]
+_LETTERS: dict[Part, str] = {"shows": "F", "sends": "F", "selects": "H"}
+"""Weakest threat model of `protocol.taxonomy.Taxonomy` that may do it: F manipulates, only H also selects clients."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Deviation:
     does: ClassVar[str]
     noticed: ClassVar[tuple[Notice, ...]]
     references: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def public_names(cls) -> Taxonomy:
+        """The letter of its threat model; the other taxonomies name what is inferred, not what a server does."""
+        return Taxonomy(letter=_LETTERS[cls.part])
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

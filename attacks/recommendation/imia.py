@@ -9,6 +9,7 @@ from attacks.interactions.estimates import InteractionAttack, InteractionEstimat
 from client.recommendation import RecommenderAlgorithm
 from protocol.progress import report_progress
 from protocol.ranges import OpenUnitInterval
+from protocol.taxonomy import MEMBERSHIP
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView
 
@@ -36,6 +37,7 @@ class IMIA(InteractionAttack):
 
     name = "imia"
     family = "recommendation"
+    taxonomy = MEMBERSHIP
     references = ("IMIA, Yuan et al. 2023",)
     cost = "a simulated training per victim and pass, 1 / `confirmed` passes"
     threat_model = ThreatModel(

@@ -90,14 +90,17 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
         " training; the auditor can give one for a network of his own, see [own network](../../own-network.md)."
         " *Examples of the server's own* are the recording's `auxiliary`.",
         "## Threat models",
+        "*Taxonomies*: names in NIST AI 100-2, MITRE ATLAS and OWASP AISVS, where one fits, and the letter of the"
+        " threat model, see [taxonomies](../../taxonomies.md).",
         table(
-            ("Attack", "Kind", "Sees", "Knows", "Cost"),
+            ("Attack", "Kind", "Sees", "Knows", "Taxonomies", "Cost"),
             [
                 (
                     _link(kind),
                     _how(kind),
                     kind.threat_model.sees,
                     kind.threat_model.knows,
+                    ", ".join(kind.public_names().names),
                     kind.cost,
                 )
                 for kind in REGISTRY.values()
@@ -161,6 +164,7 @@ def _attack(kind: type[Attack]) -> str:
         ("Kind", _how(kind)),
         ("Sees", kind.threat_model.sees),
         ("Knows", kind.threat_model.knows),
+        *((title, name or "none fits") for title, name in _taxonomies(kind)),
         ("Needs", ", ".join(f"`{need}`" for need in kind.threat_model.described_needs)),
         ("Cost", kind.cost),
         ("Metrics", ", ".join(f"`{getattr(entry, 'name', entry)}`" for entry in kind.estimates.metrics)),
@@ -173,6 +177,12 @@ def _attack(kind: type[Attack]) -> str:
             _described(kind),
         ]
     )
+
+
+def _taxonomies(kind: type[Attack]) -> list[tuple[str, str | None]]:
+    names = kind.public_names()
+    titles = ("NIST AI 100-2", "MITRE ATLAS", "OWASP AISVS", "[Threat model](../../taxonomies.md)")
+    return list(zip(titles, (names.nist, names.atlas, names.aisvs, names.letter), strict=True))
 
 
 def _described(kind: type[Attack]) -> str:

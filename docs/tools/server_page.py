@@ -25,7 +25,9 @@ descriptions; `model.manipulation`, `model.probing` and `data.repeated_selection
 An auditor with a log of what the server sent, and to whom, notices each of them by comparing it with the real items,
 the global model and random cohorts; the tables name what else would be noticed. A check of a client compares what it
 received with what honest peers received, see
-[pitfalls](../../pitfalls.md#checks-of-features-assume-honest-references)."""
+[pitfalls](../../pitfalls.md#checks-of-features-assume-honest-references).
+
+The *threat model* is a letter of the [taxonomies](../../taxonomies.md), of the weakest adversary who may do it."""
 
 
 def pages() -> dict[str, str]:
@@ -34,10 +36,15 @@ def pages() -> dict[str, str]:
     parts = [_START]
     for part in get_args(Part):
         own = [kind for kind in kinds if kind.part == part]
-        rows = [(f"[{kind.__name__}](#{_target(kind)})", kind.does, _noticed(kind), _origin(kind)) for kind in own]
-        parts += [f"## {_TITLES[part]}", table(("Deviation", "The server", "Who would notice", "Defined in"), rows)]
+        rows = [(_link(kind), kind.does, _letter(kind), _noticed(kind), _origin(kind)) for kind in own]
+        header = ("Deviation", "The server", "Threat model", "Who would notice", "Defined in")
+        parts += [f"## {_TITLES[part]}", table(header, rows)]
     parts += ["## Classes", *(_section(kind) for kind in kinds)]
     return {"index.md": "\n\n".join(parts) + "\n"}
+
+
+def _letter(kind: type[Deviation]) -> str:
+    return kind.public_names().letter or "none fits"
 
 
 def _noticed(kind: type[Deviation]) -> str:
@@ -56,6 +63,10 @@ def _origin(kind: type[Deviation]) -> str:
 def _section(kind: type[Deviation]) -> str:
     directive = f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```"
     return f"({_target(kind)})=\n### {kind.__name__}\n\n{directive}"
+
+
+def _link(kind: type[Deviation]) -> str:
+    return f"[{kind.__name__}](#{_target(kind)})"
 
 
 def _target(kind: type[Deviation]) -> str:

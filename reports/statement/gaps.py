@@ -2,13 +2,20 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
+import server
 from attacks.base import Attack
 from evaluation.runner import Evaluation
+from protocol.class_paths import classes_in
+from protocol.taxonomy import NONE_FITS, TAXONOMY
 from reports.statement.measured import DECLARED_PRIVACY
-from reports.statement.numbers import Strict
+from reports.statement.numbers import Names, Strict, of_taxonomy
+from server.deviation import Deviation
 
 KNOWN_CLASSES: Mapping[str, str] = {
+    "manipulated-model": "records that a server reads out of updates of a model made for it (imprints, trap weights)",
+    "sums-over-rounds": "what the sums of many rounds together give away about a single client",
     "reconstruction": "records (pictures, sentences, rows of a table) rebuilt from an update",
     "record-membership": "whether a certain record was in a client's training data",
     "source": "which client a certain record came from",
@@ -33,6 +40,17 @@ class NotRun(Strict):
     """what they lacked"""
 
 
+class OtherServer(Strict):
+    """What a server may do besides averaging, and the recording does not declare."""
+
+    deviation: str
+    """class in the package server"""
+    does: str
+    """what the server does"""
+    letter: str | None
+    """threat model, A to H, of the USENIX Security 2025 systematisation"""
+
+
 class NotTried(Strict):
     """What this audit did not try."""
 
@@ -44,9 +62,15 @@ class NotTried(Strict):
     """attacks on other questions, none of which the recording fits"""
     without_attack: dict[str, str]
     """known classes of attack of which this version has none"""
+    names: dict[str, Names]
+    """names in public taxonomies of every question without a result"""
+    deviations: list[OtherServer]
+    """what a server may do besides averaging, and the recording does not declare"""
 
 
-def not_tried(evaluation: Evaluation, attacks: Sequence[Attack], measured: Collection[str] = ()) -> NotTried:
+def not_tried(
+    evaluation: Evaluation, attacks: Sequence[Attack], measured: Collection[str] = (), manipulation: str | None = None
+) -> NotTried:
     """What was not tried, by name; `measured` are the families with a result."""
     families = {name: attack.family for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
     without = {name: what for name, what in KNOWN_CLASSES.items() if name not in families.values()}
@@ -67,7 +91,21 @@ def not_tried(evaluation: Evaluation, attacks: Sequence[Attack], measured: Colle
         could_not_run=_by_reason(evaluation.missing, families),
         other_questions=_by_reason(evaluation.unrelated, families),
         without_attack=without,
+        names={family: _names(family, attacks) for family in open_ones},
+        deviations=[
+            OtherServer(deviation=kind.__name__, does=kind.does, letter=kind.public_names().letter)
+            for kind in classes_in(server, Deviation)
+            if kind.name != manipulation
+        ],
     )
+
+
+def _names(family: str, attacks: Sequence[Attack]) -> Names:
+    """Names of a family, with the letters of its attacks."""
+    own = [attack.public_names() for attack in attacks if attack.family == family and not attack.baseline]
+    letters = ", ".join(sorted({one.letter for one in own if one.letter}))
+    found = own[0] if own and family not in TAXONOMY else TAXONOMY.get(family, NONE_FITS)
+    return of_taxonomy(replace(found, letter=letters or found.letter))
 
 
 def _by_reason(missing: Mapping[str, str], families: Mapping[str, str]) -> list[NotRun]:

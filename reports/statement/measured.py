@@ -1,6 +1,7 @@
 """What an audit measured, by question."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,9 +15,10 @@ from evaluation.runner import Evaluation
 from evaluation.scores import records, rows_of, setting_of
 from evaluation.summary import crossed
 from protocol.metric_table import METRICS, metric
+from protocol.taxonomy import MANIPULATING, NONE_FITS, TAXONOMY
 from reports.headline import added, best_baseline
 from reports.run import ATTACKS
-from reports.statement.numbers import Cell, Interval, Strict, of_range, of_row, shown, with_interval
+from reports.statement.numbers import Cell, Interval, Names, Strict, of_range, of_row, of_taxonomy, shown, with_interval
 from reports.statement.system_file import System
 
 DECLARED_PRIVACY = "declared-privacy"
@@ -85,6 +87,8 @@ class Measured(Strict):
     """what the attack sees"""
     knows: str
     """what it knows beforehand"""
+    names: Names
+    """names of the question and the threat model in public taxonomies"""
     metric: str
     """metric of the result"""
     meaning: str
@@ -145,6 +149,7 @@ def measured(
         baseline = best_baseline(best, blind) or best_baseline(best, results)
         against = None if baseline is None else _baseline(baseline, reading, evaluation, seed)
         made = _measured(best, tried, against, evaluation, system, seed) | {"adds": added(best, results)}
+        made["names"] = names_of(best, attacks, evaluation)
         gain, beyond = _gain(best, results), not is_near(best, results)
         found.append((gain, Measured(**made, beyond_baseline=beyond, sentence=_sentence(made, beyond))))
     return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
@@ -183,6 +188,17 @@ def _measured(
         "most_exposed": _most_exposed(evaluation, row["attack"]),
         "rates": _rates(row, evaluation, system.of("acceptable_fpr", row["family"]), seed),
     }
+
+
+def names_of(row: Row, attacks: Sequence[Attack], evaluation: Evaluation) -> Names:
+    """Names of an attack by its label; the letter is that of an active adversary if the server deviated."""
+    label = row["attack"].rpartition("/")[2]
+    own = {name: attack for attack in attacks if attack.family == row["family"] for name in attack.names()}
+    attack = own.get(label) or own.get(label.removesuffix("+prior"))
+    found = TAXONOMY.get(row["family"], NONE_FITS) if attack is None else attack.public_names()
+    if row["attack"] in evaluation.lines and evaluation.lines[row["attack"]].active:
+        found = replace(found, letter=MANIPULATING.get(found.letter or ""))
+    return of_taxonomy(found)
 
 
 def _most_exposed(evaluation: Evaluation, attack: str) -> list[Exposed]:

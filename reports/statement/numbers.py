@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from evaluation.risk import Range
 from evaluation.scores import number
+from protocol.taxonomy import Taxonomy
 
 Number = float | Literal["infinite"] | None
 """A number; null where it is not defined."""
@@ -31,6 +33,24 @@ class Interval(Strict):
     """lower end"""
     high: Number
     """upper end"""
+
+
+class Names(Strict):
+    """Names in public taxonomies, null where none fits; see docs/taxonomies.md."""
+
+    nist: str | None
+    """attack of NIST AI 100-2 E2025"""
+    atlas: str | None
+    """technique of MITRE ATLAS 5.6"""
+    aisvs: str | None
+    """section or requirement of OWASP AISVS 1.0"""
+    letter: str | None
+    """threat model, A to H, of the USENIX Security 2025 systematisation; several where attacks differ"""
+
+
+def of_taxonomy(found: Taxonomy) -> Names:
+    """Names of an entry of the table of taxonomies."""
+    return Names(**asdict(found))
 
 
 def plain(value: float) -> Number:

@@ -143,11 +143,12 @@ def write_statement(
     """Writes statement.json and statement.html into the folder with the results.json of an audit; returns the page."""
     system = declared.system
     questions = measured(run.results, evaluation, system, attacks=attacks, seed=run.seed)
+    manipulation = recording.manifest.config.get("manipulation")
     content: dict[str, Any] = {
         **{"scope": _scope(recording, evaluation, run, system), "measured": questions, "declared": system},
         "combined": combined(questions, system),
         "privacy": privacy(run.results, evaluation, system, recording.manifest.releases),
-        "not_tried": not_tried(evaluation, attacks, [one.question for one in questions]),
+        "not_tried": not_tried(evaluation, attacks, [one.question for one in questions], manipulation),
         "lowering": lowering(questions),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),

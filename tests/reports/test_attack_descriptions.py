@@ -15,6 +15,7 @@ def test_descriptions_are_those_of_the_registry() -> None:
         assert (read.name, read.family, read.cost) == (kind.name, kind.family, kind.cost)
         assert (read.baseline, read.exact, read.references) == (kind.baseline, kind.exact, [*kind.references])
         assert read.inferred == kind.estimates.inferred
+        assert read.names == [*kind.public_names().names]
         assert read.needs == [*kind.threat_model.described_needs]
 
 

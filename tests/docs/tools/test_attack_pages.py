@@ -36,6 +36,7 @@ def test_the_matrix_has_every_attack_with_what_it_needs() -> None:
         link = f"[{kind.name}](#attack-{kind.family}-{kind.name})"
         assert threats.count(f"| {link} |") == 1
         assert kind.threat_model.knows in threats
+        assert f"| {', '.join(kind.public_names().names)} |" in threats
         (row,) = re.findall(rf"^\| {re.escape(link)} .*$", by_need, re.MULTILINE) or [""]
         held = kind.threat_model.fields
         assert row.count("✓") == (0 if kind.baseline else len(held))

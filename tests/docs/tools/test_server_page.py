@@ -16,6 +16,7 @@ def test_every_deviation_is_on_the_page_with_who_would_notice() -> None:
     for kind in kinds:
         (row,) = re.findall(rf"^\| \[{kind.__name__}\]\(#deviation-{kind.__name__}\) \|.*$", PAGE, re.MULTILINE)
         assert kind.does in row
+        assert f"| {kind.public_names().letter} |" in row
         assert all(notice.how in row for notice in kind.noticed)
         assert PAGE.count(f".. autoclass:: {kind.__module__}.{kind.__name__}\n") == 1
 

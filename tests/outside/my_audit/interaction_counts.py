@@ -9,6 +9,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Estimate, Scores, check_tensor
 from protocol.metric_table import Metric
+from protocol.taxonomy import PROPERTY
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView, View
 
@@ -56,6 +57,7 @@ class CountByNorm(Attack):
 
     name = "count-by-norm"
     family = "interaction-counts"
+    taxonomy = PROPERTY
     threat_model = ThreatModel(
         sees="the update of the item embeddings and which items were served",
         knows="nothing else",
@@ -82,6 +84,7 @@ class CountGuess(Attack):
 
     name = "count-guess"
     family = "interaction-counts"
+    taxonomy = PROPERTY
     baseline = True
     threat_model = ThreatModel(sees="which items were served", knows="nothing else", needs=("served",))
     estimates = CountEstimate

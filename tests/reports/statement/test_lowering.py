@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from protocol.metric_table import metric
+from protocol.taxonomy import NONE_FITS
 from reports.statement.lowering import Lowering, lowering
 from reports.statement.measured import Measured
-from reports.statement.numbers import Interval
+from reports.statement.numbers import Interval, of_taxonomy
 
 
 @functools.cache
@@ -25,6 +26,7 @@ def question(family: str, name: str) -> Measured:
         **nothing,
         question=family,
         attacks=1,
+        names=of_taxonomy(NONE_FITS),
         worst_people=[],
         most_exposed=[],
         setting={},

@@ -74,6 +74,8 @@ def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[s
     assert one["worst_tenth"]["value"] >= one["result"]["value"]
     assert one["worst_clients"] == len(one["worst_people"]) == 3
     assert one["most_exposed"] == []
+    assert one["names"]["letter"] == REGISTRY[f"recommendation/{one['attack']}"].threat_model.letter
+    assert one["names"]["nist"] in ("NISTAML.032", "NISTAML.033")
     assert one["rates"]["fpr"]["value"] <= one["rates"]["acceptable_fpr"] == 0.01
     assert one["rates"]["tpr"]["value"] > 0.5
     assert "higher means that more is inferred" in one["sentence"]
@@ -116,6 +118,10 @@ def test_what_was_not_looked_at_is_said(content: dict[str, Any]) -> None:
     assert "reconstruction" in missing["without_attack"] or "reconstruction" in {
         o["question"] for o in missing["other_questions"]
     }
+    assert set(missing["names"]) == set(missing["not_measured"])
+    assert missing["names"]["composition"]["nist"] == "NISTAML.034"
+    assert {"manipulated-model", "sums-over-rounds"} <= set(missing["without_attack"])
+    assert "Probing" in [one["deviation"] for one in missing["deviations"]]
     last = content["summary"][-1]
     measured, families = (
         content["measured"],
