@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+import attack
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
 from client.pretrained import AdapterOptions
@@ -19,6 +20,7 @@ from modules.learners.pretrained import Pretrained
 from modules.round_record import TrainingExamples
 from protocol.errors import InputError
 from recordings.recording import Recording
+from tests.places import ROOT
 from tests.toys import quiet_trainer
 from tests.transformer_toys import LLAMA, QUERY_AND_VALUE, algorithm
 
@@ -132,3 +134,15 @@ def test_images_and_classes_of_texts_are_learned_too(tmp_path: Path) -> None:
     assert module.message_truth(module.examples(cohort))["class_counts"].sum(1).tolist() == cohort.counts.tolist()
     update, _ = module.client_updates(module.interact(cohort, {}), module.public_parameters())
     assert any(bool(value.any()) for value in update.deltas.values())
+
+
+def test_a_table_finds_the_weights_of_its_cells(tmp_path: Path) -> None:
+    base = folder_of(tmp_path / "base", weights=True)
+    table = tmp_path / "words.yaml"
+    table.write_text(
+        f"train: {ROOT / 'configs/train/adapters_synthetic.yaml'}\nmetrics: [read-f1]\nset: {{model.path: {base}}}\n"
+        "axes: {data: {synthetic-posts: {}}}\nattacks: {adapter-words: {}}\n"
+    )
+    assert attack.main(["reproduce", str(table), "--jobs", "1", "--out", str(tmp_path / "out")]) == 0
+    found = json.loads((tmp_path / "out/results.json").read_text())
+    assert {row["attack"] for row in found["results"]} >= {"adapter-words"}
