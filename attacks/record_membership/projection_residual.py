@@ -60,13 +60,13 @@ def _scores(view: RoundView, pool: Pool) -> Tensor:
         records = pool.records[part]
         for layer in algorithm.adapted_inputs(view.model, records):
             moved = [name for name, _ in layer.adapters if name in view.deltas]
+            if not moved:
+                continue
             states = layer.vectors.reshape(len(part), -1, layer.vectors.shape[-1])
             places = algorithm.places(records).expand(-1, states.shape[1])
             vectors, record = states[places], places.nonzero()[:, 0]
             for victim in range(view.victims):
-                rows = torch.cat(
-                    [torch.zeros(0, states.shape[2]), *(view.deltas[name][victim].double() for name in moved)]
-                )
+                rows = torch.cat([view.deltas[name][victim].double() for name in moved])
                 error = math.hypot(*(change_error(view, name, victim) for name in moved))
                 if float(rows.norm()) <= error:
                     continue

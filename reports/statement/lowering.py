@@ -87,8 +87,8 @@ def lowering(measured: Sequence[Measured], folder: Path = _RESULTS) -> Lowering:
         else "None was measured for these questions on other data either."
     )
     sentence = (
-        "This audit is of one recording, so it measured no effect of a defence on this system; train and record with a"
-        f" defence and audit again. {elsewhere}"
+        "This audit is of one recording, so it measured no effect of a defence on this system; audit with --what-if, or"
+        f" train and record with a defence and audit again. {elsewhere}"
     )
     return Lowering(sentence=sentence, effects=effects)
 

@@ -21,6 +21,7 @@ from datamodules.recommendation.synthetic_recommender import SyntheticRecommende
 from defenses.base import Defense, Update, hold_back
 from defenses.canaries import Canaries
 from defenses.device_noise import DeviceNoise
+from defenses.kept_back import KeptBack
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
@@ -50,6 +51,8 @@ OF_A_LEARNER: dict[tuple[type[Defense], str], dict[str, Any]] = {
     (Guardrail, ROWS): {"limit": 0.6, "attacks": [Direction()]},
     (Guardrail, WHOLE): {"limit": 0.6, "attacks": [PriorOnly(prior="uniform")]},
     (UpdateL1, WHOLE): {"parameters": ["ranker.weight"]},
+    (KeptBack, ROWS): {"parameters": [ITEM_EMBEDDING]},
+    (KeptBack, WHOLE): {"parameters": ["ranker.*"]},
 }
 EXAMPLES: dict[type, float] = {float: 0.1, int: 2}
 """Value of an argument without a default, by its type."""
