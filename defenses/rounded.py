@@ -36,9 +36,9 @@ class Rounded(Defense):
         for name, value in update.deltas.items():
             largest = value.flatten(1).abs().amax(1) if value.numel() else value.new_zeros(len(value))
             scale = (largest / levels).reshape(-1, *[1] * (value.dim() - 1))
-            draws = torch.stack(
-                [torch.rand(own.shape, generator=generators(client)).to(own) for client, own in enumerate(value)]
-            )
+            draws = torch.empty_like(value)
+            for client, own in enumerate(draws):
+                own.copy_(torch.rand(own.shape, generator=generators(client)))
             whole = (value / scale.where(scale > 0, 1) + draws).floor()
             deltas[name] = whole.clamp(-levels, levels) * scale
         return dataclasses.replace(update, deltas=deltas)
