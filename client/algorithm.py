@@ -219,7 +219,7 @@ class ExampleAlgorithm(DescentAlgorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordAlgorithm(ExampleAlgorithm, abc.ABC):
-    """Clients that descend a mean of losses, each of one record of a class, so that a record's part can be told."""
+    """Clients that descend a mean of losses, each of one record of a class, so that the part of a record is known."""
 
     @property
     @abc.abstractmethod

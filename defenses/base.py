@@ -75,6 +75,8 @@ class Defense:
 
     joint: ClassVar[bool] = False
     """Whether it needs all clients of a round together, so that a cohort is never split to save memory."""
+    participants: int = 1
+    """Clients whose updates one message sums up."""
 
     def check_order(self, earlier: Sequence["Defense"]) -> None:
         """Called when the learner is built, with the defences that change an update before this one, in order."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from client.text import TextAlgorithm
 from defenses.base import Defense, Update, with_whole_tables
 from modules.server import add_background_noise, weighted_sum
-from protocol.errors import InputError, require
+from protocol.errors import require
 from protocol.seeding import generator_for
 from protocol.view import RoundView
 from recordings.recorded_learner import recorded_learner
@@ -104,7 +104,7 @@ class DefendedRecording(Recording):
 
     def _seen_of(self, view: RoundView) -> RoundView:
         earlier = tuple(self._seen_of(one) for one in view.earlier)
-        together = max([getattr(one, "participants", 1) for one in self.defenses if one.joint], default=1)
+        together = max((one.participants for one in self.defenses), default=1)
         view = view.select(torch.arange(view.victims // together * together))
         found, way_out = f"{view.victims} clients in round {view.round}", "Sum fewer."
         require(view.victims or together == 1, f"rounds of {together} clients or more, for a sum", found, way_out)
@@ -139,12 +139,5 @@ class DefendedRecording(Recording):
 
         update = dataclasses.replace(update, deltas={name: value.clone() for name, value in update.deltas.items()})
         for defense in self.defenses:
-            try:
-                update = defense.protect(update, generators)
-            except AttributeError as error:
-                raise InputError(
-                    expected="defences that need nothing but the update",
-                    found=f"{type(defense).__name__}, which ended in {error}",
-                    way_out="Train with it: model.defenses.",
-                ) from None
+            update = defense.protect(update, generators)
         return update

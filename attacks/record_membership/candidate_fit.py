@@ -114,12 +114,11 @@ class JointFitAttack(PoolAttack):
         exact = self.precision == "float64" or updates.dtype == torch.float64
         sketch = Sketch(updates.shape[1], self.sketch, generator)
         precision = torch.float64 if exact else torch.float32
-        pool = pool.in_type(updates.dtype)
         scale = None
         if adam:
             batch = pool.learner.local.batch_size or int(view.example_counts.max())
             scale = adam_scale(pool, in_type(view.model, updates.dtype), names, batch).to(updates)
-        effects = Effects(pool, names, sketch, updates.dtype, precision, scale)
+        effects = Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision, scale)
         common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
         factors = _clip_factors(view, pool, generator)
         one_pass = pool.learner.single_pass_batch is not None

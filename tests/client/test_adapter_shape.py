@@ -29,7 +29,7 @@ def test_the_same_adapters_next_to_another_layer_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "message"),
     [
         (shapes("0.q_proj", "0.v_proj", "1.q_proj", "1.v_proj", rank=8), "rank 4 at 4 .*found rank 8 at 4 .*rank"),
         (shapes("0.q_proj", "1.q_proj"), r"\(q_proj, v_proj\).*found rank 4 at 2 layers \(q_proj\).*targets"),
@@ -39,7 +39,7 @@ def test_the_same_adapters_next_to_another_layer_are_accepted() -> None:
         ({}, "e.g. none"),
     ],
 )
-def test_other_adapters_are_one_line(found: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told) as error:
+def test_other_adapters_are_one_line(found: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
         check_adapters(OWN, found)
     assert "\n" not in str(error.value)

@@ -145,6 +145,16 @@ def test_a_gradient_that_adam_scales_is_fitted_and_that_of_adadelta_refused() ->
         run(CandidateFit(), toy(LocalTraining(optimizer="adadelta"))[0], RecordMembershipEstimate)
 
 
+def test_one_clipped_step_is_fitted() -> None:
+    """The effects are in float64, the simulated clients that show the clip in the type of the model."""
+    view, truth = toy()
+    release = Release(clip=1e-3, parameters=tuple(view.deltas))
+    factors = release.clip_factors({name: value.flatten(1).square().sum(1) for name, value in view.deltas.items()})
+    assert factors is not None
+    clipped = {name: value * factors.reshape(-1, *[1] * (value.dim() - 1)) for name, value in view.deltas.items()}
+    assert scored(CandidateFit(), dataclasses.replace(view, deltas=clipped, releases=(release,)), truth) > 0.95
+
+
 def test_one_logit_is_fitted_too() -> None:
     view, truth = toy()
     own = BinaryClassifierAlgorithm(network=NETWORK, image_shape=SHAPE, positive=(1, 2), local=ONE_EPOCH)

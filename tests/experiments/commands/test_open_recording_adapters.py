@@ -94,7 +94,7 @@ def test_an_audit_needs_no_line_of_code(base: Path, tmp_path: Path, without_figu
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"adapter.rank": "8"}, ["expected adapters of rank 8", "found rank 4", "--learner.adapter.rank"]),
         ({"adapter.targets": "[q_proj]"}, ["2 layers (q_proj)", "found rank 4 at 4 layers (q_proj, v_proj)"]),
@@ -106,10 +106,10 @@ def test_an_audit_needs_no_line_of_code(base: Path, tmp_path: Path, without_figu
     ids=lambda value: str(value)[:40],
 )
 def test_options_of_other_adapters_are_one_line(
-    base: Path, tmp_path: Path, changed: dict[str, str], told: list[str], capsys: pytest.CaptureFixture[str]
+    base: Path, tmp_path: Path, changed: dict[str, str], message: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(tmp_path / "deltas", *trained(base, torch.float32))
-    refused(["audit", *options(tmp_path, base, **changed)], told, capsys)
+    refused(["audit", *options(tmp_path, base, **changed)], message, capsys)
 
 
 def test_a_network_without_weights_is_one_line(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,17 +144,17 @@ def test_weights_without_adapters_are_one_line(
     whole = {name: value.detach().clone() for name, value in model.merge_and_unload().named_parameters()}
     sent = {name: value for name, value in whole.items() if not merged or "q_proj" in name or "v_proj" in name}
     record(tmp_path / "deltas", sent, [sent])
-    told = [f"{len(sent)} parameters without any", "lora_A and lora_B", "before adapters are merged", "variant none"]
-    refused(["audit", *options(tmp_path, base)], told, capsys)
+    message = [f"{len(sent)} parameters without any", "lora_A and lora_B", "before adapters are merged", "variant none"]
+    refused(["audit", *options(tmp_path, base)], message, capsys)
     if not merged:
         given = options(tmp_path, base, **{"adapter.variant": "none"})
         assert attack.main(["run", "--attack", "adapter-words", *given]) == 2
         assert "adapters of a network that reads tokens" in capsys.readouterr().err
 
 
-def refused(words: list[str], told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def refused(words: list[str], message: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert attack.main(words) == 2
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("attack.py: ")]
     assert len(said) == 1
-    assert all(part in said[0] for part in told), said[0]
+    assert all(part in said[0] for part in message), said[0]
