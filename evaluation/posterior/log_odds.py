@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -97,7 +98,7 @@ def cross_fitted(
 
     The log odds are a sum of piecewise linear functions, one of each column, which bend at quantiles of the scores of
     right and of wrong answers; coefficients are those of `_fitted` (logistic regression, conditional on the question
-    where one answer of several is true). People are divided into five groups at random, and a group's
+    where one answer of several is true). People are divided into five groups (`folds_of`), and a group's
     log odds are fitted on the others, so that nobody's answers calibrate its own.
 
     Args:
@@ -113,7 +114,7 @@ def cross_fitted(
         analysis of qualitative choice behavior", 1974; Liang and Zeger, "Longitudinal data analysis using generalized
         linear models", Biometrika, 1986; James and Stein, "Estimation with Quadratic Loss", 1961.
     """
-    fold = folds_of(people, generator)
+    fold = folds_of(people, generator, labels & known)
     group = None if questions is None else torch.unique(questions, return_inverse=True)[1]
     columns = [Column(_compressed(one.scores, group), linear=True) if one.linear else one for one in columns]
     found = torch.zeros(len(labels), dtype=torch.float64)
@@ -135,10 +136,25 @@ def cross_fitted(
     return found - _log_sum(found, group)[group]
 
 
-def folds_of(people: Tensor, generator: torch.Generator) -> Tensor:
-    """``(N,)`` number of the group of each row's person; at most five groups of people, drawn at random."""
+def folds_of(people: Tensor, generator: torch.Generator, labels: Tensor | None = None) -> Tensor:
+    """``(N,)`` number of the group of each row's person; at most five groups of people, drawn at random.
+
+    With the rows' labels ``(N,)``, people of whom the same rows are true are spread evenly over the groups: a person
+    who is left out would otherwise make its own answer rarer among the others, which speaks against it.
+
+    References:
+        Kohavi, "A study of cross-validation and bootstrap for accuracy estimation and model selection", IJCAI 1995.
+    """
     names, person = torch.unique(people, return_inverse=True)
-    return (torch.randperm(len(names), generator=generator) % min(FOLDS, max(len(names), 1)))[person]
+    drawn = torch.randperm(len(names), generator=generator)
+    if labels is not None and len(names):
+        frame = pd.DataFrame({"person": person.numpy(), "true": labels.numpy()})
+        frame["row"] = frame.groupby("person").cumcount()
+        answers = frame[frame["true"]].groupby("person")["row"].agg(tuple).reindex(range(len(names)))
+        kind = torch.from_numpy(answers.factorize()[0]) + 1  # 0 for nothing true
+        first = torch.full((len(names) + 1,), len(names)).scatter_reduce(0, kind, drawn, "amin")[kind]
+        drawn = (first * len(names) + drawn).argsort().argsort()
+    return (drawn % min(FOLDS, max(len(names), 1)))[person]
 
 
 def _drawn(rows: Tensor, group: Tensor | None, generator: torch.Generator) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evaluation.posterior.log_odds import Column, cross_fitted
+from evaluation.posterior.log_odds import Column, cross_fitted, folds_of
 
 GENERATOR = 0
 
@@ -96,3 +96,16 @@ def test_degenerate_scores_and_answers_give_finite_log_odds(scores: Tensor, true
     labels[true] = True
     found = fitted([Column(scores.double(), linear=linear)], labels, torch.arange(60) // 10)
     assert bool(found.isfinite().all())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_group_has_its_share_of_each_answer(seed: int) -> None:
+    """A person who is left out would otherwise make its own answer rarer among the others."""
+    women = torch.arange(80) % 10 < 3
+    labels, people = torch.stack([women, ~women], dim=1).flatten(), torch.arange(80).repeat_interleave(2)
+    fold = folds_of(people, torch.Generator().manual_seed(seed), labels)[::2]
+    for answer in (women, ~women):
+        counts = torch.bincount(fold[answer], minlength=5)
+        assert int(counts.max() - counts.min()) <= 1
+    drawn = folds_of(people, torch.Generator().manual_seed(seed))[::2]
+    assert not torch.equal(fold, drawn)
