@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evaluation.posterior.log_odds import folds_of
 
-_LEVELS = torch.arange(1, 10, dtype=torch.float64) / 10
+LEVELS = torch.arange(1, 10, dtype=torch.float64) / 10
 """Probabilities of the central intervals whose coverage is measured."""
 _FREEDOMS = (2.5, 4.0, 8.0, 1e6)
 """Degrees of freedom of the tails; the last one is the normal law."""
@@ -22,8 +22,8 @@ class VectorPosterior:
     """What is known of each person's vector before and after the estimate.
 
     Attributes:
-        prior: ``(V, K)`` mean of the other people's vectors.
-        mean: ``(V, K)`` posterior mean.
+        prior: ``(V, K)`` what is likeliest by the other people's vectors: their mean, or the median of each number.
+        mean: ``(V, K)`` posterior mean, or median.
         bits: ``(V,)`` logarithm to base 2 of the posterior density of the true vector over the prior density.
         covered: ``(V, 9)`` share of a person's numbers inside their central intervals of probability 0.1 to 0.9.
     """
@@ -36,7 +36,7 @@ class VectorPosterior:
     @property
     def calibration_error(self) -> float:
         """Mean distance between the coverage of the central intervals and their probabilities."""
-        return float((self.covered.mean(0) - _LEVELS).abs().mean())
+        return float((self.covered.mean(0) - LEVELS).abs().mean())
 
 
 def vector_posterior(
@@ -70,10 +70,10 @@ def vector_posterior(
     eye = torch.eye(true.shape[1], dtype=torch.float64)
     prior, mean = torch.zeros_like(true), torch.zeros_like(true)
     bits = torch.zeros(len(true), dtype=torch.float64)
-    covered = torch.zeros(len(true), len(_LEVELS), dtype=torch.float64)
+    covered = torch.zeros(len(true), len(LEVELS), dtype=torch.float64)
     for number in torch.unique(fold).tolist():
         own, train = fold == number, fold != number
-        centre, spread = _mean(true[train]), _covariance(true[train])
+        centre, spread = shrunk_mean(true[train]), _covariance(true[train])
         apart, middle = true[train] - centre, inferred[train].mean(0)
         slope = float((apart * (inferred[train] - middle)).sum() / apart.square().sum().clamp(min=1e-30))
         noise = _covariance(inferred[train] - slope * true[train])
@@ -105,7 +105,7 @@ def _covariance(rows: Tensor) -> Tensor:
     return torch.from_numpy(ledoit_wolf((rows - rows.mean(0)).numpy(), assume_centered=True)[0])
 
 
-def _mean(rows: Tensor) -> Tensor:
+def shrunk_mean(rows: Tensor) -> Tensor:
     """``(K,)`` mean of rows ``(N, K)``, drawn towards that of all numbers by the rule of James and Stein."""
     mean, numbers = rows.mean(0), rows.shape[1]
     apart = mean - mean.mean()
@@ -133,4 +133,4 @@ class _Tails:
 
     def half_widths(self) -> Tensor:
         """``(9,)`` half-widths of the central intervals."""
-        return torch.from_numpy(stats.t.ppf((1 + _LEVELS.numpy()) / 2, self.freedom, scale=self.scale))
+        return torch.from_numpy(stats.t.ppf((1 + LEVELS.numpy()) / 2, self.freedom, scale=self.scale))

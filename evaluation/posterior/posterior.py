@@ -14,6 +14,7 @@ from attacks.answers import Choices, Quantities
 from attacks.estimates import Scores
 from evaluation.posterior.gaussian import vector_posterior
 from evaluation.posterior.log_odds import Column, cross_fitted
+from evaluation.posterior.shares import share_posterior
 from evaluation.runner import Answered, Evaluation, bounds, joined, tabulated
 from evaluation.scores import from_records
 from protocol.seeding import generator_for
@@ -39,9 +40,9 @@ def with_posteriors(evaluation: Evaluation, *, seed: int, shuffled: bool = False
     The priors of a question are its baselines with `Attack.is_prior`. Every attack whose answers are known gets
     ``bits``; one with `Attack.with_prior` has results under ``NAME+prior`` too, the priors together under
     ``FAMILY/prior``. The weights of evidence and priors are fitted on the answers of other people, never on those of
-    the person; see `evaluation.posterior.log_odds` and `evaluation.posterior.gaussian`. Below five people, or two for
-    each number of a vector, there is nothing to add. If `shuffled`, what each prior says of the answers of one kind is
-    exchanged among them, which makes it a prior that says nothing; the population of vectors stays as it is.
+    the person; see the other modules of `evaluation.posterior`. Below five people, or two for each number of a vector,
+    there is nothing to add. If `shuffled`, what each prior says of the answers of one kind is exchanged among them,
+    which makes it a prior that says nothing; the population of vectors stays as it is.
     """
     questions: dict[tuple[str, str], Answers] = {}
     for label, parts in evaluation.answers.items():
@@ -296,7 +297,8 @@ def _quantities(answers: Answers, seed: int) -> Iterator[Evaluation]:
         people = torch.cat([p.place.victims if p.place.people is None else p.place.people for p in parts])
         if len(torch.unique(people)) < max(FEWEST_PEOPLE, 2 * true.shape[1]):
             continue  # covariances of fewer people than numbers are guesses
-        found = vector_posterior(inferred, true, grid, people, generator=_groups(parts, seed))
+        posterior = share_posterior if bool((grid > 0).all()) else vector_posterior
+        found = posterior(inferred, true, grid, people, generator=_groups(parts, seed))
         metrics, place = _metrics(found.bits, parts, found.calibration_error), 0
         for part in parts:
             assert isinstance(part.answers, Quantities)
