@@ -166,6 +166,23 @@ def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
     return torch.stack(means) if means else scores.new_zeros(0, dtype=torch.float64)
 
 
+def r_precision(scores: Tensor, positive: Tensor, mask: Tensor) -> Tensor:
+    """``(V,)`` share of positives among as many items of highest score, expected over the orders of ties; else NaN.
+
+    Of ``scores (V, R)``, ``positive (V, R)`` bool and ``mask (V, R)``, True for real items.
+
+    References:
+        Manning, Raghavan and Schuetze, "Introduction to Information Retrieval", 2008, section 8.4.
+    """
+    values, held = scores.double().masked_fill(~mask, -torch.inf), positive.sum(1, keepdim=True)
+    last = values.sort(dim=1, descending=True).values.gather(1, (held - 1).clamp(min=0))
+    above, tied = values > last, values == last
+    part = (held - above.sum(1, keepdim=True)) / tied.sum(1, keepdim=True)
+    return ((above + tied * part) * positive).sum(1) / held.squeeze(1).double().masked_fill(
+        held.squeeze(1) == 0, torch.nan
+    )
+
+
 def random_average_precision(positives: Tensor, total: int) -> Tensor:
     """Expected average precision of a random order of `total` items with ``positives (U,)``."""
     harmonic = (1 / torch.arange(1, total + 1, dtype=torch.float64)).sum()

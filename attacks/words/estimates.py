@@ -9,7 +9,7 @@ from torch import Tensor
 from attacks.answers import Choices
 from attacks.composition.counts import right_when_rounded
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
-from attacks.scoring import auc_per_victim, best_decisions, f1_per_victim
+from attacks.scoring import auc_per_victim, average_precision, best_decisions, f1_per_victim, r_precision
 from protocol.metric_table import Metric
 from protocol.view import View
 
@@ -33,6 +33,18 @@ class WordSetEstimate(Estimate):
         Metric(
             "rare-words",
             "Rare words is the share found of the words that only one of the clients has.",
+            span=(0.0, 1.0),
+        ),
+        Metric(
+            "rare-precision",
+            "Rare precision is the average precision of the words that only one of the clients has, among the words"
+            " that it does not have; chance is the share of such words.",
+            span=(0.0, 1.0),
+        ),
+        Metric(
+            "r-precision",
+            "R-precision is the share of a client's words among as many words of highest score; in adapters, of the"
+            " words after which a text goes on.",
             span=(0.0, 1.0),
         ),
         Metric(
@@ -66,7 +78,7 @@ class WordSetEstimate(Estimate):
         check_tensor("expected", self.expected, (view.victims,), dtype=torch.float64)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        """AUC and F1 of each client's words; and recall of those that no other client of the view has."""
+        """AUC, F1 and R-precision of each client's words; recall and precision of those that no other client has."""
         sets = [
             dense(truth[name], torch.ones_like(truth[name]), self.decisions.shape[1]) > 0
             for name in ("words", "read_words")
@@ -82,6 +94,8 @@ class WordSetEstimate(Estimate):
             "auc": auc_per_victim(self.scores, held, mask),
             "f1": f1_per_victim(self.decisions, held, mask),
             "rare-words": (rare & self.decisions).sum(1) / rare.sum(1).double().masked_fill(~rare.any(1), torch.nan),
+            "rare-precision": average_precision(self.scores.masked_fill(held & ~rare | ~mask, -torch.inf).T, rare.T),
+            "r-precision": r_precision(self.scores, (held if read is None else read) & mask, mask),
         }
         if read is not None:
             metrics["read-f1"] = f1_per_victim(self.decisions, read, mask)

@@ -13,6 +13,7 @@ from attacks.scoring import (
     exact_roc,
     f1_per_victim,
     null_class_errors,
+    r_precision,
     random_average_precision,
     rates_at,
     roc_per_victim,
@@ -122,6 +123,15 @@ def test_average_precision_is_scikit_learns_with_and_without_ties(levels: int) -
         expected = average_precision_score(positive[:, column].numpy(), scores[:, column].numpy())
         assert float(ours[column]) == pytest.approx(expected)
     assert bool(ours[4].isnan())
+
+
+def test_r_precision_counts_ties_by_their_chance() -> None:
+    scores = torch.tensor([[3.0, 2, 1, 0], [1, 1, 1, 1], [0, 0, 0, 9], [1, 2, 3, 4]])
+    positive = torch.tensor([[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]) > 0
+    mask = torch.tensor([1, 1, 1, 0]).bool().expand(4, 4)
+    found = r_precision(scores, positive, mask)
+    assert found[:3].tolist() == pytest.approx([1 / 2, 2 / 3, 1 / 3])
+    assert bool(found[3].isnan())
 
 
 def test_random_average_precision_is_the_mean_over_random_orders() -> None:

@@ -25,6 +25,10 @@ def test_scores_of_a_set() -> None:
     assert metrics["rare-words"][0] == 1 / 2
     assert metrics["rare-words"][1].isnan()
     assert "predicted-f1" not in metrics
+    # Words 3 (of score 1) and 4 (0, as no word) next to word 2, which the first client does not have and which has 1.
+    assert metrics["rare-precision"][0] == pytest.approx((1 / 2 + 2 / 3) / 2)
+    # Three words of score 1 for three places, of which the client has two.
+    assert metrics["r-precision"].tolist() == pytest.approx([2 / 3, 0])
 
 
 def test_scores_of_counts() -> None:
