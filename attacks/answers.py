@@ -29,6 +29,8 @@ class Choices:
         questions: ``(N,)`` number of the question to which a row is an answer; None for yes-or-no questions.
         strata: ``(N,)`` kind of question, e.g. the number of an attribute; each kind is calibrated on its own. None for
             one kind.
+        decided: ``(N,)`` bool, the answers on which the attack decided itself, which is evidence of its own; None for
+            an attack that only scores.
     """
 
     scores: Tensor
@@ -38,9 +40,17 @@ class Choices:
     people: Tensor | None = None
     questions: Tensor | None = None
     strata: Tensor | None = None
+    decided: Tensor | None = None
 
     @classmethod
-    def of_matrix(cls, scores: Tensor, labels: Tensor, rescored: Rescored, mask: Tensor | None = None) -> "Choices":
+    def of_matrix(
+        cls,
+        scores: Tensor,
+        labels: Tensor,
+        rescored: Rescored,
+        mask: Tensor | None = None,
+        decided: Tensor | None = None,
+    ) -> "Choices":
         """Yes-or-no questions about each client of a view, a row ``(V, R)`` each, those in the mask only.
 
         `rescored` takes log odds ``(V, R)``, minus infinity outside the mask.
@@ -51,7 +61,13 @@ class Choices:
         def of_rows(odds: Tensor) -> Any:
             return rescored(torch.full(kept.shape, -torch.inf, dtype=torch.float64).masked_scatter(kept, odds))
 
-        return cls(scores=scores[kept].double(), labels=labels[kept] > 0.5, places=places[kept], rescored=of_rows)
+        return cls(
+            scores=scores[kept].double(),
+            labels=labels[kept] > 0.5,
+            places=places[kept],
+            rescored=of_rows,
+            decided=None if decided is None else decided[kept],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,8 +102,9 @@ class WordSetEstimate(Estimate):
         if bool(self.expected.isfinite().any()):
             metrics["predicted-read-f1" if self.of_read else "predicted-f1"] = self.expected
         candidates = Candidates.of_rows("did the client type this word?", self.scores, held, mask)
-        alone = self.scores if self.evidence is None else self.evidence
-        answers = Choices.of_matrix(alone, held, lambda odds: self._posterior(odds)._scored(held, read), mask)
+        # Decisions next to evidence of their own have frequencies in them, which would count twice.
+        alone, decided = (self.scores, self.decisions) if self.evidence is None else (self.evidence, None)
+        answers = Choices.of_matrix(alone, held, lambda odds: self._posterior(odds)._scored(held, read), mask, decided)
         return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates, answers=answers)
 
     @staticmethod

@@ -83,6 +83,7 @@ class _Rows:
         people: number of the person.
         questions: number of the question; None for yes-or-no questions.
         strata: kind of question.
+        decided: rows on which the attack decided itself.
         known: rows whose label is known.
         keys: view, person and number within the person of each row, by which the rows of two attacks are matched.
     """
@@ -94,6 +95,7 @@ class _Rows:
     people: Tensor
     questions: Tensor | None
     strata: Tensor
+    decided: Tensor
     known: Tensor
     keys: pd.MultiIndex
 
@@ -117,6 +119,7 @@ class _Rows:
                 asked += len(true)
             strata = torch.zeros_like(answers.places) if answers.strata is None else answers.strata
             own = {"scores": answers.scores, "labels": answers.labels, "people": people, "strata": strata}
+            own["decided"] = torch.zeros_like(known) if answers.decided is None else answers.decided
             own |= {"places": torch.where(answers.places < 0, -1, answers.places + values), "known": known}
             own |= {"owner": owner, "round": torch.full_like(strata, place.round)}
             for name, value in own.items():
@@ -202,8 +205,9 @@ def _choices(answers: Answers, seed: int, shuffled: bool) -> Iterator[Evaluation
         count = own.numbers()
         before = [Column(scores) for scores in (*matched, *([] if count is None else [count]))]
         scores = own.scores.logit(_LEAST) if attack.with_prior == "posterior" else own.scores
-        evidence = Column(scores, linear=attack.with_prior in ("likelihood", "posterior"))
-        odds, without = (own.odds(columns, _groups(own.parts, seed)) for columns in ([evidence, *before], before))
+        evidence = [Column(scores, linear=attack.with_prior in ("likelihood", "posterior"))]
+        evidence += [Column(own.decided.double(), linear=True)] if bool(own.decided.any()) else []
+        odds, without = (own.odds(columns, _groups(own.parts, seed)) for columns in ([*evidence, *before], before))
         left, before_it = -own.log_probability(odds), -own.log_probability(without)
         bins = _reliability(own, odds)
         extra = _metrics(before_it - left, own.parts, _calibration_error(bins)) | {"bits-left": left}

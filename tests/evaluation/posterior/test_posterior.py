@@ -1,5 +1,6 @@
 """Attacks with priors in an evaluation: labels, alignment of the prior, bits, and their control."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.interactions.baselines import Popularity
 from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from attacks.words.estimates import WordSetEstimate
 from evaluation.posterior.posterior import combined_label, with_posteriors
 from evaluation.runner import Evaluation, attack_view, joined
 from evaluation.summary import paired_differences, summarise
@@ -55,6 +57,31 @@ def views(*, related: bool = True, releases: tuple[Release, ...] = ()) -> list[t
     return found
 
 
+class Decider(Attack):
+    """Knows the words of the first column, and scores each client on a scale of its own."""
+
+    name = "decider"
+    family = "words"
+    estimates = WordSetEstimate
+    threat_model = ThreatModel(sees="the update", knows="nothing", needs=("deltas:table",))
+    decides: bool = True
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
+        held = view.deltas["table"][..., 0] > 0.5
+        scores = (held + torch.arange(len(held))[:, None]).double()
+        nothing = torch.full((len(held),), torch.nan, dtype=torch.float64)
+        return WordSetEstimate(
+            scores=scores, decisions=held, expected=nothing, evidence=None if self.decides else scores
+        )
+
+
+class Scorer(Decider):
+    """The same without decisions that count."""
+
+    name = "scorer"
+    decides = False
+
+
 def evaluated(attacks: list[Attack], *, shuffled: bool = False, **options: Any) -> Evaluation:
     seen = [
         attack_view(attack, view, {"labels": labels, "clients": view.pseudonyms}, seed=0, setting={"data": "d"})
@@ -84,6 +111,22 @@ def test_both_are_better_than_the_update_and_the_prior() -> None:
     against = {*pairs["against"][pairs["attack"] == "reader+prior"]}
     assert "reader" in against
     assert against & {"popularity", "interactions/prior"}
+
+
+def test_decisions_are_evidence_next_to_scores_that_differ_between_people() -> None:
+    generator = torch.Generator().manual_seed(0)
+    held = torch.rand(30, ITEMS, generator=generator) < 0.2
+    held[:, 0] = False  # padding
+    view = dataclasses.replace(
+        views()[0][0],
+        pseudonyms=torch.arange(30),
+        example_counts=torch.ones(30),
+        deltas={"table": held[..., None].float()},
+    )
+    truth = {"words": torch.where(held, torch.arange(ITEMS), 0), "clients": view.pseudonyms}
+    seen = [attack_view(attack, view, truth, seed=0, setting={"data": "d"}) for attack in (Decider(), Scorer())]
+    found = means(with_posteriors(joined(seen), seed=0))
+    assert found["decider", "bits-left"] < 2 < 10 < found["scorer", "bits-left"]
 
 
 def test_updates_of_other_people_add_no_bits() -> None:
