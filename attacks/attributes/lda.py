@@ -146,7 +146,7 @@ class Discriminant:
         from sklearn.linear_model import LogisticRegression
 
         found = np.zeros((len(asked), classes))
-        if len(np.unique(labels)) < 2:
+        if len(np.unique(labels)) < 2 or own.shape[1] == 0:  # as in layers that do not move, such as A of new adapters
             return [(penalty, found) for penalty in self.penalties]
         whitening, shares, made = _whitening(own, labels, shrinkage), _shares(labels, classes), []
         trained, vectors = own @ whitening, asked @ whitening

@@ -49,6 +49,11 @@ def test_values_of_one_person_and_two_people_do_not_stop_it() -> None:
         assert bool(left_out.isfinite().all())
 
 
+def test_a_layer_that_does_not_move_says_nothing() -> None:
+    found = Discriminant().evidence(torch.zeros(12, 12).double(), torch.arange(6), torch.arange(6) % 2, 2, seed=0)
+    assert [bool(part.eq(0).all()) for part in found] == [True, True]
+
+
 def test_among_equals_the_strongest_shrinkage_and_penalty_are_chosen() -> None:
     vectors = torch.randn(6, 4, generator=generator_for(3, "equal"), dtype=torch.float64)
     # Each fold trains on one person of each value, or of one value: nothing is known of the spread within a value.
