@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
+from attacks.record_membership.pool import record_losses
 from attacks.registry import REGISTRY
+from client.algorithm import RecordAlgorithm
 from defenses.base import Defense
 from evaluation.auditing import AuditResult, audit
 from evaluation.evaluate import Slow, default_setting
@@ -19,23 +21,29 @@ from evaluation.scores import records
 from evaluation.steps.step import RecordingRun, RecordingStep
 from protocol.metric_table import METRICS, Metric, metric
 from protocol.progress import with_progress
+from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from recordings.what_if import DefendedRecording
 
 DEFENCE, NONE = "defence", "none"
 """Setting of a result: the defence with its strength, and its value without one."""
-COSINE, ERROR = "aggregate-cosine", "aggregate-error"
+COSINE, ERROR, LOSS = "aggregate-cosine", "aggregate-error", "auxiliary-loss"
 AGGREGATE = "aggregate"
 """Label of the round's mean update."""
 _FEW = 2
 """Attacks of a question that are repeated under every defence."""
+_EXAMPLES = 1000
+"""Labelled examples of the server on which a loss is measured."""
+_LABELLED = (("images", "labels"), ("prior_features", "prior_labels"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SignalKept(RecordingStep):
     """How much of each round's mean update defences leave: what the global model would have learned in the round.
 
-    One value per round. It does not show what the model would have lost after several rounds.
+    One value per round. It does not show what the model would have lost after several rounds. The loss needs the
+    learner, a network without batch norm, and labelled examples of the server, of which the first thousand count; the
+    server's rule is the sum of model and mean update.
     """
 
     name = "signal-kept"
@@ -51,18 +59,35 @@ class SignalKept(RecordingStep):
             leak=False,
             lower_is_better=True,
         ),
+        Metric(
+            LOSS,
+            "Auxiliary loss is the mean loss, on labelled examples of the server, of the global model plus the round's"
+            " mean update with the defence.",
+            leak=False,
+            lower_is_better=True,
+        ),
     )
 
     def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
         recording = run.recording
         assert isinstance(recording, DefendedRecording)
+        learner, held = recorded_learner(recording), recording.auxiliary()
+        labelled = next(
+            (tuple(held[name][:_EXAMPLES] for name in pair) for pair in _LABELLED if {*pair} <= {*held}), None
+        )
         for number in recording.rounds:
-            before, after = (_flat(one) for one in recording.aggregates(number))
+            changes = recording.aggregates(number)
+            before, after = map(_flat, changes)
             length = float(before.norm())
             found = {
                 COSINE: [float(before @ after) / max(length * float(after.norm()), 1e-300)],
                 ERROR: [float((after - before).norm()) / max(length, 1e-300)],
             }
+            if labelled is not None and isinstance(learner, RecordAlgorithm) and learner.independent:
+                model = next(recording.views(rounds=[number], learner=learner)).model
+                moved = {name: (value + changes[1].get(name, 0))[None] for name, value in model.items()}
+                sizes = learner.record_sizes(labelled[0])
+                found[LOSS] = [float(record_losses(learner, moved, *labelled)[0] @ sizes / sizes.sum())]
             yield run.scores(AGGREGATE, found, victims=[number], round=number)
 
 

@@ -16,7 +16,7 @@ from defenses.local_dp import LocalDP
 from defenses.rounded import Rounded
 from defenses.secure_aggregation import SecureSum
 from defenses.update_l1 import UpdateL1
-from evaluation.what_if import COSINE, ERROR, what_if
+from evaluation.what_if import COSINE, ERROR, LOSS, what_if
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError
 from protocol.view import RoundView
@@ -120,6 +120,7 @@ def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) ->
     assert rows[ERROR, "none"] == 0
     assert 0 < rows[COSINE, "bits 2"] < 0.999
     assert rows[ERROR, "clip"] > 0.5
+    assert 0 < rows[LOSS, "none"] < rows[LOSS, "clip"]  # which learns less
     tried = found[found["setting.defence"] == "clip"]
     assert {"ours", "baseline"} & set(tried["role"])
     assert len(tried) < len(found[found["setting.defence"] == "none"])
