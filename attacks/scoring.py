@@ -178,9 +178,8 @@ def r_precision(scores: Tensor, positive: Tensor, mask: Tensor) -> Tensor:
     last = values.sort(dim=1, descending=True).values.gather(1, (held - 1).clamp(min=0))
     above, tied = values > last, values == last
     part = (held - above.sum(1, keepdim=True)) / tied.sum(1, keepdim=True)
-    return ((above + tied * part) * positive).sum(1) / held.squeeze(1).double().masked_fill(
-        held.squeeze(1) == 0, torch.nan
-    )
+    hits = ((above + tied * part) * positive).sum(1, keepdim=True)
+    return (hits / held).masked_fill(held == 0, torch.nan).squeeze(1)
 
 
 def random_average_precision(positives: Tensor, total: int) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
+from attacks.composition.base import IMAGES, LABELS
 from attacks.record_membership.pool import record_losses
 from attacks.registry import REGISTRY
 from client.algorithm import RecordAlgorithm
@@ -21,6 +22,7 @@ from evaluation.scores import records
 from evaluation.steps.step import RecordingRun, RecordingStep
 from protocol.metric_table import METRICS, Metric, metric
 from protocol.progress import with_progress
+from recordings import adversary_devices
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from recordings.what_if import DefendedRecording
@@ -34,16 +36,17 @@ _FEW = 2
 """Attacks of a question that are repeated under every defence."""
 _EXAMPLES = 1000
 """Labelled examples of the server on which a loss is measured."""
-_LABELLED = (("images", "labels"), ("prior_features", "prior_labels"))
+_LABELLED = ((IMAGES, LABELS), (adversary_devices.FEATURES, adversary_devices.LABELS))
+"""Their names among the auxiliary data, with those of their labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SignalKept(RecordingStep):
     """How much of each round's mean update defences leave: what the global model would have learned in the round.
 
-    One value per round. It does not show what the model would have lost after several rounds. The loss needs the
-    learner, a network without batch norm, and labelled examples of the server, of which the first thousand count; the
-    server's rule is the sum of model and mean update.
+    One value per round. It does not show what the model would have lost after several rounds. The loss needs a learner
+    whose loss is a mean over independent records, a recording of all that it trains, and labelled examples of the
+    server, of which the first thousand count. The server is taken to add the mean update to the model.
     """
 
     name = "signal-kept"
@@ -72,9 +75,7 @@ class SignalKept(RecordingStep):
         recording = run.recording
         assert isinstance(recording, DefendedRecording)
         learner, held = recorded_learner(recording), recording.auxiliary()
-        labelled = next(
-            (tuple(held[name][:_EXAMPLES] for name in pair) for pair in _LABELLED if {*pair} <= {*held}), None
-        )
+        pair = next((pair for pair in _LABELLED if {*pair} <= {*held}), None)
         for number in recording.rounds:
             changes = recording.aggregates(number)
             before, after = map(_flat, changes)
@@ -83,11 +84,13 @@ class SignalKept(RecordingStep):
                 COSINE: [float(before @ after) / max(length * float(after.norm()), 1e-300)],
                 ERROR: [float((after - before).norm()) / max(length, 1e-300)],
             }
-            if labelled is not None and isinstance(learner, RecordAlgorithm) and learner.independent:
-                model = next(recording.views(rounds=[number], learner=learner)).model
-                moved = {name: (value + changes[1].get(name, 0))[None] for name, value in model.items()}
-                sizes = learner.record_sizes(labelled[0])
-                found[LOSS] = [float(record_losses(learner, moved, *labelled)[0] @ sizes / sizes.sum())]
+            if pair is not None and isinstance(learner, RecordAlgorithm) and learner.independent:
+                model = learner.trained(next(recording.views(rounds=[number], learner=learner)).model)
+                if model.keys() <= changes[1].keys():
+                    records, labels = (held[name][:_EXAMPLES] for name in pair)
+                    moved = {name: (value + changes[1][name])[None] for name, value in model.items()}
+                    sizes = learner.record_sizes(records)
+                    found[LOSS] = [float(record_losses(learner, moved, records, labels)[0] @ sizes / sizes.sum())]
             yield run.scores(AGGREGATE, found, victims=[number], round=number)
 
 
