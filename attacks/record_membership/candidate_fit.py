@@ -10,10 +10,10 @@ from torch import Tensor
 
 from attacks.composition.simulation import mean_clip_factor
 from attacks.record_membership.batch_order import whitened
-from attacks.record_membership.effects import Effects, Places, Sketch, adam_scale, gram_matrix, inner_products
+from attacks.record_membership.effects import AdamScales, Effects, Places, Sketch, gram_matrix, inner_products
 from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, without_common_noise
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type, weighted_gradient
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, weighted_gradient
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.progress import with_progress
@@ -48,12 +48,14 @@ class JointFitAttack(PoolAttack):
     give the next fit; that whose effects span most of the update counts.
 
     Adam divides each number of the gradient by about the root of its mean square over batches, which the candidates'
-    gradients at the sent model give; with the effects divided alike, its update is fitted as that of SGD. It is an
-    approximation: one step of Adam keeps little more than signs, and the fit takes what they lose for noise.
+    gradients on the line give (`effects.AdamScales`); with the effects divided alike, its update is fitted as that of
+    SGD. It is an approximation: one step of Adam keeps little more than signs, and the fit takes what they lose for
+    noise.
 
     Without declared noise, the scores are in units of their spread over the candidates (`joint_fit.Fit.calibrated`), so
     that the prediction does not trust a model of noise that does not hold; that takes a pool of which each client holds
-    a minority. Rounds share a part of the noise (`_summed`).
+    a minority. Rounds share a part of the noise (`_summed`). But for one step of SGD, members' scores have a law that
+    the scores show (`joint_fit.Fit.of_members`), as effects are right only on average.
 
     Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
     noisy, and scaled by the clip of simulated clients.
@@ -98,7 +100,8 @@ class JointFitAttack(PoolAttack):
         for part in _evenly(view, self.rounds):
             for pseudonym, one in zip(part.pseudonyms.tolist(), self._of_round(part, pool, generator), strict=True):
                 parts.setdefault(pseudonym, []).append(one)
-        return {pseudonym: _summed(own) for pseudonym, own in parts.items()}
+        together = {pseudonym: _summed(own) for pseudonym, own in parts.items()}
+        return {number: one.of_members() if one.approximate else one for number, one in together.items()}
 
     def _of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
         sums = _step_sums(view, pool)
@@ -114,18 +117,17 @@ class JointFitAttack(PoolAttack):
         exact = self.precision == "float64" or updates.dtype == torch.float64
         sketch = Sketch(updates.shape[1], self.sketch, generator)
         precision = torch.float64 if exact else torch.float32
-        scale = None
-        if adam:
-            batch = pool.learner.local.batch_size or int(view.example_counts.max())
-            scale = adam_scale(pool, in_type(view.model, updates.dtype), names, batch).to(updates)
-        effects = Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision, scale)
+        local = pool.learner.local
+        batch = local.batch_size or int(view.example_counts.max())
+        scales = AdamScales(local, batch, int(steps.max())) if adam else None
+        effects = Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision, scales)
         common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
         factors = _clip_factors(view, pool, generator)
-        one_pass = pool.learner.single_pass_batch is not None
+        one_pass = pool.learner.single_pass_batch is not None or (adam and local.epochs == 1 and local.updates is None)
         found, together = [], effects.sketch.of(updates)
         for place in with_progress(range(view.victims)):
             client = _Client(
-                effects=effects,
+                effects=effects.with_steps(int(steps[place])),
                 sent=view.model,
                 delta={name: view.deltas[name][place] for name in names},
                 together=together,
@@ -144,7 +146,9 @@ class JointFitAttack(PoolAttack):
             for _ in range(0 if adam else self.refinements):
                 tried.append(client.fit(*effects.along(client.simulated(tried[-1].mean, int(steps[place])))))
             found.append(max(tried, key=lambda one: one.spanned))
-        return found if noise else [one.calibrated() for one in found]
+        if noise:
+            return found
+        return [dataclasses.replace(one.calibrated(), approximate=not exact_step) for one in found]
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,7 @@ class CandidateFit(JointFitAttack):
         return RecordMembershipEstimate(
             senders=torch.tensor(list(found)),
             scores=torch.stack([one.log_odds for one in found.values()]),
-            predicted=torch.tensor([predicted_auc(one.shift, one.share) for one in found.values()]),
+            predicted=torch.tensor([predicted_auc(one) for one in found.values()]),
             duplicates=Pool.of(view).duplicates(),
         )
 
@@ -288,6 +292,10 @@ class _Client:
 
     def line(self) -> Places:
         """Places on the line to the client's own model, and their weights."""
+        if self.effects.adam is not None:  # of which the first steps are larger than the last
+            steps = self.effects.adam.steps
+            count = min(steps, _PLACES)
+            return [(self._moved(self.sent, (n + 0.5) / count - 0.5 / steps), 1 / count) for n in range(count)]
         return [(self._moved(self.sent, way), weight) for way, weight in _QUADRATURE]
 
     def simulated(self, weights: Tensor, steps: int) -> Places:

@@ -1,6 +1,7 @@
 """Joint fit of an update by the effects of all candidates: a linear mixed model in the space of their Gram matrix."""
 
 import dataclasses
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -26,6 +27,12 @@ _NORMAL_QUARTILES = 1.349
 """Distance of the quartiles of N(0, 1)."""
 _PAIRS = 1000
 """Candidates of which the predicted AUC compares all pairs."""
+_PARTS = torch.linspace(0, 1, 21, dtype=torch.float64)
+"""Tried means and standard deviations of the part of its expected score that a member has."""
+_IN_POOL = (1.0, 0.75, 0.5, 0.25, 0.125)
+"""Tried parts of a class's share that are candidates, not other records of the client that resemble them."""
+_PART_SPREAD = 1.0
+"""Standard deviation of the prior of both, the mean about 1 and the standard deviation about 0."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,8 @@ class Fit:
         noise: standard deviation of what the candidates do not explain, in each direction that they span.
         class_spread: standard deviation of the classes' mean weights.
         spanned: square of the norm of the part of the update that the effects span.
+        approximate: whether the effects are only approximate, so that members' scores have a law of their own.
+        member: ``(M,)`` probability of being in the update, of that law (`of_members`); None before.
     """
 
     score: Tensor
@@ -69,6 +78,8 @@ class Fit:
     noise: float
     class_spread: float
     spanned: float
+    approximate: bool = False
+    member: Tensor | None = None
 
     @property
     def weight(self) -> Tensor:
@@ -94,6 +105,33 @@ class Fit:
         quartiles = torch.quantile(self.score - self.share * self.shift, torch.tensor([0.25, 0.75]).to(self.score))
         spread = max(float(quartiles[1] - quartiles[0]) / _NORMAL_QUARTILES, 1.0)
         return dataclasses.replace(self, score=self.score / spread, shift=self.shift / spread)
+
+    def of_members(self) -> "Fit":
+        """The fit with the law of members' scores that its scores show.
+
+        An effect is right on average, and a member's own differs from it, by the batches in which it was, or by an
+        optimizer that is not linear. So a member's score is N(a shift, 1 + (t shift)^2) with ``a`` and ``t`` of the
+        largest posterior for a mixture of members, in a part of their classes' shares, and others, whose scores are
+        N(0, 1). The shift becomes ``a shift``; where the update says nothing about the candidates, ``a`` tends to 0.
+        Members of which the update shows nothing at all, as of none of the batches, cannot be told from records outside
+        the pool, and are not expected.
+
+        References:
+            B. Efron, "Microarrays, Empirical Bayes and the Two-Groups Model", Statistical Science, 2008.
+        """
+        variance = 1 + (_PARTS[:, None] * self.shift) ** 2
+        best, found = -math.inf, self
+        for part, inside in itertools.product(_PARTS.tolist(), _IN_POOL):
+            share = (inside * self.share).clamp(1e-6, 1 - 1e-6)
+            member = share.log() - variance.log() / 2 - (self.score - part * self.shift).square() / (2 * variance)
+            other = (1 - share).log() - self.score.square() / 2
+            prior = ((1 - part) ** 2 + _PARTS.square()) / (2 * _PART_SPREAD**2)
+            fitted = torch.logaddexp(other, member).sum(1) - prior
+            place = int(fitted.argmax())
+            if float(fitted[place]) > best:
+                best = float(fitted[place])
+                found = dataclasses.replace(self, shift=part * self.shift, member=torch.sigmoid(member[place] - other))
+        return found
 
     @property
     def evidence(self) -> Tensor:
@@ -244,18 +282,24 @@ def _positive_part(means: Tensor, errors: Tensor) -> Tensor:
     return share.clamp(1e-9, 1 - 1e-6)
 
 
-def predicted_auc(shift: Tensor, share: Tensor) -> float:
+def predicted_auc(found: Fit) -> float:
     """AUC of the log odds that a fit expects, if its model holds: a mean over pairs of a member and another record.
 
     The evidence is N(s^2/2, s^2) for a member and N(-s^2/2, s^2) for another record, ``s`` being its shift. With equal
     shifts and classes the AUC is ``Phi(s / sqrt 2)``; ``s`` is the norm of the record's effect without what the other
-    candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared. Shifts ``(M,)`` of several
-    rounds are combined as the root of their sum of squares; ``share (M,)`` is that of each candidate's class.
+    candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared.
+
+    Of a fit that knows the law of its members' scores (`Fit.of_members`), pairs have the weights of their probabilities
+    of being a member and none, and what counts is which of their log odds are larger.
     """
-    step = -(-len(shift) // _PAIRS)
-    half, prior, weight = (part.double()[::step] for part in (shift.square() / 2, torch.logit(share, eps=1e-9), share))
-    gap = half[:, None] + half + prior[:, None] - prior
-    spread = (2 * (half[:, None] + half)).sqrt().clamp(min=1e-12)
-    pairs = weight[:, None] * (1 - weight)
-    pairs = pairs.fill_diagonal_(0.0)
-    return float((pairs * torch.special.ndtr(gap / spread)).sum() / pairs.sum().clamp(min=1e-300))
+    step = -(-len(found.shift) // _PAIRS)
+    weight = (found.share if found.member is None else found.member).double()[::step]
+    if found.member is None:
+        half, prior = found.shift.double()[::step].square() / 2, torch.logit(weight, eps=1e-9)
+        gap = half[:, None] + half + prior[:, None] - prior
+        right = torch.special.ndtr(gap / (2 * (half[:, None] + half)).sqrt().clamp(min=1e-12))
+    else:
+        odds = found.log_odds.double()[::step]
+        right = ((odds[:, None] - odds).sign() + 1) / 2
+    pairs = (weight[:, None] * (1 - weight)).fill_diagonal_(0.0)
+    return float((pairs * right).sum() / pairs.sum().clamp(min=1e-300))

@@ -9,6 +9,7 @@ import torch
 
 from attacks.record_membership import CandidateFit, FedMIACosine, GradientCosine
 from attacks.record_membership.candidate_fit import JointFitAttack, _summed
+from attacks.record_membership.effects import AdamScales
 from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.record_membership.joint_fit import Fit
 from attacks.record_membership.pool import Pool, PoolAttack, record_gradients, weighted_gradient
@@ -143,6 +144,36 @@ def test_a_gradient_that_adam_scales_is_fitted_and_that_of_adadelta_refused() ->
     assert scored(CandidateFit(), *adam) > max(published) + 0.05
     with pytest.raises(ViewError, match="SGD or Adam"):
         run(CandidateFit(), toy(LocalTraining(optimizer="adadelta"))[0], RecordMembershipEstimate)
+
+
+@pytest.mark.parametrize(
+    ("local", "least"), [({"batch_size": 5}, 0.85), ({"batch_size": 5, "updates": 10}, 0.85), ({"epochs": 5}, 0.95)]
+)
+def test_adam_of_several_steps_is_fitted_and_expects_no_more_than_it_finds(local: dict[str, Any], least: float) -> None:
+    toys = [toy(LocalTraining(optimizer="adam", learning_rate=0.01, **local), seed=seed) for seed in range(3)]
+    measured, expected = (
+        sum(scored(CandidateFit(), *one, name) for one in toys) / 3 for name in ("auc", "predicted-auc")
+    )
+    assert measured > least
+    assert expected == pytest.approx(measured, abs=0.06)
+
+
+def test_the_factors_of_adam_are_what_its_steps_make_of_gradients() -> None:
+    """Against the optimizer itself, on gradients of equal size: signs of their own for each of 2,000 numbers."""
+    steps, betas = 7, (0.8, 0.95)
+    signs = torch.randint(2, (steps, 2000), generator=generator_for(0, "signs")).double() * 2 - 1
+    sizes = torch.linspace(1, 3, steps, dtype=torch.float64)[:, None]
+    value = torch.zeros(2000, dtype=torch.float64, requires_grad=True)
+    adam = torch.optim.Adam([value], lr=1.0, betas=betas)
+    for gradient in signs * sizes:
+        value.grad = gradient.clone()
+        adam.step()
+    scales = AdamScales(LocalTraining(optimizer="adam", betas=betas), 1, steps)
+    factors = torch.stack(scales.factors(list((signs * sizes).square())))
+    torch.testing.assert_close(-(factors * signs * sizes).sum(0), value.detach(), rtol=1e-5, atol=1e-8)
+    halves = torch.stack(scales.factors([torch.ones(3).double(), torch.zeros(3).double()]))
+    assert bool((halves > 0).all())
+    assert float(scales.factors([torch.zeros(3).double()])[0].sum()) == 0
 
 
 def test_one_clipped_step_is_fitted() -> None:

@@ -108,7 +108,7 @@ def test_the_predicted_auc_is_that_of_many_updates(noise: float) -> None:
         found = fitted(rows, rows[member].sum(0) + noise * draws, noise=noise, classes=1)
         everything = torch.ones(1, 60, dtype=torch.bool)
         measured.append(float(auc_per_victim(found.log_odds[None], member[None], everything)))
-        expected.append(predicted_auc(found.shift, found.share))
+        expected.append(predicted_auc(found))
     assert sum(measured) / 60 == pytest.approx(sum(expected) / 60, abs=0.03)
 
 
@@ -116,7 +116,35 @@ def test_the_prediction_of_equal_shifts_is_the_closed_form() -> None:
     share = torch.full((30,), 0.3)
     for shift in (0.0, 0.5, 2.0):
         expected = float(torch.special.ndtr(torch.tensor(shift / math.sqrt(2))))
-        assert predicted_auc(torch.full((30,), shift), share) == pytest.approx(expected, abs=1e-6)
+        found = Fit(share, torch.full((30,), shift), share, share, 1.0, 1.0, 1.0, 1.0)
+        assert predicted_auc(found) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("part", "spread"), [(1.0, 0.0), (0.6, 0.2), (0.8, 0.4)])
+@pytest.mark.parametrize("in_pool", [1.0, 0.25])
+def test_members_whose_scores_vary_are_not_expected_to_be_certain(part: float, spread: float, in_pool: float) -> None:
+    measured, expected = [], []
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        member = torch.rand(400, generator=generator) < 0.2 * in_pool
+        shift = 5 + torch.rand(400, generator=generator, dtype=torch.float64)
+        share = torch.full((400,), 0.2, dtype=torch.float64)
+        drawn = part + spread * torch.randn(400, generator=generator, dtype=torch.float64)
+        weight = member * drawn.clamp(min=0)
+        score = torch.randn(400, generator=generator, dtype=torch.float64) + weight * shift
+        found = Fit(score, shift, share, share, 1.0, 1.0, 1.0, 1.0).of_members()
+        measured.append(float(auc_per_victim(found.log_odds[None], member[None], torch.ones(1, 400).bool())))
+        expected.append(predicted_auc(found))
+    assert sum(measured) / 20 == pytest.approx(sum(expected) / 20, abs=0.03)
+    assert sum(measured) / 20 < (1.1 if part == 1 else 0.99)
+
+
+def test_scores_of_noise_promise_nothing() -> None:
+    score = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    share = torch.full_like(score, 0.2)
+    found = Fit(score, share * 0 + 5, share, share, 1.0, 1.0, 1.0, 1.0)
+    assert predicted_auc(found) > 0.99
+    assert predicted_auc(found.of_members()) < 0.7
 
 
 @pytest.mark.parametrize("noise", [3.0, 100.0])
@@ -132,5 +160,5 @@ def test_the_prediction_is_near_guessing_where_noise_hides_everything(noise: flo
         member = torch.rand(200, generator=generator) < 0.5
         update = rows[member].sum(0) + 10 * noise * torch.randn(1000, generator=generator, dtype=torch.float64)
         found = fit(Basis.of(rows @ rows.T), rows @ update, labels, records=100, noise=10 * noise)
-        predicted.append(predicted_auc(found.shift, found.share))
+        predicted.append(predicted_auc(found))
     assert 0.5 <= sum(predicted) / 6 < 0.53
