@@ -109,6 +109,26 @@ def test_other_updates_noise_and_other_tables_are_certain_of_nothing_true_of_a_t
     assert sum(exchanged) / len(exchanged) < 0.15  # what two clients' texts have in common
 
 
+def test_a_table_of_permuted_numbers_is_certain_of_nothing_and_one_of_permuted_names_is_at_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An update says which vectors were read, never what they are called: wrong names of right vectors stay wrong."""
+    own, tokens = algorithm(), texts(1000, 3)
+    view, table = view_of(own, tokens, moved_model()), own.first_inputs(tokens.shape[-1])
+    order = torch.rand(table.vectors.shape, generator=torch.Generator().manual_seed(1)).argsort(1)
+    permuted = dataclasses.replace(table, vectors=table.vectors.gather(1, order))
+    monkeypatch.setattr(type(own), "first_inputs", lambda *_: permuted)
+    assert not bool(certain(view).any())
+    names = table.tokens[torch.randperm(len(table.tokens), generator=torch.Generator().manual_seed(2))]
+    monkeypatch.setattr(type(own), "first_inputs", lambda *_: dataclasses.replace(table, tokens=names))
+    shares = [
+        len(found & words) / len(words)
+        for found, words in zip(decided(view.select(torch.arange(100))), words_read(tokens[:100]), strict=True)
+    ]
+    chance = sum(len(words) for words in words_read(tokens[:100])) / 100 / VOCABULARY
+    assert sum(shares) / len(shares) == pytest.approx(chance, abs=0.03)
+
+
 def test_an_estimate_has_the_f1_of_words_that_leave_a_trace() -> None:
     own, tokens = algorithm(), texts(2, 4)
     view = view_of(own, tokens, moved_model())
