@@ -54,8 +54,9 @@ class JointFitAttack(PoolAttack):
 
     Without declared noise, the scores are in units of their spread over the candidates (`joint_fit.Fit.calibrated`), so
     that the prediction does not trust a model of noise that does not hold; that takes a pool of which each client holds
-    a minority. Rounds share a part of the noise (`_summed`). But for one step of SGD, members' scores have a law that
-    the scores show (`joint_fit.Fit.of_members`), as effects are right only on average.
+    a minority. Rounds share a part of the noise (`_summed`). Under Adam, and where each step has a random batch of its
+    own, effects are right only on average, so members' scores have a law that the scores show
+    (`joint_fit.Fit.of_members`).
 
     Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
     noisy, and scaled by the clip of simulated clients.
@@ -148,7 +149,8 @@ class JointFitAttack(PoolAttack):
             found.append(max(tried, key=lambda one: one.spanned))
         if noise:
             return found
-        return [dataclasses.replace(one.calibrated(), approximate=not exact_step) for one in found]
+        approximate = adam or local.updates is not None
+        return [dataclasses.replace(one.calibrated(), approximate=approximate) for one in found]
 
 
 @dataclass(frozen=True)
