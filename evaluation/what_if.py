@@ -34,6 +34,8 @@ AGGREGATE = "aggregate"
 """Label of the round's mean update."""
 _FEW = 2
 """Attacks of a question that are repeated under every defence."""
+_MINUTES = 1.5
+"""Time that one attack may take under all defences together, without `slow`."""
 _EXAMPLES = 1000
 """Labelled examples of the server on which a loss is measured."""
 _LABELLED = ((IMAGES, LABELS), (adversary_devices.FEATURES, adversary_devices.LABELS))
@@ -107,8 +109,9 @@ def what_if(
     """Audits a recording as it is, and as if clients had used each of some defences.
 
     All attacks run on the recording as it is; under every defence, those run again that were best at a question, and
-    their baselines. Results have the setting ``defence``, e.g. ``top-k 0.1``, and metrics of the mean update, see
-    `SignalKept`. Attacks know what a defence publicly does, and adapt if they can.
+    their baselines. Without `slow`, an attack that would take more than 90 seconds under all defences together is left
+    out, with the reason, if the question has another. Results have the setting ``defence``, e.g. ``top-k 0.1``, and
+    metrics of the mean update, see `SignalKept`. Attacks know what a defence publicly does, and adapt if they can.
 
     Args:
         recording: what the server saw.
@@ -128,14 +131,21 @@ def what_if(
     plain = {**default_setting(recording), DEFENCE: NONE}
     as_it_is, steps = DefendedRecording.of(recording, []), [SignalKept()]
     found = audit(as_it_is, tried, setting=plain, progress=progress, steps=steps, **options)
-    repeated = _best(found, tried)
+    spent = _seconds(found)
+    affordable = {
+        name for name, took in spent.items() if slow != "none" or took * max(len(defended), 1) <= _MINUTES * 60
+    }
+    chosen = _best(found, tried, spent, affordable)
+    repeated = [one for one in tried if one.baseline or one.name in chosen]
     parts = [found]
     for (name, strength), one in with_progress(list(defended.items())) if progress else defended.items():
         setting = {**plain, DEFENCE: name if strength is None else f"{name} {strength}"}
         options |= {"setting": setting, "steps": steps}
         parts.append(audit(one, repeated, describe=False, check_learner=False, progress=False, **options))
     evaluation = joined([part.evaluation for part in parts])
-    evaluation.details, evaluation.missing = dict(found.evaluation.details), dict(found.missing)
+    left_out = _best(found, tried, spent, {*spent}) - chosen
+    reasons = {f"{name} under defences": f"it takes {spent[name]:.0f} s under each; give --slow" for name in left_out}
+    evaluation.details, evaluation.missing = dict(found.evaluation.details), {**found.missing, **reasons}
     measured = {name for part in parts for name in part.metrics}
     return dataclasses.replace(
         found,
@@ -145,15 +155,28 @@ def what_if(
     )
 
 
-def _best(found: AuditResult, attacks: Sequence[Attack]) -> list[Attack]:
-    """Attacks that were best at a question by the metric by which it is judged, and all baselines."""
-    chosen = {attack.name for attack in attacks if attack.baseline}
+def _seconds(found: AuditResult) -> dict[str, float]:
+    """Seconds that attacks took, by name."""
+    rows = found.results[found.results["seconds_per_victim"].notna()].drop_duplicates("attack")
+    return {_name(row["attack"]): row["seconds_per_victim"] * row["n"] for row in records(rows)}
+
+
+def _best(found: AuditResult, attacks: Sequence[Attack], spent: Mapping[str, float], affordable: set[str]) -> set[str]:
+    """Names of the affordable attacks that were best at a question, or of the fastest where none of them is."""
     rows = found.results[found.results["mean"].notna() & ~found.results["attack"].str.contains("+prior", regex=False)]
-    rows = rows[[metric(name).judged for name in rows["metric"]]]
-    for (_, name), own in rows.groupby(["question", "metric"], dropna=False):
-        ranked = own[~own["attack"].isin(chosen)].sort_values("mean", ascending=metric(str(name)).lower_is_better)
-        chosen |= {row["attack"].partition(" (")[0].rpartition("/")[2] for row in records(ranked.head(_FEW))}
-    return [attack for attack in attacks if attack.name in chosen]
+    rows = rows.assign(name=rows["attack"].map(_name))[[metric(name).judged for name in rows["metric"]]]
+    rows = rows[rows["name"].isin([attack.name for attack in attacks if not attack.baseline])]
+    chosen = set[str]()
+    for (_, judged), own in rows.groupby(["question", "metric"], dropna=False):
+        ranked = list(own.sort_values("mean", ascending=metric(str(judged)).lower_is_better)["name"])
+        cheap = [name for name in ranked if name in affordable]
+        chosen |= {*cheap[:_FEW]} or {min(ranked, key=lambda name: spent.get(name, 0.0))}
+    return chosen
+
+
+def _name(label: str) -> str:
+    """Name of an attack by its label in results, which may have a question before it and options after it."""
+    return label.partition(" (")[0].rpartition("/")[2]
 
 
 def _flat(values: Mapping[str, Tensor]) -> Tensor:

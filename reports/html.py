@@ -42,7 +42,12 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=headline(results, run.differences),
-        notes=[*_generated(results), *learner, *(str(verdict.get("message", "")) for verdict in run.gate)],
+        notes=[
+            *_generated(results),
+            *learner,
+            *(str(verdict.get("message", "")) for verdict in run.gate),
+            *filter(None, [run.advice]),
+        ],
         sections=sections,
         differences=differences,
         missing=reasons(run.not_run),

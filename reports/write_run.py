@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from datamodules.io.files import write_whole
+from evaluation.advice import advice
 from evaluation.auditing import AuditResult
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.evaluate import TRACEBACKS
@@ -21,7 +22,7 @@ from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
 from reports.figures.report_figures import report_figures, roc_table
 from reports.files import Format, write_files
-from reports.headline import headline
+from reports.headline import as_recorded, headline
 from reports.html import write_report
 from reports.junit import write_gate
 from reports.papers import with_papers
@@ -59,7 +60,8 @@ def write_run(
     """
     evaluation, everything = found.evaluation, with_papers(found.everything)
     results = everything[everything["metric"].isin(found.metrics)].reset_index(drop=True)
-    verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(results, evaluation)]
+    held = as_recorded(results)
+    verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(held, evaluation)]
     shared = evaluation if persons else in_order_of_persons(without_persons(evaluation, key or secret_key()))
     run = Run(
         *(experiment or directory.resolve().name, command(), found.seed, commit(), versions()),
@@ -71,6 +73,7 @@ def write_run(
         list(read_back),
         {label: plain_records(table) for label, table in shared.details.items()},
         evaluation.learner_check,
+        advice(results, evaluation, gate),
     )
     run.write(directory)
     write_evaluation(directory / EVALUATION, shared)
@@ -85,6 +88,8 @@ def write_run(
     figures = write_page(directory, run, evaluation, everything, found.metrics, causes=explained, formats=formats)
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
+    if run.advice:
+        print(run.advice)
     if run.learner_check:
         print(f"learner: {run.learner_check}.")
     for show in shows:

@@ -46,9 +46,8 @@ def audit(
     judged = gate is not None or statement is not None
     way_out = "Omit one of them: a control says nothing about the system."
     require(control is None or not judged, "--control without --gate and --statement", f"--control {control}", way_out)
-    way_out = "Audit the recording as it is for a verdict: what was not sent is no evidence."
-    alone = what_if is None or (not judged and control is None)
-    require(alone, "--what-if without --gate, --statement and --control", f"--what-if {what_if}", way_out)
+    way_out = "Omit one of them."
+    require(what_if is None or control is None, "--what-if without --control", f"--what-if {what_if}", way_out)
     defences = None if what_if is None else read_defences(Path(what_if))
     out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
     write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails

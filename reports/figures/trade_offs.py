@@ -1,12 +1,13 @@
 """Figures of two measures per choice: what a defence costs, what a manipulation risks, and what a rank allows."""
 
+import dataclasses
 from typing import Any
 
 import pandas as pd
 import seaborn.objects as so
 
 from evaluation.scores import SETTING, records, setting_columns
-from evaluation.what_if import COSINE
+from evaluation.what_if import COSINE, NONE
 from protocol.metric_table import metric as metric_of
 from reports.figures.figure_data import DrawnFigure, FigureData, drawn, errors, legend_right, of_data, styled
 from reports.figures.line_styles import COLOURS
@@ -63,6 +64,8 @@ def signal_kept(data: FigureData) -> list[DrawnFigure]:
     kept = data.results[data.results["metric"] == COSINE]
     if kept.empty or kept[DEFENCE].nunique() < 2 or not metric_of(data.metric).judged:
         return []
+    under = data.rows[data.rows[DEFENCE] != NONE]["attack"]
+    data = dataclasses.replace(data, rows=data.rows[data.rows["attack"].isin(under)])
     side = "right" if metric_of(data.metric).lower_is_better else "left"
     asked = next(iter(data.rows["question"].dropna()), "what is the client's?")
     text = f"If clients had used a defence: {asked} Cosine of the round's mean update with and without it, against"

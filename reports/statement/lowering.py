@@ -8,6 +8,7 @@ import pandas as pd
 import yaml
 
 from evaluation.scores import SETTING, records, setting_columns
+from evaluation.what_if import COSINE, DEFENCE
 from protocol.metric_table import metric
 from protocol.provenance import CHECKOUT
 from reports.headline import best_baseline
@@ -37,15 +38,17 @@ class At(Strict):
     """best baseline in the same setting, null if there is none"""
     baseline_result: Interval | None
     """its mean"""
+    signal: float | None = None
+    """cosine of the round's mean update with and without the defence, null for a trained one"""
 
 
 class Effect(Strict):
-    """Measured effect of a defence on other data, from the published results of this project."""
+    """Measured effect of a defence, on this recording, or on other data from the published results of this project."""
 
     question: str
     """family of attacks"""
     table: str
-    """table in docs/results"""
+    """table in docs/results; `this recording` for a defence tried on it"""
     setting: dict[str, Cell]
     """setting that the cells share: the data"""
     defence: str
@@ -64,13 +67,13 @@ class Lowering(Strict):
     sentence: str
     """whether an effect was measured, and where"""
     effects: list[Effect]
-    """effects on other data"""
+    """effects, those on this recording first"""
 
 
-def lowering(measured: Sequence[Measured], folder: Path = _RESULTS) -> Lowering:
-    """Measured effects of defences on the same questions and metrics, from published results.
+def lowering(measured: Sequence[Measured], folder: Path = _RESULTS, run: Run | None = None) -> Lowering:
+    """Measured effects of defences on the same questions and metrics: tried on the recording, and published ones.
 
-    An audit is of one recording, so it measures no effect itself. At each value of a defence stands the largest leak
+    An audit of a recording as it is measures no effect itself. At each value of a defence stands the largest leak
     over all other settings of the table on the same data, of those settings in which the defence varies.
     """
     effects = [
@@ -81,16 +84,31 @@ def lowering(measured: Sequence[Measured], folder: Path = _RESULTS) -> Lowering:
         for effect in _effects(run, one, path.stem)
     ]
     elsewhere = (
-        "The effects below were measured on other data; the model's utility, which falls too, is not compared. Where"
-        " tables give several values at one setting of a defence, the largest counts: the others tried other attacks."
+        "The effects in other tables below were measured on other data; the model's utility, which falls too, is not"
+        " compared. Where tables give several values at one setting of a defence, the largest counts: the others tried"
+        " other attacks."
         if effects
         else "None was measured for these questions on other data either."
     )
-    sentence = (
+    advice = run.advice if run is not None else ""
+    here = advice or (
         "This audit is of one recording, so it measured no effect of a defence on this system; audit with --what-if, or"
-        f" train and record with a defence and audit again. {elsewhere}"
+        " train and record with a defence and audit again."
     )
-    return Lowering(sentence=sentence, effects=effects)
+    own = [effect for one in measured for effect in _tried(run.results, one)] if run is not None and advice else []
+    return Lowering(sentence=f"{here} {elsewhere}", effects=[*own, *effects])
+
+
+def _tried(results: pd.DataFrame, one: Measured) -> Iterator[Effect]:
+    """The effect of defences tried on the recording."""
+    column = SETTING + DEFENCE
+    same = results[(results["family"] == one.question) & (results["metric"] == one.metric)]
+    same = same[same["role"].isin(ATTACKS) & same["mean"].notna()]
+    kept = results[results["metric"] == COSINE].groupby(column)["mean"].mean()
+    cells = [at.model_copy(update={"signal": kept.get(str(at.value))}) for at in _cells(same, one, results, column)]
+    for data in same[SETTING + "data"].unique()[:1]:
+        common: dict[str, Any] = {"question": one.question, "table": "this recording", "metric": one.metric}
+        yield Effect(**common, setting={"data": str(data)}, defence="defence", note="", cells=cells)
 
 
 def _effects(run: Run, one: Measured, table: str) -> Iterator[Effect]:

@@ -11,6 +11,7 @@ from attacks.base import Attack
 from datamodules.io.files import sha256_of, write_whole
 from evaluation.runner import Evaluation
 from recordings.recording import Recording
+from reports.headline import as_recorded
 from reports.html import GENERATED, TEMPLATES
 from reports.run import Run
 from reports.statement.combined import Combined, combined
@@ -142,14 +143,14 @@ def write_statement(
 ) -> Path:
     """Writes statement.json and statement.html into the folder with the results.json of an audit; returns the page."""
     system = declared.system
-    questions = measured(run.results, evaluation, system, attacks=attacks, seed=run.seed)
+    questions = measured(as_recorded(run.results), evaluation, system, attacks=attacks, seed=run.seed)
     manipulation = recording.manifest.config.get("manipulation")
     content: dict[str, Any] = {
         **{"scope": _scope(recording, evaluation, run, system), "measured": questions, "declared": system},
         "combined": combined(questions, system),
-        "privacy": privacy(run.results, evaluation, system, recording.manifest.releases),
+        "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
         "not_tried": not_tried(evaluation, attacks, [one.question for one in questions], manipulation),
-        "lowering": lowering(questions),
+        "lowering": lowering(questions, run=run),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
         "limits": [*LIMITS, *([GENERATED] if "synthetic" in run.data["name"] else [])],

@@ -1,10 +1,12 @@
 """A defence on a recording shows the server what a training with it would have; nothing changes without one."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
+import attack
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
 from datamodules.images.synthetic_images import SyntheticImages
@@ -22,6 +24,7 @@ from protocol.errors import InputError
 from protocol.view import RoundView
 from recordings.recording import Recording
 from recordings.what_if import DefendedRecording
+from tests.places import ROOT
 from tests.toys import quiet_trainer
 
 pytestmark = pytest.mark.integration
@@ -107,6 +110,25 @@ def test_what_is_kept_back_is_not_sent(folder: Path) -> None:
 def test_what_is_no_function_of_the_update_is_refused(folder: Path, defense: Defense) -> None:
     with pytest.raises(InputError, match="functions of the recorded update"):
         DefendedRecording(folder, [defense])
+
+
+def test_a_verdict_is_on_the_recording_as_it_is_and_the_statement_advises(folder: Path, tmp_path: Path) -> None:
+    defences = tmp_path / "defences.yaml"
+    defences.write_text("sign: Sign\nclip: {1.0e-6: {class_path: Clip, init_args: {norm: $}}}\n")
+    common = ["audit", "--deltas", str(folder), "--gate", "composition/l1=0.3", "--victims", "5"]
+    status = attack.main([*common, "--out", str(tmp_path / "plain")])
+    system = ["--statement", str(ROOT / "docs" / "system-example.yaml"), "--what-if", str(defences)]
+    assert attack.main([*common, "--out", str(tmp_path / "tried"), *system]) == status
+    messages = [
+        json.loads((tmp_path / name / "results.json").read_text())["gate"][0]["message"] for name in ("plain", "tried")
+    ]
+    assert messages[0] == messages[1]
+    said = json.loads((tmp_path / "tried" / "statement.json").read_text())
+    assert said["lowering"]["sentence"].startswith("Of 2 defences that were tried on this recording")
+    here = [one for one in said["lowering"]["effects"] if one["table"] == "this recording"]
+    assert {cell["value"] for one in here for cell in one["cells"]} == {"none", "sign", "clip 1e-06"}
+    assert all("defence" not in one["setting"] or one["setting"]["defence"] == "none" for one in said["measured"])
+    assert "Of 2 defences" in (tmp_path / "tried" / "report.html").read_text()
 
 
 def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) -> None:

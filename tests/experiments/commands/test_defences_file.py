@@ -50,7 +50,7 @@ def test_mistakes_are_named(tmp_path: Path, text: str, said: str) -> None:
         read_defences(written(tmp_path, text))
 
 
-def test_a_verdict_needs_the_recording_as_it_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_control_says_nothing_of_defences(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = str(written(tmp_path, "sign: Sign"))
-    assert attack.main(["audit", "--deltas", str(tmp_path), "--what-if", file, "--gate", "auc=0.6"]) == 2
-    assert "--what-if without --gate" in capfd.readouterr().err
+    assert attack.main(["audit", "--deltas", str(tmp_path), "--what-if", file, "--control", "noise"]) == 2
+    assert "--what-if without --control" in capfd.readouterr().err

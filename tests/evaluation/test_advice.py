@@ -1,0 +1,56 @@
+"""Advice names the defences within all limits, by what they leave, and none without limits."""
+
+import pandas as pd
+import pytest
+
+from evaluation.advice import NO_LIMITS, advice
+from evaluation.gate import Gate, Outcome, Verdict
+from evaluation.runner import Evaluation
+from evaluation.scores import SETTING
+from evaluation.what_if import COSINE
+
+_COLUMN = SETTING + "defence"
+KEPT = {"none": 1.0, "clip": 0.9, "top-k 0.1": 0.5, "bits 2": 0.2}
+RESULTS = pd.DataFrame([{"metric": COSINE, "mean": value, _COLUMN: name} for name, value in KEPT.items()])
+
+
+def evaluation() -> Evaluation:
+    return Evaluation(scores=pd.DataFrame({_COLUMN: list(KEPT)}))
+
+
+def gate(outcomes: dict[str, list[Outcome]]) -> Gate:
+    def check(results: pd.DataFrame, own: Evaluation) -> list[Verdict]:
+        (name,) = results[_COLUMN].unique()
+        assert set(own.scores[_COLUMN]) == {name}
+        return [Verdict("auc", 0.6, None, None, None, None, 9, one, "") for one in outcomes[name]]
+
+    return check
+
+
+def test_those_within_all_limits_are_named_by_what_they_leave() -> None:
+    said = advice(
+        RESULTS,
+        evaluation(),
+        gate({"none": ["failed"], "clip": ["ok", "failed"], "top-k 0.1": ["ok"], "bits 2": ["ok"]}),
+    )
+    assert said.startswith("Of 3 defences that were tried on this recording, 2 keep all limits: top-k 0.1 (cosine 0.5")
+    assert said.index("top-k 0.1") < said.index("bits 2")
+    assert "clip" not in said
+
+
+@pytest.mark.parametrize(
+    ("none", "other", "text"),
+    [
+        ("failed", "failed", "Try stronger ones"),
+        ("ok", "ok", "Without any, all limits"),
+        ("failed", "undecided", "Of 3, too few"),
+    ],
+)
+def test_what_else_a_person_needs_to_know_is_said(none: Outcome, other: Outcome, text: str) -> None:
+    outcomes: dict[str, list[Outcome]] = {name: [none if name == "none" else other] for name in KEPT}
+    assert text in advice(RESULTS, evaluation(), gate(outcomes))
+
+
+def test_without_limits_nothing_is_advised_and_without_defences_nothing_is_said() -> None:
+    assert advice(RESULTS, evaluation(), None).startswith(NO_LIMITS)
+    assert advice(RESULTS[RESULTS["metric"] == "auc"], evaluation(), None) == ""
