@@ -91,7 +91,7 @@ class CellRun(RecordingRun):
     @classmethod
     def of(cls, cell: Cell, stamp: Stamp, train_seconds: float) -> "CellRun":
         """A trained cell."""
-        return cls(_recording(cell), cell.setting, cell.seed, cell, stamp, train_seconds)
+        return cls(recording_of(cell), cell.setting, cell.seed, cell, stamp, train_seconds)
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
         """Model before the training, and its data."""
@@ -116,7 +116,7 @@ class CellRun(RecordingRun):
             return self.recording
         with only_writer(other.folder, wait=True):  # another process may be training it
             trained(other, self.stamp)
-        return _recording(other)
+        return recording_of(other)
 
     def train(
         self,
@@ -141,7 +141,7 @@ class CellRun(RecordingRun):
         return module, time.perf_counter() - start
 
 
-def _recording(cell: Cell) -> Recording:
+def recording_of(cell: Cell) -> Recording:
     """Recording of a trained cell, with the folder of its clients' base network, if they have one."""
     recording = Recording(cell.folder / "deltas")
     if (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name:

@@ -32,15 +32,16 @@ def read_defences(path: Path) -> Defences:
     found: Defences = {}
     for name, value in content.items():
         if not isinstance(value, dict) or "class_path" in value:
-            found[str(name), None] = _built(value, f"{name} in {path}")
+            found[str(name), None] = built(value, f"{name} in {path}")
             continue
         for key, own in value.items():
             for strength in listed(key):
-                found[str(name), strength] = _built(filled(own, strength), f"{name}, {strength} in {path}")
+                found[str(name), strength] = built(filled(own, strength), f"{name}, {strength} in {path}")
     return found
 
 
-def _built(value: Any, where: str) -> list[Defense]:
+def built(value: Any, where: str) -> list[Defense]:
+    """Defences of a description by class and arguments, or of a list of them; `where` is for messages."""
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--defenses", type=list[Defense])
     try:
