@@ -7,7 +7,7 @@ import pandas as pd
 from evaluation.gate import Gate, Outcome
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, number
-from evaluation.what_if import COSINE, DEFENCE, NONE
+from evaluation.what_if import COSINE, DEFENCE, NONE, UNDER
 
 _NAMED = 3
 """Defences that a sentence names."""
@@ -51,6 +51,9 @@ def advice(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> 
         said.append("Without any, all limits are kept.")
     elif not within:
         said.append("Try stronger ones, sums of more clients, or other limits.")
+    absent = [name.removesuffix(UNDER) for name in evaluation.missing if name.endswith(UNDER)]
+    if absent:
+        said.append(f"Among the best, but left out under defences for their time: {', '.join(absent)}; give --slow.")
     return " ".join([*said, NOT_SEEN])
 
 

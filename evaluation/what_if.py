@@ -27,6 +27,8 @@ from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from recordings.what_if import DefendedRecording
 
+UNDER = " under defences"
+"""After the name of an attack that did not run under defences, in `Evaluation.missing`."""
 DEFENCE, NONE = "defence", "none"
 """Setting of a result: the defence with its strength, and its value without one."""
 COSINE, ERROR, LOSS = "aggregate-cosine", "aggregate-error", "auxiliary-loss"
@@ -144,7 +146,7 @@ def what_if(
         parts.append(audit(one, repeated, describe=False, check_learner=False, progress=False, **options))
     evaluation = joined([part.evaluation for part in parts])
     left_out = _best(found, tried, spent, {*spent}) - chosen
-    reasons = {f"{name} under defences": f"it takes {spent[name]:.0f} s under each; give --slow" for name in left_out}
+    reasons = {f"{name}{UNDER}": f"it takes {spent[name]:.0f} s under each; give --slow" for name in left_out}
     evaluation.details, evaluation.missing = dict(found.evaluation.details), {**found.missing, **reasons}
     measured = {name for part in parts for name in part.metrics}
     return dataclasses.replace(

@@ -1,6 +1,7 @@
 """Figures of two measures per choice: what a defence costs, what a manipulation risks, and what a rank allows."""
 
 import dataclasses
+import textwrap
 from typing import Any
 
 import pandas as pd
@@ -19,6 +20,8 @@ _MITIGATION, _AMOUNT = SETTING + "mitigation", SETTING + "amount"
 MITIGATIONS = (_MITIGATION, _AMOUNT)
 _UTILITIES = ("ndcg@10", "hr@10")
 _MEANS = ("mean_x", "mean_y")
+_LABEL = 26
+"""Letters in a line of the names at a point."""
 _CELLS = 25
 """Parts of the range of points in which two lie together."""
 _ANY_CHECK = "any-check"
@@ -67,12 +70,10 @@ def signal_kept(data: FigureData) -> list[DrawnFigure]:
     under = data.rows[data.rows[DEFENCE] != NONE]["attack"]
     data = dataclasses.replace(data, rows=data.rows[data.rows["attack"].isin(under)])
     side = "right" if metric_of(data.metric).lower_is_better else "left"
-    asked = next(iter(data.rows["question"].dropna()), "what is the client's?")
-    text = f"If clients had used a defence: {asked} Cosine of the round's mean update with and without it, against"
-    text += (
-        f" {data.metric} of the best attack; the upper {side} is better. No other point is better in both than a filled"
-    )
-    text += " one."
+    told = next((one for one in data.rows["tells"] if one), "something about the client")
+    text = f"If clients had used a defence, could the server infer {told}? Cosine of the round's mean update with and"
+    text += f" without it, against {data.metric} of the best attack that ran under all of them; the upper {side} is"
+    text += " better. No other point is better in both than a filled one."
     return _scatter(data, kept, DEFENCE, y=COSINE, caption=text, across=f"{data.metric} of the best attack", front=True)
 
 
@@ -146,7 +147,9 @@ def _scatter(
                 faces = [colour if one else "white" for one in best]
                 axes.scatter(own["mean_x"], own["mean_y"], s=36, c=faces, edgecolors=colour, zorder=3)
         for place, choices in _places(both[both["panel"] == panel]).items():
-            axes.annotate(choices, place, xytext=(4, 4), textcoords="offset points", fontsize=8)
+            middle = sum(both["mean_x"].agg(["min", "max"])) / 2
+            side = {"xytext": (4, 4), "ha": "left"} if place[0] < middle else {"xytext": (-4, 4), "ha": "right"}
+            axes.annotate(textwrap.fill(choices, _LABEL), place, textcoords="offset points", fontsize=8, **side)
         guessing = metric_of(data.metric).guessing
         if guessing is not None:
             axes.axvline(guessing, color=".5", ls=":")

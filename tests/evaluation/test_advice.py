@@ -7,15 +7,15 @@ from evaluation.advice import NO_LIMITS, advice
 from evaluation.gate import Gate, Outcome, Verdict
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING
-from evaluation.what_if import COSINE
+from evaluation.what_if import COSINE, UNDER
 
 _COLUMN = SETTING + "defence"
 KEPT = {"none": 1.0, "clip": 0.9, "top-k 0.1": 0.5, "bits 2": 0.2}
 RESULTS = pd.DataFrame([{"metric": COSINE, "mean": value, _COLUMN: name} for name, value in KEPT.items()])
 
 
-def evaluation() -> Evaluation:
-    return Evaluation(scores=pd.DataFrame({_COLUMN: list(KEPT)}))
+def evaluation(**missing: str) -> Evaluation:
+    return Evaluation(scores=pd.DataFrame({_COLUMN: list(KEPT)}), missing=missing)
 
 
 def gate(outcomes: dict[str, list[Outcome]]) -> Gate:
@@ -49,6 +49,12 @@ def test_those_within_all_limits_are_named_by_what_they_leave() -> None:
 def test_what_else_a_person_needs_to_know_is_said(none: Outcome, other: Outcome, text: str) -> None:
     outcomes: dict[str, list[Outcome]] = {name: [none if name == "none" else other] for name in KEPT}
     assert text in advice(RESULTS, evaluation(), gate(outcomes))
+
+
+def test_an_attack_that_was_too_slow_is_named() -> None:
+    slow = evaluation(**{f"decaf-match{UNDER}": "it takes 29 s under each; give --slow"})
+    said = advice(RESULTS, slow, gate({name: ["ok"] for name in KEPT}))
+    assert "left out under defences for their time: decaf-match;" in said
 
 
 def test_without_limits_nothing_is_advised_and_without_defences_nothing_is_said() -> None:

@@ -17,6 +17,8 @@ from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg, Strategy
 
+from defenses.compression import TopK
+from evaluation.what_if import COSINE, LOSS, what_if
 from fedleak_recorder import Recorder
 from fedleak_recorder.flower import RecordingLegacyStrategy, RecordingStrategy
 from protocol.errors import InputError
@@ -110,6 +112,21 @@ def test_the_example_of_the_page_records(tmp_path: Path, monkeypatch: pytest.Mon
     for name, value in before.items():
         assert all(torch.equal(delta, after[name] - value) for delta in view.deltas[name])
     assert recording.truth(view)["class_counts"].tolist() == [[2, 1], [2, 1]]
+
+
+def test_what_if_needs_no_learner(tmp_path: Path) -> None:
+    """Of a recording of another system, the audit has what defences leave of the mean update, and no loss."""
+
+    def answer(message: Message) -> Message:
+        arrays = {name: torch.randn(shape) + message.metadata.dst_node_id for name, shape in SHAPES.items()}
+        return reply(arrays)(message)
+
+    start(strategy_of(tmp_path), ArrayRecord(small()), answer, nodes=[1, 2, 3, 4, 5], rounds=2)
+    found = what_if(Recording(tmp_path), {("top-k", 0.5): [TopK(share=0.5)]}, progress=False).results
+    kept = found.set_index(["metric", "setting.defence"])["mean"]
+    assert kept[COSINE, "none"] == pytest.approx(1)
+    assert 0 < kept[COSINE, "top-k 0.5"] < 1
+    assert LOSS not in found["metric"].unique()
 
 
 class Proxy:
