@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
@@ -102,7 +101,7 @@ def compare(name: str, root: str | None, out: Path, seeds: int, jobs: int) -> pd
     joined = joined[joined["metric"].isin(own)].astype({"n": "Int64"})
     joined["difference"] = joined["mean_what_if"] - joined["mean"]
     halves = [(joined[f"high{one}"] - joined[f"low{one}"]) / 2 for one in ("", "_what_if")]
-    joined["agree"] = joined["difference"].abs() <= np.hypot(*halves) + 1e-9
+    joined["agree"] = joined["difference"].abs() <= (halves[0] ** 2 + halves[1] ** 2) ** 0.5 + 1e-9
     return joined
 
 

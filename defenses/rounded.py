@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 
@@ -46,3 +47,27 @@ class Rounded(Defense):
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """The bits of each number."""
         return (Release(bits=float(self.bits), parameters=parameters),)
+
+
+class HalfPrecision(Defense):
+    """The update as numbers of 16 bits, as systems send them to save traffic; it hides what is below their rounding.
+
+    The server adds in float32.
+
+    Args:
+        format: ``float16`` has 11 binary digits and overflows above 65,504, ``bfloat16`` has 8.
+
+    References:
+        IEEE 754-2019, section 3.6, binary16.
+    """
+
+    def __init__(self, *, format: Literal["float16", "bfloat16"] = "float16") -> None:
+        self.dtype = torch.float16 if format == "float16" else torch.bfloat16
+
+    def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
+        deltas = {name: value.to(self.dtype) for name, value in update.deltas.items()}
+        return dataclasses.replace(update, deltas=deltas)
+
+    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
+        """The bits of each number; attacks also know its type."""
+        return (Release(bits=16.0, parameters=parameters),)

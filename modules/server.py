@@ -92,7 +92,7 @@ def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -
         if name not in update.rows:
             with torch.autocast(delta.device.type, enabled=False):  # the server adds in full precision
                 precise = weights.to(torch.promote_types(weights.dtype, delta.dtype))
-                sums[name] = torch.einsum("c,c...->...", precise, delta)
+                sums[name] = torch.einsum("c,c...->...", precise, delta.to(precise.dtype))
             continue
         sums[name] = torch.zeros_like(model[name])
         rows_squared[name] = weights.new_zeros(len(model[name]))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from defenses.canaries import Canaries
 from defenses.compression import Clip, TopK
 from defenses.kept_back import KeptBack
 from defenses.local_dp import LocalDP
-from defenses.rounded import Rounded
+from defenses.rounded import HalfPrecision, Rounded
 from defenses.secure_aggregation import SecureSum
 from defenses.update_l1 import UpdateL1
 from evaluation.what_if import COSINE, ERROR, LOSS, what_if
@@ -96,6 +97,20 @@ def test_defences_come_in_order(folder: Path) -> None:
         view = first(DefendedRecording(folder, defenses))
         sizes.append(torch.stack([value.flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0))
     assert bool((sizes[0] < sizes[1]).all())
+
+
+@pytest.mark.parametrize(("format", "digits"), [("float16", 11), ("bfloat16", 8)])
+def test_half_precision_is_the_type_that_attacks_see_and_is_added_in_float32(
+    folder: Path, format: Literal["float16", "bfloat16"], digits: int
+) -> None:
+    defended, plain = DefendedRecording(folder, [HalfPrecision(format=format)]), first(Recording(folder))
+    for name, value in first(defended).deltas.items():
+        assert value.dtype == getattr(torch, format)
+        assert torch.allclose(value.float(), plain.deltas[name], rtol=2.0**-digits, atol=1e-7)
+    before, after = defended.aggregates(0)
+    for name, value in after.items():
+        assert value.dtype == torch.float32
+        assert float((value - before[name]).norm()) <= 2.0**-digits * float(before[name].norm()) + 1e-6
 
 
 def test_what_is_kept_back_is_not_sent(folder: Path) -> None:
