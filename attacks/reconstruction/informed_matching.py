@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.gradient_matching import InvertingGradients, image_shape
+from attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages, decoupled, image_shape
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.bottleneck import Bottleneck
 from protocol.threat_model import ThreatModel
@@ -88,3 +88,23 @@ class InformedMatching(InvertingGradients):
             start = _OWN * torch.eye(labels.shape[1]) + torch.rand(size, generator=generator)
             found[MIXING] = Unknown(start, (-_SPAN, _SPAN))
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnrelatedInformed(InformedMatching):
+    """Baseline: informed matching on the update of the next client in the view.
+
+    What it reaches is due to the prior (total variation, range of pixels) and to the labels, not to the update.
+
+    Threat model: as of `InformedMatching`, but of a server that has another client's update.
+
+    References:
+        This project.
+    """
+
+    name = "unrelated-informed"
+    references = ()
+    baseline = True
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> MatchedImages:
+        return super().run(decoupled(view, "update"), generator=generator)
