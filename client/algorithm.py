@@ -55,8 +55,8 @@ class ClientAlgorithm:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, UpdateL1):
-        return {"strength": value.strength, "reduction": value.reduction, "parameters": list(value.parameters)}
+    if isinstance(value, Defense):
+        return dict(vars(value))
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 

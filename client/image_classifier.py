@@ -10,11 +10,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from client.algorithm import Shapes
+from client.engine.fast.gradients import Parameters
+from client.engine.task import DRAWS
+from client.nets.batch_norm import mask_batches
 from client.nets.classifiers import ClassifierOptions, build_classifier, classifier_shapes
+from client.nets.dropout import draw_noise
 from client.network import ClassifierAlgorithm
+from defenses.base import Defense, LocalStep
+from defenses.mixup import Mixup
+from defenses.soteria import Soteria
 from protocol.ranges import PositiveInt
 
 
@@ -26,6 +34,8 @@ class ImageClassifierAlgorithm(ClassifierAlgorithm):
         network: options of the classifier.
         image_shape: channels, height and width.
         num_classes: number of classes.
+        mixup: defence that mixes the examples of a step, or None.
+        soteria: defence that changes the gradient of the last layer, or None.
     """
 
     name: ClassVar[str] = "classifier"
@@ -33,6 +43,41 @@ class ImageClassifierAlgorithm(ClassifierAlgorithm):
     network: ClassifierOptions
     image_shape: tuple[PositiveInt, PositiveInt, PositiveInt]
     num_classes: PositiveInt
+    mixup: Mixup | None = None
+    soteria: Soteria | None = None
+
+    @property
+    def penalties(self) -> tuple[Defense, ...]:
+        return (*super().penalties, *(one for one in (self.mixup, self.soteria) if one is not None))
+
+    def local_step(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> LocalStep:
+        inputs, labels = self.fields(examples, next(iter(parameters.values())).dtype)
+        network = self._own_network
+        mask_batches(network, mask)
+        draw_noise(network, examples.get(DRAWS), examples)
+        last = network.get_submodule(self.output_layer)
+
+        def classify(inputs: Tensor) -> tuple[Tensor, Tensor]:
+            read: list[Tensor] = []
+            hook = last.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+            try:
+                logits: Tensor = functional_call(network, parameters, (inputs,))
+            finally:
+                hook.remove()
+            return read[0], logits
+
+        return LocalStep(
+            inputs=inputs,
+            labels=labels,
+            mask=mask,
+            classes=self.num_classes,
+            output=self.output_layer,
+            independent=self.independent,
+            classify=classify,
+        )
+
+    def fields_of(self, step: LocalStep) -> Parameters:
+        return dict(zip(self.names, (step.inputs, step.labels), strict=True))
 
     def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
         return classifier_shapes(self.network, image_shape=self.image_shape, classes=self.num_classes)

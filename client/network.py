@@ -20,7 +20,8 @@ from client.engine.fast.gradients import Gradients, Parameters
 from client.engine.fast.manual_backward import Chain, ChainGradients, chain_of
 from client.engine.task import DRAWS
 from client.nets.batch_norm import mask_batches
-from client.nets.dropout import Dropout, draw_dropout
+from client.nets.bottleneck import penalties
+from client.nets.dropout import NOISE, RandomLayer, draw_noise, random_layers
 from protocol.errors import require
 
 NUMBER = "number"
@@ -79,8 +80,8 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
 
     @functools.cached_property
     def random(self) -> bool:
-        """Whether the network has dropout."""
-        return any(isinstance(layer, Dropout) and layer.probability > 0 for layer in self.template.modules())
+        """Whether the network has an active random layer, e.g. dropout."""
+        return any(layer.active for layer in random_layers(self.template))
 
     @functools.cached_property
     def _chain(self) -> Chain | None:
@@ -136,7 +137,7 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
             examples: fields of the examples.
             dtype: of inputs that are uint8 images or float32, for a model in float64.
         """
-        if self._pool is None:
+        if self._pool is None or self.names[0] in examples:
             inputs, labels = (examples[name] for name in self.names)
         else:
             inputs, labels = (values[examples[NUMBER]] for values in self._pool)
@@ -148,9 +149,9 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
         inputs, labels = self.fields(examples, next(iter(parameters.values())).dtype)
         network = self._own_network
         mask_batches(network, mask)
-        draw_dropout(network, examples[DRAWS] if self.random else None)
+        draw_noise(network, examples.get(DRAWS), examples)
         losses = self.criterion(functional_call(network, parameters, (inputs,)), labels, reduction="none")
-        each = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+        each = (losses.flatten(1).mean(1) if losses.dim() > 1 else losses) + penalties(network)
         return (each * mask).sum() / mask.sum().clamp(min=1)
 
     def record_losses(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -163,9 +164,25 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
         """
         network = self._own_network
         mask_batches(network, None)
-        draw_dropout(network, None)
+        draw_noise(network, None)
         losses = self.criterion(functional_call(network, dict(parameters), (inputs,)), labels, reduction="none")
         return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+
+    def noise_shapes(self, inputs: Tensor) -> dict[str, tuple[RandomLayer, tuple[int, ...]]]:
+        """Active random layers, and the shape of the random numbers of one example, by the name of their field.
+
+        Args:
+            inputs: ``(N, *shape)`` of any values.
+        """
+        network, shapes = copy.deepcopy(self.template), dict[str, tuple[RandomLayer, tuple[int, ...]]]()
+        for place, layer in enumerate(random_layers(network)):
+            if layer.active:
+                layer.register_forward_pre_hook(
+                    lambda one, given, name=f"{NOISE}{place}": shapes.update({name: (one, one.noise_shape(given[0]))})
+                )
+        with torch.no_grad():
+            network(inputs)
+        return shapes
 
     def fast(self) -> Gradients | None:
         return None if self._chain is None else ChainGradients(self._chain, self.fields)

@@ -29,7 +29,7 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.task import DRAWS
-from client.nets.dropout import Dropout, draw_dropout
+from client.nets.dropout import Dropout, draw_noise
 from client.network import is_independent
 from protocol.errors import InputError, ViewError, require
 from protocol.ranges import PositiveFloat, PositiveInt, UnitInterval
@@ -450,7 +450,7 @@ class PretrainedAlgorithm(RecordAlgorithm):
             if sum(len(names) for _, names in read) == len(layers):
                 raise _EnoughError  # the last layer is slow: it has a row for every token
 
-        draw_dropout(network, None)
+        draw_noise(network, None)
         hooks = [
             layer.register_forward_pre_hook(lambda _, read, name=name: seen(name, read[0])) for name, layer in layers
         ]
@@ -469,7 +469,7 @@ class PretrainedAlgorithm(RecordAlgorithm):
         return inputs > 0 if self.task == "sequence-classification" else torch.ones(len(inputs), 1, dtype=torch.bool)
 
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        draw_dropout(self.template, examples[DRAWS] if self.random else None)
+        draw_noise(self.template, examples[DRAWS] if self.random else None)
         logits = self.outputs(parameters, examples)
         each, real = self._losses(logits, examples)
         real = real & mask.reshape(-1, *[1] * (real.dim() - 1))
@@ -490,7 +490,7 @@ class PretrainedAlgorithm(RecordAlgorithm):
 
     def record_losses(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> Tensor:
         """Of a text, the mean over the tokens after the first."""
-        draw_dropout(self.template, None)
+        draw_noise(self.template, None)
         examples = self._examples(inputs, labels)
         each, real = self._losses(self.outputs(parameters, examples), examples)
         return each if each.dim() == 1 else (each * real).sum(1) / real.sum(1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""The base class of defences: a penalty during local training, and changes of the update before it is sent."""
+"""The base class of defences: changes of the local training, and of the update before it is sent."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -66,6 +66,30 @@ def with_whole_tables(update: Update, names: Collection[str], model: Mapping[str
     return dataclasses.replace(update, deltas=deltas, rows=rows)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LocalStep:
+    """A local step of one client that learns to classify, for defences that change it.
+
+    Attributes:
+        inputs: ``(N, *shape)`` examples as the network gets them.
+        labels: ``(N,)`` classes, or ``(N, K)`` shares of them.
+        mask: ``(N,)`` True for real examples.
+        classes: number K of classes.
+        output: name of the last layer.
+        independent: whether the network's output for an example depends on no other of its batch.
+        classify: maps inputs ``(N, *shape)`` to the features ``(N, F)`` that the last layer reads, and to logits ``(N,
+            K)``, with the step's parameters and random numbers.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    mask: Tensor
+    classes: int
+    output: str
+    independent: bool
+    classify: Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
 OwnView = Callable[[Update], tuple[RoundView, Tensor]]
 """What the server will see of an update, and ``(C, R)`` the clients' own interactions with the served items."""
 
@@ -124,6 +148,20 @@ class Defense:
             elements: ``(C,)`` number of trained numbers of each public parameter; padding is not counted.
         """
         return None
+
+    def change_examples(self, step: LocalStep, generator: torch.Generator) -> LocalStep:
+        """Changes the inputs and labels of a client's local step; the generator is of the client and the round."""
+        return step
+
+    def change_gradients(self, step: LocalStep, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Changes the gradients of a client's local step, ``shape`` by parameter, before its optimizer uses them."""
+        return gradients
+
+    @classmethod
+    def changes_steps(cls) -> bool:
+        """Whether it changes the examples or the gradients of local steps."""
+        hooks = ("change_examples", "change_gradients")
+        return any(getattr(cls, hook) is not getattr(Defense, hook) for hook in hooks)
 
     def willing(self, received: Mapping[str, Tensor], clients: Tensor) -> Tensor | None:
         """``(C,)`` bool, which of ``clients (C,)`` train on the received public parameters, or None for all.

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 from typing import Unpack as Unpack
 
 from torch import Tensor
@@ -21,6 +21,7 @@ from modules.server import ServerOptimizer
 from protocol.view import Release
 
 Weighting = Literal["examples", "uniform"]
+_Kind = TypeVar("_Kind", bound=Defense)
 
 
 class Federation(TypedDict, total=False):
@@ -181,7 +182,11 @@ class Learner(BuiltFromData):
     @property
     def update_l1(self) -> UpdateL1 | None:
         """The defence whose penalty is part of the local loss."""
-        return next((defense for defense in self.defenses if isinstance(defense, UpdateL1)), None)
+        return self.defense_of(UpdateL1)
+
+    def defense_of(self, kind: type[_Kind]) -> _Kind | None:
+        """The first defence of a kind."""
+        return next((defense for defense in self.defenses if isinstance(defense, kind)), None)
 
     def learner_description(self) -> dict[str, Any] | None:
         """Name and arguments from which `recordings.named_algorithm` rebuilds the public algorithm.
@@ -189,8 +194,9 @@ class Learner(BuiltFromData):
         A learner from outside the project is named by its class path. None if a defence changes the loss in a way that
         a simulation cannot replay, or if attacks could not give its clients examples.
         """
-        penalties = [defense for defense in self.defenses if type(defense).penalty is not Defense.penalty]
-        if penalties not in ([], [self.update_l1]):
+        known = [self.update_l1, *getattr(self.algorithm, "penalties", ())]
+        changing = [one for one in self.defenses if type(one).penalty is not Defense.penalty or one.changes_steps()]
+        if not all(any(one is other for other in known) for one in changing):
             return None
         if self.algorithm.name:
             return {"name": self.algorithm.name, "arguments": self.algorithm.arguments()}

@@ -13,7 +13,7 @@ from attacks.base import Attack
 from attacks.composition.base import IMAGES, LABELS, layer_change_of, one_output, trained_models
 from attacks.estimates import Detail, Estimate, Scores, check_tensor
 from client.nets.batch_norm import mask_batches
-from client.nets.dropout import draw_dropout
+from client.nets.dropout import draw_noise
 from client.network import NUMBER, NetworkAlgorithm, OneOutput
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
@@ -306,7 +306,7 @@ def _auxiliary_response(view: RoundView, head: OneOutput, models: Mapping[str, T
     inputs, targets = _auxiliary(view)
     network = copy.deepcopy(algorithm.template)
     mask_batches(network, None)
-    draw_dropout(network, None)
+    draw_noise(network, None)
     found = []
     for victim in range(view.victims):
         own = {name: value[victim] for name, value in algorithm.trained(models).items()}

@@ -1,9 +1,9 @@
 """Gradient matching: images whose simulated update is similar to the received one."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from protocol.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, View
+
+if TYPE_CHECKING:
+    from modules.attackers.image_matching import Unknown
 
 _SIGNAL, _REACHED = "signal", "matched"
 
@@ -123,6 +126,8 @@ class GradientMatching(ReconstructionAttack):
                 max_iter=self.max_iter,
                 restarts=self.restarts,
                 seconds=60 * self.minutes,
+                leave_out=self.leave_out(view),
+                unknown=self.unknown(view, labels, generator),
             )
             fit_quietly(module, accelerator=self.accelerator, max_epochs=1)
         except InputError as error:  # the clients' local training cannot be differentiated
@@ -138,6 +143,14 @@ class GradientMatching(ReconstructionAttack):
             iterations=(module.iterations, self.max_iter * self.restarts),
             seconds=module.elapsed,
         )
+
+    def leave_out(self, view: RoundView) -> Collection[str]:
+        """Parameters whose gradients are not compared."""
+        return ()
+
+    def unknown(self, view: RoundView, labels: Tensor, generator: torch.Generator) -> "dict[str, Unknown]":
+        """Random numbers of the clients' step that are searched together with the images, see `ImageMatching`."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from client.engine.stacked_training import chunks_of, train_stacked
 from client.engine.task import StackedTask, Task
 from client.engine.training_job import TrainingJob, own_elements
 from defenses.base import Defense, Update
+from protocol.errors import require
 from protocol.seeding import generator_for
 
 
@@ -48,17 +49,50 @@ def train_clients(
         check_private(task, rows=bool(cohort.rows), private=bool(private))
         fast, key = None, seed if noise_key is None else noise_key
         noise = [generator_for(key, "gradient noise", seed, cohort.round, c) for c in cohort.clients.tolist()]
+    step_draws, key = list[torch.Generator](), seed if noise_key is None else noise_key
+    if any(defense.changes_steps() for defense in defenses):
+        _check_changed(local, defenses)
+        fast = None
+        step_draws = [generator_for(key, "changed steps", seed, cohort.round, c) for c in cohort.clients.tolist()]
     job = TrainingJob(
-        task, fast, public, private, cohort, local, defenses, schedule, draws, result, losses, elements, noise
+        task,
+        fast,
+        public,
+        private,
+        cohort,
+        local,
+        defenses,
+        schedule,
+        draws,
+        result,
+        losses,
+        elements,
+        noise,
+        step_draws,
     )
     device = next(iter(public.values())).device
     stacks = isinstance(task, StackedTask) or device.type != "cpu"
-    if local.engine == "vectorized" or (local.engine == "auto" and stacks):
+    if local.engine == "vectorized" or (local.engine == "auto" and stacks and not step_draws):
         _run(job, train_stacked, chunks_of(job, device), device)
     else:
         order = torch.argsort(cohort.counts, descending=True).tolist()
         _run(job, descend_one if descends(job) else train_one, [torch.tensor([i]) for i in order], device)
     return result
+
+
+def _check_changed(local: LocalTraining, defenses: Sequence[Defense]) -> None:
+    """Checks that one client after another can make steps that defences change.
+
+    Raises:
+        InputError: the engine is the vectorized one, or examples are clipped.
+    """
+    names = ", ".join(type(defense).__name__ for defense in defenses if defense.changes_steps())
+    require(
+        local.engine != "vectorized" and local.example_clip is None,
+        f"for {names}, local.engine auto or sequential, and no local.example_clip",
+        f"{local.engine}, example_clip {local.example_clip}",
+        "Leave both out, or the defence.",
+    )
 
 
 def _empty_result(

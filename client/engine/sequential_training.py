@@ -9,7 +9,14 @@ from client.engine.client_optimizers import build_optimizer
 from client.engine.fast.gradients import Descent, Parameters
 from client.engine.fast.memory import BufferPool, FlatParameters
 from client.engine.private_gradients import private_gradients
-from client.engine.training_job import TrainingJob, loss_and_gradients, penalties_of, received_by, steps_of
+from client.engine.training_job import (
+    TrainingJob,
+    defended_step,
+    loss_and_gradients,
+    penalties_of,
+    received_by,
+    steps_of,
+)
 from defenses.base import Defense
 
 
@@ -26,6 +33,7 @@ def train_one(job: TrainingJob, position: Tensor) -> None:
     loss, elements = torch.zeros(()), job.elements_of(position)
     for examples, mask, _ in steps_of(part, job.local, schedule, job.draws_of(position)):
         own = {name: _channels_last(value[0]) for name, value in examples.items()}
+        step, own = defended_step(job, leaves, own, mask[0], client)
         with torch.no_grad():
             written = None if job.fast is None else job.fast.single(leaves, own, mask[0])
         if job.noise:
@@ -40,6 +48,9 @@ def train_one(job: TrainingJob, position: Tensor) -> None:
         loss, grads = loss_and_gradients(
             written, functools.partial(job.task.loss, leaves, own, mask[0]), penalty, leaves
         )
+        if step is not None:
+            for defense in job.defenses:
+                grads = defense.change_gradients(step, grads)
         optimizer.step(trained.of_owners(grads, buffers))
     _finish(job, client, received, leaves, loss.detach())
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from client.engine.fast.gradients import Gradients, Parameters
+from defenses.base import LocalStep
 
 POSITION = "position"
 """Field that the engine adds to a mini-batch: position of each example in the client's list; absent in full batches."""
@@ -46,6 +47,14 @@ class Task(abc.ABC):
         """Mean losses of stacked clients: ``(C, *shape)``, ``(C, N, ...)``, ``(C, N)`` -> ``(C,)``."""
         losses: Tensor = torch.vmap(self.loss, randomness="different")(parameters, examples, mask)
         return losses
+
+    def local_step(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> LocalStep | None:
+        """A step of `loss` for defences that change it; None if they do not know such clients."""
+        return None
+
+    def fields_of(self, step: LocalStep) -> Parameters:
+        """The fields of the examples that a changed step has in place of those of `local_step`."""
+        raise NotImplementedError(f"{type(self).__name__} must give the fields of its steps")
 
     def fast(self) -> Gradients | None:
         """Hand-written gradients, used unless ``local.fast`` is False; None for autograd."""

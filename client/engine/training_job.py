@@ -11,7 +11,8 @@ from client.engine.batches import step_draws
 from client.engine.fast.gradients import Gradients, Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.task import POSITION, Task
-from defenses.base import Defense, Update
+from defenses.base import Defense, LocalStep, Update
+from protocol.errors import require
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class TrainingJob:
     """``(C,)`` number of entries that each client trains, by public parameter, see `own_elements`."""
     noise: Sequence[torch.Generator] = ()
     """Source of each client's noise in private local training."""
+    step_draws: Sequence[torch.Generator] = ()
+    """Source of each client's draws for defences that change local steps; empty without one."""
 
     def elements_of(self, positions: Tensor) -> dict[str, Tensor]:
         """Number of entries of each public parameter that the clients at `positions` train."""
@@ -91,6 +94,26 @@ def penalties_of(
     """``(C,)`` penalties that defences add to the losses; 0.0 without such a defence."""
     terms = [d.penalty(public, received, elements) for d in job.defenses]
     return sum((term for term in terms if term is not None), start=0.0)
+
+
+def defended_step(
+    job: TrainingJob, leaves: Parameters, own: Parameters, mask: Tensor, client: int
+) -> tuple[LocalStep | None, Parameters]:
+    """One client's step and its examples, as defences change them; None and as they are without such a defence.
+
+    Raises:
+        InputError: the client does not learn to classify images.
+    """
+    if not job.step_draws:
+        return None, own
+    step = job.task.local_step({name: value.detach() for name, value in leaves.items()}, own, mask)
+    names = ", ".join(type(defense).__name__ for defense in job.defenses if defense.changes_steps())
+    expected = f"for {names}, clients that learn to classify images"
+    require(step is not None, expected, type(job.task).__name__, "Use FederatedClassifier, or leave the defence out.")
+    assert step is not None
+    for defense in job.defenses:
+        step = defense.change_examples(step, job.step_draws[client])
+    return step, {**own, **job.task.fields_of(step)}
 
 
 def loss_and_gradients(

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from client.nets.batch_norm import BatchNorm
+from client.nets.bottleneck import Bottleneck
 from client.nets.dropout import Dropout
 from protocol.errors import require
-from protocol.ranges import PositiveInt, UnitInterval
+from protocol.ranges import NonNegativeFloat, PositiveInt, UnitInterval
 
 NetworkName = Literal["two-convolutions", "three-modules", "four-modules", "resnet18", "vgg16", "mlp"]
 Activation = Literal["relu", "leaky-relu", "gelu", "sigmoid", "tanh"]
@@ -57,6 +58,9 @@ class ClassifierOptions:
             torchvision's network repeats 49 times; here it is used once.
         norm: position of the batch norm of the features of the first three.
         dropout: share of the features that training drops.
+        bottleneck: length of the latent vector of a variational bottleneck before the last layer (PRECODE, see
+            `client.nets.bottleneck`); None for no bottleneck.
+        divergence: weight of its divergence in the loss.
         weights: initial weights: ``uniform``, torch's default; ``normal``, as in the experiments on LT codes: hidden
             linear layers N(0, 0.5^2), the output layer uniform as of Glorot and Bengio, biases 0.
         standardise: mean that the network subtracts from pixels in [0, 1], and standard deviation by which it then
@@ -72,6 +76,8 @@ class ClassifierOptions:
     head: Head = "small"
     norm: Norm = "none"
     dropout: float = 0.0
+    bottleneck: PositiveInt | None = None
+    divergence: NonNegativeFloat = 0.001
     weights: Weights = "uniform"
 
     standardise: tuple[float, float] | None = None
@@ -90,29 +96,38 @@ class ClassifierOptions:
             "Set model.network to such values.",
         )
         require(0 <= self.dropout < 1, "network.dropout in [0, 1)", self.dropout, "Set 0 for no dropout.")
+        right = (self.bottleneck is None or self.bottleneck >= 1) and math.isfinite(self.divergence)
+        require(
+            right and self.divergence >= 0,
+            "network.bottleneck of 1 or more, or null, and divergence of 0 or more",
+            f"{self.bottleneck}, {self.divergence}",
+            "PRECODE has 256 and 0.001.",
+        )
 
 
 class Classifier(nn.Module):
-    """Network of a body, dropout and a linear layer.
+    """Network of a body, dropout, perhaps a variational bottleneck, and a linear layer.
 
     Args:
         body: maps ``(N, channels, height, width)`` to features ``(N, F)``.
         features: number F of features.
         classes: number K of classes.
-        dropout: share of the features that training drops.
+        network: options; of them, dropout and bottleneck.
     """
 
     is_chain = True
 
-    def __init__(self, body: nn.Module, features: int, classes: int, dropout: float = 0.0) -> None:
+    def __init__(self, body: nn.Module, features: int, classes: int, network: ClassifierOptions) -> None:
         super().__init__()
         self.body = body
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(network.dropout)
+        latent = network.bottleneck
+        self.bottleneck = nn.Identity() if latent is None else Bottleneck(features, latent, network.divergence)
         self.output = nn.Linear(features, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         """``(N, channels, height, width)`` -> logits ``(N, K)``."""
-        logits: Tensor = self.output(self.dropout(self.body(images)))
+        logits: Tensor = self.output(self.bottleneck(self.dropout(self.body(images))))
         return logits
 
 
@@ -131,7 +146,7 @@ def build_classifier(
         InputError: the images are too small for the poolings.
     """
     body, features = _body(network, image_shape)
-    made = Classifier(body, features, classes, network.dropout)
+    made = Classifier(body, features, classes, network)
     draw_layers(made, generator, normal=network.weights == "normal")
     return made
 
@@ -142,7 +157,7 @@ def classifier_shapes(
     """Shapes of the parameters of `build_classifier` by name, computed without allocating them."""
     with torch.device("meta"):
         body, features = _body(network, image_shape)
-        made = Classifier(body, features, classes, network.dropout)
+        made = Classifier(body, features, classes, network)
     return {name: tuple(value.shape) for name, value in made.named_parameters()}
 
 

@@ -1,10 +1,13 @@
-"""Dropout with masks computed from numbers that come with the examples, without a global random state.
+"""Random layers, such as dropout, with numbers that come with the examples, without a global random state.
 
 References:
     N. Srivastava, G. Hinton, A. Krizhevsky, I. Sutskever and R. Salakhutdinov, "Dropout: A Simple Way to Prevent Neural
     Networks from Overfitting", JMLR 2014.
     G. L. Steele, D. Lea and C. H. Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014 (`mixed`).
 """
+
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,30 +16,67 @@ from torch import Tensor, nn
 _STEPS = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15), (31, 1))
 _STRIDE = -0x61C8864680B583EB
 _BITS = 24
+NOISE = "noise/"
+"""Start of the names of fields of examples that are the random numbers of a layer."""
 
 
-class Dropout(nn.Module):
-    """Dropout of features, with the others scaled up; the identity while `draws` is None.
+class RandomLayer(nn.Module):
+    """Layer whose random numbers come with the examples; it uses their expectation while there are none.
+
+    Attributes:
+        draws: ``(N,)`` int64 numbers from which its random numbers are computed, or None.
+        noise: its random numbers themselves, ``(N, ...)`` of the shape `noise_shape`, or None; they go before `draws`.
+        expectation: expectation of a random number.
+        span: the smallest and the largest that an attacker needs to consider.
+    """
+
+    draws: Tensor | None = None
+    noise: Tensor | None = None
+    expectation: float
+    span: tuple[float, float]
+
+    @property
+    def active(self) -> bool:
+        """Whether it is random."""
+        return True
+
+    def noise_shape(self, features: Tensor) -> tuple[int, ...]:
+        """Shape of the random numbers of one example, for its input ``(N, ...)``."""
+        return tuple(features.shape[1:])
+
+
+class Dropout(RandomLayer):
+    """Dropout of features, with the others scaled up; its random numbers are the factors.
 
     Args:
         probability: probability of a zero, below 1.
     """
 
-    draws: Tensor | None
+    expectation = 1.0
 
     def __init__(self, probability: float) -> None:
         super().__init__()
         self.probability = probability
-        self.draws = None
+        self.span = (0.0, 1 / (1 - probability))
+
+    @property
+    def active(self) -> bool:
+        return self.probability > 0
 
     def forward(self, features: Tensor) -> Tensor:
-        """``(N, ...)`` -> the same shape; `draws` is ``(N,)`` int64."""
+        """``(N, ...)`` -> the same shape."""
+        if self.noise is not None:
+            return features * self.noise
         if self.draws is None or self.probability == 0:
             return features
-        places = torch.arange(features[0].numel(), device=features.device).reshape(features.shape[1:])
-        own = self.draws.reshape(-1, *[1] * places.dim())
-        kept: Tensor = uniform(own + _STRIDE * (places + 1)) >= self.probability
+        kept = spread(self.draws, features.shape[1:]) >= self.probability
         return features * (kept / (1 - self.probability))
+
+
+def spread(draws: Tensor, shape: Sequence[int]) -> Tensor:
+    """``(N, *shape)`` pseudorandom numbers in [0, 1), a function of ``draws (N,)``."""
+    places = torch.arange(math.prod(shape), device=draws.device).reshape(tuple(shape))
+    return uniform(draws.reshape(-1, *[1] * places.dim()) + _STRIDE * (places + 1))
 
 
 def uniform(draws: Tensor) -> Tensor:
@@ -52,11 +92,21 @@ def mixed(words: Tensor) -> Tensor:
     return words
 
 
-def draw_dropout(network: nn.Module, draws: Tensor | None) -> None:
-    """Sets the numbers of the next batch in every dropout layer of a network, None to drop nothing.
+def draw_noise(network: nn.Module, draws: Tensor | None, given: Mapping[str, Tensor] | None = None) -> None:
+    """Sets the numbers of the next batch in every random layer of a network, None for their expectation.
 
-    The first layer uses the numbers as they are, each further layer others, so that their masks are independent.
+    The first layer uses the draws as they are, each further layer others, so that their numbers are independent.
+
+    Args:
+        network: the network.
+        draws: ``(N,)`` int64, or None.
+        given: the random numbers themselves by `NOISE` and the layer's number, see `RandomLayer.noise`.
     """
-    layers = [layer for layer in network.modules() if isinstance(layer, Dropout)]
-    for place, layer in enumerate(layers):
+    for place, layer in enumerate(random_layers(network)):
         layer.draws = draws if draws is None or place == 0 else mixed(draws + place)
+        layer.noise = None if given is None else given.get(f"{NOISE}{place}")
+
+
+def random_layers(network: nn.Module) -> list[RandomLayer]:
+    """The random layers of a network in their order."""
+    return [layer for layer in network.modules() if isinstance(layer, RandomLayer)]

@@ -1,6 +1,8 @@
 """Gradient matching for images, for all victims of a view at once."""
 
 import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
-from client.network import NetworkAlgorithm
+from client.network import NetworkAlgorithm, last_linear
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.attackers.input_gradients import input_gradients, simulated_updates, step_examples
 from modules.attackers.trainer import empty_batches
@@ -26,6 +28,20 @@ _CHUNK_NUMBERS = 2**23
 _RESCALE = 1e3
 """L-BFGS sees squared distances relative to the received update's, times this: its tolerances are absolute."""
 _TINY = 1e-30
+MIXING = "mixing"
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Random numbers of the clients' step, which are searched together with the images.
+
+    Attributes:
+        start: ``(V, M, ...)`` their first values.
+        span: the smallest and the largest value.
+    """
+
+    start: Tensor
+    span: tuple[float, float]
 
 
 class ImageMatching(LightningModule):
@@ -46,6 +62,9 @@ class ImageMatching(LightningModule):
         max_iter: number of iterations of each start.
         restarts: number of starts, of which each victim's best is kept.
         seconds: time after which the best images so far are returned.
+        leave_out: parameters whose gradients are not compared.
+        unknown: random numbers that are searched too, by the name of their field; `MIXING` ``(V, M, M)`` are logits of
+            the weights with which each image of the step is a mean of the client's images. Steps are not simulated.
 
     Attributes:
         best: ``(V, M, *shape)`` standardised images with the smallest loss.
@@ -80,6 +99,8 @@ class ImageMatching(LightningModule):
         max_iter: int,
         restarts: int = 1,
         seconds: float = float("inf"),
+        leave_out: Collection[str] = (),
+        unknown: Mapping[str, Unknown] | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -95,10 +116,13 @@ class ImageMatching(LightningModule):
         self.register_buffer("examples", torch.arange(labels.shape[1]).where(labels >= 0, -1), persistent=False)
         names = [name for name in view.sent_models() if name in view.deltas]
         self.models = {name: view.sent_models()[name] for name in names}
-        self.received = {name: view.deltas[name] / -_rows(steps, view.deltas[name]) for name in names}
+        compared = [name for name in names if name not in leave_out]
+        self.received = {name: view.deltas[name] / -_rows(steps, view.deltas[name]) for name in compared}
         size = sum(value[0].numel() for value in self.received.values())
         self.chunks = torch.split(torch.arange(len(labels)), max(1, _CHUNK_NUMBERS // size))
         self.images = torch.nn.Parameter(torch.zeros(*labels.shape, *shape))
+        self.unknown = dict(unknown or {})
+        self.others = torch.nn.ParameterList([one.start.clone() for one in self.unknown.values()])
         self.register_buffer("best", torch.zeros(*labels.shape, *shape))
         self.register_buffer("best_loss", torch.full((len(labels),), torch.inf))
         self.register_buffer("cosines", torch.zeros(len(labels)))
@@ -110,21 +134,41 @@ class ImageMatching(LightningModule):
         done = self.iterations / (self.max_iter * self.restarts)
         return max(done, self.elapsed / self.seconds)
 
-    def updates(self, victims: Tensor, images: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def updates(
+        self, victims: Tensor, images: Tensor, others: Sequence[Tensor] = ()
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Gradients ``(A, *shape)`` of the images, or of the simulated steps on average, and the received ones."""
         models = {name: value[victims].to(self.device) for name, value in self.models.items()}
         real = {name: value[victims].to(self.device) for name, value in self.received.items()}
         inputs, labels = _MIDDLE + _SPREAD * images, self.labels[victims]
         with torch.enable_grad():
             if not self.simulate:
-                return input_gradients(self.algorithm, models, inputs, labels, self.examples[victims]), real
+                more = dict(zip(self.unknown, others, strict=True))
+                if MIXING in more:
+                    inputs, labels = self._mixed(victims, inputs, more.pop(MIXING))
+                return input_gradients(self.algorithm, models, inputs, labels, self.examples[victims], more), real
             batches = self.batches[victims].to(self.device)
             deltas = simulated_updates(self.algorithm, models, inputs, labels, batches)
         return {name: value / _rows(self.steps[victims], value) for name, value in deltas.items()}, real
 
-    def losses(self, victims: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses and cosines of updates ``(A,)`` of ``victims (A,)`` with standardised ``images (A, M, *shape)``."""
-        found, real = self.updates(victims, images)
+    def _mixed(self, victims: Tensor, inputs: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Means of ``inputs (A, M, *shape)`` and of their one-hot labels, with the softmax of ``logits (A, M, M)``."""
+        real = self.examples[victims] >= 0
+        weights = logits.masked_fill(~real[:, None], -torch.inf).softmax(2)
+        classes = functional.one_hot(self.labels[victims], last_linear(self.algorithm.template)[1].out_features).to(
+            inputs
+        )
+        return torch.einsum("amn,an...->am...", weights, inputs), weights @ classes
+
+    def losses(self, victims: Tensor, images: Tensor, others: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
+        """Losses and cosines of updates ``(A,)`` of ``victims (A,)`` with standardised ``images (A, M, *shape)``.
+
+        Args:
+            victims: positions in the view.
+            images: images to compare.
+            others: random numbers to compare, ``(A, M, ...)`` in the order of `unknown`.
+        """
+        found, real = self.updates(victims, images, others)
         cosine = cosine_gap(found, real)
         loss = cosine if self.objective == "cosine" else euclidean_gap(found, real)
         if self.total_variation:
@@ -135,6 +179,8 @@ class ImageMatching(LightningModule):
         """Draws new images, and a new order of the simulated mini-batches."""
         start = torch.randn(self.images.shape, generator=self.generator)
         self.images.data.copy_(start)
+        for value, one in zip(self.others, self.unknown.values(), strict=True):
+            value.data.copy_(one.start)
         self.batches = step_examples(self.algorithm, self.counts, generator=self.generator)
         optimizer = self.optimizers()
         if not isinstance(optimizer, list):
@@ -162,11 +208,17 @@ class ImageMatching(LightningModule):
         done = min((self.share - start) * self.restarts, 1.0)
         for group in optimizer.optimizer.param_groups:
             group["lr"] = self.step * 0.1 ** sum(done >= decay for decay in _DECAYS)
-        gradient = torch.zeros_like(self.images)
+        searched = [self.images, *self.others]
+        for value in searched:
+            value.grad = torch.zeros_like(value)
         for victims in self.chunks:
-            gradient[victims] = self._evaluate(victims, self.images.detach()[victims])[1]
-        self.images.grad = gradient.sign_()
+            own = [value.detach()[victims] for value in searched]
+            for value, found in zip(searched, self._evaluate(victims, own[0], own[1:])[1:], strict=True):
+                assert value.grad is not None
+                value.grad[victims] = found.sign()
         optimizer.step()
+        for value, one in zip(self.others, self.unknown.values(), strict=True):
+            value.data.clamp_(*one.span)
         edge = _MIDDLE / _SPREAD
         self.images.data.clamp_(-edge, edge)
 
@@ -180,23 +232,23 @@ class ImageMatching(LightningModule):
         def objective(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             if self.share >= 1:  # out of time: a flat objective ends the search
                 return torch.zeros_like(points[:, 0]), torch.zeros_like(points)
-            losses, gradients = self._evaluate(victims[rows], points.reshape(-1, *shape[1:]))
+            losses, gradients, *_ = self._evaluate(victims[rows], points.reshape(-1, *shape[1:]))
             return losses * scales[rows], gradients.flatten(1) * scales[rows, None]
 
         batched_lbfgs(objective, self.images.detach()[victims].flatten(1), max_iter=self.max_iter)
 
-    def _evaluate(self, victims: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses ``(A,)`` and gradients of images, of which each victim's best are kept."""
+    def _evaluate(self, victims: Tensor, images: Tensor, others: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
+        """Losses ``(A,)`` and gradients of images and others; each victim's best images are kept."""
         with torch.enable_grad():
-            images = images.detach().requires_grad_()
-            losses, cosines = self.losses(victims, images)
-            (gradients,) = torch.autograd.grad(losses.sum(), images)
+            images, *others = (value.detach().requires_grad_() for value in (images, *others))
+            losses, cosines = self.losses(victims, images, others)
+            gradients = torch.autograd.grad(losses.sum(), (images, *others))
         better = losses.detach() < self.best_loss[victims]
         self.best_loss[victims] = torch.where(better, losses.detach(), self.best_loss[victims])
         self.cosines[victims] = torch.where(better, cosines, self.cosines[victims])
         chosen = victims[better]
         self.best[chosen] = images.detach()[better]
-        return losses.detach(), gradients.nan_to_num()
+        return losses.detach(), *(value.nan_to_num() for value in gradients)
 
     def found(self) -> Tensor:
         """``(V, M, *shape)`` best images in [0, 1]."""
@@ -208,7 +260,7 @@ class ImageMatching(LightningModule):
         return time.monotonic() - self.started
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam([self.images], lr=self.step)
+        return torch.optim.Adam([self.images, *self.others], lr=self.step)
 
     def train_dataloader(self) -> DataLoader[Tensor]:
         return empty_batches(self.restarts * (1 if self.solver == "lbfgs" else self.max_iter))

@@ -41,7 +41,7 @@ def simulated_updates(
     """
 
     def step(batch: Tensor) -> Callable[[Parameters], Tensor]:
-        return lambda parameters: _loss(algorithm, parameters, inputs, labels, batch)
+        return lambda parameters: _loss(algorithm, parameters, inputs, labels, batch, {})
 
     start = algorithm.trained(models)
     after = descend(start, [step(batch) for batch in batches.unbind(1)], algorithm.local)
@@ -49,18 +49,40 @@ def simulated_updates(
 
 
 def input_gradients(
-    algorithm: NetworkAlgorithm, models: Models, inputs: Tensor, labels: Tensor, examples: Tensor
+    algorithm: NetworkAlgorithm,
+    models: Models,
+    inputs: Tensor,
+    labels: Tensor,
+    examples: Tensor,
+    more: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """Gradients ``(B, *shape)`` of each client's mean loss on ``examples (B, n)``; gradients reach `inputs`."""
+    """Gradients ``(B, *shape)`` of each client's mean loss on ``examples (B, n)``; gradients reach the inputs.
+
+    Args:
+        algorithm: what the clients run.
+        models: the model that each client received, ``(B, *shape)`` by parameter.
+        inputs: ``(B, M, *shape)`` examples of each client.
+        labels: ``(B, M)`` their classes, or ``(B, M, K)`` shares.
+        examples: ``(B, n)`` numbers of the examples in the step, padded with -1.
+        more: further fields of the examples, ``(B, M, ...)`` each.
+    """
     start = {name: value.detach().requires_grad_() for name, value in algorithm.trained(models).items()}
-    loss = _loss(algorithm, start, inputs, labels, examples)
+    loss = _loss(algorithm, start, inputs, labels, examples, more or {})
     return dict(zip(start, torch.autograd.grad(loss, list(start.values()), create_graph=True), strict=True))
 
 
-def _loss(algorithm: NetworkAlgorithm, parameters: Parameters, inputs: Tensor, labels: Tensor, batch: Tensor) -> Tensor:
+def _loss(
+    algorithm: NetworkAlgorithm,
+    parameters: Parameters,
+    inputs: Tensor,
+    labels: Tensor,
+    batch: Tensor,
+    more: Mapping[str, Tensor],
+) -> Tensor:
     """Sum of the clients' mean losses on ``batch (B, n)`` of their own examples, padded with -1."""
     client = torch.arange(len(batch), device=batch.device)[:, None]
     chosen = batch.clamp(min=0)
     names = algorithm.names
     fields = {names[0]: inputs[client, chosen], names[1]: labels[client, chosen]}
+    fields |= {name: value[client, chosen] for name, value in more.items()}
     return algorithm.stacked_loss(parameters, fields, batch >= 0).sum()

@@ -10,6 +10,8 @@ from torch import Tensor
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
+from defenses.mixup import Mixup
+from defenses.soteria import Soteria
 from modules.federated import Federation, Unpack
 from modules.learners.network import NetworkLearner
 from protocol.seeding import PERSISTENT, generator_for
@@ -49,7 +51,7 @@ class FederatedClassifier(NetworkLearner):
         self.num_classes = num_classes
         self.image_shape = image_shape
         built = build_classifier(self.options, image_shape=image_shape, classes=num_classes, generator=generator)
-        self.body, self.output = built.body, built.output
+        self.body, self.bottleneck, self.output = built.body, built.bottleneck, built.output
         self.learn(
             ImageClassifierAlgorithm(
                 network=self.options,
@@ -57,10 +59,12 @@ class FederatedClassifier(NetworkLearner):
                 num_classes=num_classes,
                 local=self.local,
                 update_l1=self.update_l1,
+                mixup=self.defense_of(Mixup),
+                soteria=self.defense_of(Soteria),
             )
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``(B, channels, height, width)`` -> logits ``(B, K)``."""
-        logits: Tensor = self.output(self.body(inputs))
+        logits: Tensor = self.output(self.bottleneck(self.body(inputs)))
         return logits

@@ -16,8 +16,10 @@ from defenses.canaries import Canaries
 from defenses.compression import Clip, TopK
 from defenses.kept_back import KeptBack
 from defenses.local_dp import LocalDP
+from defenses.mixup import Mixup
 from defenses.rounded import HalfPrecision, Rounded
 from defenses.secure_aggregation import SecureSum
+from defenses.soteria import Soteria
 from defenses.update_l1 import UpdateL1
 from evaluation.what_if import COSINE, ERROR, LOSS, what_if
 from modules.learners.image_classifier import FederatedClassifier
@@ -121,7 +123,11 @@ def test_what_is_kept_back_is_not_sent(folder: Path) -> None:
         first(DefendedRecording(folder, [KeptBack(parameters=["nothing"])]))
 
 
-@pytest.mark.parametrize("defense", [UpdateL1(strength=0.1), Canaries(kind="data")], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "defense",
+    [UpdateL1(strength=0.1), Soteria(share=0.5), Mixup(alpha=1.0), Canaries(kind="data")],
+    ids=lambda one: type(one).__name__,
+)
 def test_what_is_no_function_of_the_update_is_refused(folder: Path, defense: Defense) -> None:
     with pytest.raises(InputError, match="functions of the recorded update"):
         DefendedRecording(folder, [defense])

@@ -17,7 +17,7 @@ from client.engine.task import DRAWS
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.batch_norm import BatchNorm
 from client.nets.classifiers import Classifier, ClassifierOptions, NetworkName, build_classifier, classifier_shapes
-from client.nets.dropout import Dropout, draw_dropout
+from client.nets.dropout import Dropout, draw_noise
 from client.network import ModuleAlgorithm
 from datamodules.images.digits import Digits
 from datamodules.partition.client_split import ClientSplit
@@ -139,7 +139,7 @@ def test_the_standard_head_of_vgg16_has_two_wide_layers_with_dropouts_of_their_o
     wide = [shape for name, shape in shapes.items() if name.endswith("weight") and len(shape) == 2]
     assert wide == [(4096, 512), (4096, 4096), (10, 4096)]
     twice = torch.nn.Sequential(Dropout(0.5), torch.nn.Identity(), Dropout(0.5))
-    draw_dropout(twice, torch.arange(50))
+    draw_noise(twice, torch.arange(50))
     ones = torch.ones(50, 40)
     assert abs(float((twice(ones) == 4).double().mean()) - 0.25) < 0.03
 

@@ -1,0 +1,110 @@
+"""Gradient matching by a server that knows how the clients' training is defended."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages, decoupled, image_shape
+from client.image_classifier import ImageClassifierAlgorithm
+from client.nets.bottleneck import Bottleneck
+from protocol.threat_model import ThreatModel
+from protocol.view import RoundView
+
+if TYPE_CHECKING:
+    from modules.attackers.image_matching import Unknown
+
+_OWN = 2.0
+"""First logit of an image's own weight in its mixture; those of the others are near 0, so its weight is about 0.7."""
+_SPAN = 8.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformedMatching(InvertingGradients):
+    """Gradient matching that knows the defence: gradients that it spoils are left out, its random numbers searched too.
+
+    Without these defences it is `inverting-gradients`. With
+
+    * Soteria, the weight that Soteria changes is not compared.
+    * PRECODE, the bottleneck and the last layer, whose gradients the noise enters directly, are not compared.
+    * PRECODE and dropout, the noise or the factors of each image are optimised with it, from their expectation.
+    * mixup, each image of the step is a mean of the images, with weights that are the softmax of optimised logits, and
+      the labels are the same means.
+
+    Threat model: passive server, one round; knows the network and the defences of the clients' training, not their
+    random numbers.
+
+    Args:
+        omit: whether the gradients above are left out.
+        search: whether the random numbers are optimised.
+
+    References:
+        Balunović, Dimitrov, Staab and Vechev, "Bayesian Framework for Gradient Leakage", ICLR 2022, arXiv:2111.04706
+        (Soteria); Scheliga, Mäder and Seeland, "Combining Variational Modeling with Partial Gradient Perturbation to
+        Prevent Deep Gradient Leakage", 2022, arXiv:2208.04767 (PRECODE); the same, "Dropout is NOT All You Need to
+        Prevent Gradient Leakage", AAAI 2023, arXiv:2208.06163 (dropout). Only their abstracts and beginnings could be
+        read. The search of the mixture is this project's.
+    """
+
+    name = "informed-matching"
+    references: ClassVar[tuple[str, ...]] = (
+        "Bayesian Framework for Gradient Leakage",
+        "Dropout is NOT All You Need to Prevent Gradient Leakage",
+    )
+    threat_model = ThreatModel(
+        sees="the update of the whole model",
+        knows="the clients' training algorithm and its defences",
+        needs=("deltas", "model", ImageClassifierAlgorithm),
+    )
+
+    omit: bool = True
+    search: bool = True
+
+    def leave_out(self, view: RoundView) -> Collection[str]:
+        algorithm = view.require(ImageClassifierAlgorithm)
+        if not self.omit:
+            return ()
+        layers = [name for name, layer in algorithm.template.named_modules() if isinstance(layer, Bottleneck)]
+        if layers:
+            layers.append(algorithm.output_layer)
+        spoiled = {f"{algorithm.output_layer}.weight"} if algorithm.soteria is not None else set()
+        return spoiled | {name for name in view.deltas if any(name.startswith(f"{layer}.") for layer in layers)}
+
+    def unknown(self, view: RoundView, labels: Tensor, generator: torch.Generator) -> "dict[str, Unknown]":
+        from modules.attackers.image_matching import MIXING, Unknown
+
+        algorithm = view.require(ImageClassifierAlgorithm)
+        if not self.search:
+            return {}
+        shapes = algorithm.noise_shapes(torch.zeros(2, *image_shape(view)))
+        found = {
+            name: Unknown(torch.full((*labels.shape, *shape), layer.expectation), layer.span)
+            for name, (layer, shape) in shapes.items()
+        }
+        if algorithm.mixup is not None:
+            size = (*labels.shape, labels.shape[1])
+            start = _OWN * torch.eye(labels.shape[1]) + torch.rand(size, generator=generator)
+            found[MIXING] = Unknown(start, (-_SPAN, _SPAN))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnrelatedInformed(InformedMatching):
+    """Baseline: informed matching on the update of the next client in the view.
+
+    What it reaches is due to the prior (total variation, range of pixels) and to the labels, not to the update.
+
+    Threat model: as of `InformedMatching`, but of a server that has another client's update.
+
+    References:
+        This project.
+    """
+
+    name = "unrelated-informed"
+    references = ()
+    baseline = True
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> MatchedImages:
+        return super().run(decoupled(view, "update"), generator=generator)
