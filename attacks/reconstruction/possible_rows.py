@@ -31,8 +31,6 @@ _COARSE = 0.01
 """Share of an update of several steps below which a scalar product with what is left is 0, as its model is another."""
 _QUARTER = 0.25
 """Part of a step by which a number that is certain may be off the grid."""
-_RANK = 30
-"""Times the rounding of the update below which a singular value of it is 0."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +106,21 @@ def search_possible(
     points = columns.encode(values).float().double()  # as the network gets them
     points = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
     inside, rank = _in_span(points, rows, floor)
-    alone = len(inside) == rank
-    if len(inside) < len(points) and len(inside):
-        points = points[inside]
+    found = _solved(rows, count, points[inside], errors, floor=floor, one_step=one_step, rank=rank)
+    if bool(found.certain.any()) or len(inside) == len(points):
+        return found
+    if len(inside) and not one_step:
+        return found
+    return _solved(rows, count, points, errors, floor=floor, one_step=one_step, rank=0)  # rounding may hide directions
+
+
+def _solved(
+    rows: Tensor, count: int, points: Tensor, errors: RecordErrors, *, floor: float, one_step: bool, rank: int
+) -> FoundRecords:
+    """Rows of a client among ``points (M, D + 1)``; all are records if there are as many as the rank."""
+    if not len(points):
+        return FoundRecords(rows[:0, :-1], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))
+    alone = len(points) == rank
     changes = errors(points[:, :-1])  # (M, K, N)
     kinds = changes.shape[1]
     place, label = (
@@ -158,7 +168,7 @@ def on_columns(found: FoundRecords, columns: TableColumns) -> FoundRecords:
 def _in_span(points: Tensor, rows: Tensor, floor: float) -> tuple[Tensor, int]:
     """Numbers of the points that are in the row space of the rows up to rounding, and its dimension."""
     _, values, basis = torch.linalg.svd(rows, full_matrices=False)
-    rank = int((values > _RANK * floor).sum())
+    rank = int((values > floor).sum())
     if rank == 0:
         return torch.arange(0), 0
     # The rounding turns the directions of small singular values most.
