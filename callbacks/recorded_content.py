@@ -1,7 +1,7 @@
 """Content of a recording: the shards of each round, and the auxiliary data of the server."""
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ class RecordedContent:
         self.candidates = candidates
         self._pool: CandidatePool | None = None
         self._grid: Grid | None = None
+        self._copies: Callable[[Tensor], Tensor | None] = lambda _: None
         self._pseudonyms: dict[int, int] = {}
 
     def wanted(self, name: str) -> bool:
@@ -83,7 +84,7 @@ class RecordedContent:
         if data is None:
             require(self.candidates is None, "a FederatedDataModule with candidates", "none", "Remove candidates.")
             return None
-        self._grid = data.record_grid
+        self._grid, self._copies = data.record_grid, data.record_copies
         held = {name: value for name, value in data.auxiliary().items() if len(value)}
         if data.client_known is not None:
             held |= prior_knowledge(data, lambda client: self._pseudonym(module, client))
@@ -125,6 +126,8 @@ class RecordedContent:
         if self._grid is not None:
             for name, value in zip((RECORD_STEP, RECORD_ORIGIN), self._grid, strict=True):
                 found[name] = value.expand(len(mask), *value.shape).contiguous()
+        if (copies := self._copies(values[mask])) is not None:
+            found["record_copies"] = torch.zeros(mask.shape, dtype=torch.int64).masked_scatter_(mask, copies)
         if examples.labels is not None:
             found["record_labels"] = examples.labels.cpu().masked_fill(~mask, -1)
         if self.keep_records:

@@ -119,6 +119,13 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         """Step and origin ``(*shape)`` float64 of the numbers of a record; None for 8-bit pixels and whole numbers."""
         return None
 
+    def record_copies(self, records: Tensor) -> Tensor | None:
+        """``(M,)`` int64 number of examples of the whole set that equal each of ``records (M, *shape)``; None for none.
+
+        What occurs once names its person.
+        """
+        return None
+
     def candidates(self, options: CandidateOptions) -> CandidatePool:
         """Candidates of membership attacks; an error if the data have no records with classes."""
         raise InputError(

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from protocol.exports import exports
 
 if TYPE_CHECKING:
+    from attacks.reconstruction.baselines import ColumnPrior as ColumnPrior
+    from attacks.reconstruction.baselines import MajorityRow as MajorityRow
     from attacks.reconstruction.baselines import MeanRecord as MeanRecord
     from attacks.reconstruction.baselines import RandomSentences as RandomSentences
     from attacks.reconstruction.dager import Dager as Dager
@@ -19,5 +21,6 @@ if TYPE_CHECKING:
     from attacks.reconstruction.sentence_span import SentenceSpan as SentenceSpan
     from attacks.reconstruction.separate_matching import SeparateMatching as SeparateMatching
     from attacks.reconstruction.separate_matching import UnrelatedSeparate as UnrelatedSeparate
+    from attacks.reconstruction.tableak import TabLeak as TabLeak
 
 __all__ = exports(__name__)

@@ -1,4 +1,4 @@
-"""Baselines of reconstruction without a look at the update: the mean auxiliary image, and sentences of others."""
+"""Baselines of reconstruction without a look at the update: the mean auxiliary image, sentences, rows of a table."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ import torch
 from attacks.re_identification.simulated import FEATURES
 from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from protocol.errors import ViewError
+from protocol.table_columns import COLUMNS, TableColumns
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
@@ -34,6 +35,63 @@ class MeanRecord(ReconstructionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
         mean = view.auxiliary["images"].float().mean(0)
         return reconstruction([mean.expand(int(count), *mean.shape) for count in view.example_counts])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MajorityRow(ReconstructionAttack):
+    """Baseline: every row of a table is guessed to have the most common value of each column of the adversary's rows.
+
+    Threat model: passive server, which holds rows of the table and does not look at the update.
+
+    References:
+        This project.
+    """
+
+    name = "majority-row"
+    baseline = True
+    threat_model = ThreatModel(
+        sees="how many examples the client reports",
+        knows="the table's columns and rows of other people",
+        needs=("auxiliary:images", f"auxiliary:{COLUMNS}"),
+    )
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
+        columns, values = _rows_of(view)
+        row = columns.encode(values.mode(0).values[None]).float().reshape(view.auxiliary["images"].shape[1:])
+        return reconstruction([row.expand(int(count), *row.shape) for count in view.example_counts])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnPrior(ReconstructionAttack):
+    """Baseline: each value of each row is drawn from its column in the adversary's rows, independently of all others.
+
+    Threat model: passive server, which holds rows of the table and does not look at the update.
+
+    References:
+        Vero et al., "TabLeak: Tabular Data Leakage in Federated Learning", ICML 2023, arXiv:2210.01785, section 5, the
+        random baseline.
+    """
+
+    name = "column-prior"
+    baseline = True
+    threat_model = MajorityRow.threat_model
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
+        columns, values = _rows_of(view)
+        found = []
+        for count in view.example_counts.tolist():
+            drawn = torch.randint(len(values), (count, values.shape[1]), generator=generator)
+            rows = columns.encode(values.gather(0, drawn)).float()
+            found.append(rows.reshape(count, *view.auxiliary["images"].shape[1:]))
+        return reconstruction(found)
+
+
+def _rows_of(view: RoundView) -> tuple[TableColumns, torch.Tensor]:
+    """Columns, and the values ``(M, C)`` of the adversary's rows."""
+    columns, rows = TableColumns.of(view.auxiliary[COLUMNS]), view.auxiliary["images"]
+    if rows[0].numel() != len(columns.column):
+        raise ViewError(f"expected rows of {len(columns.column)} numbers, got {tuple(rows.shape[1:])}")
+    return columns, columns.decode(rows)
 
 
 @dataclass(frozen=True, kw_only=True)

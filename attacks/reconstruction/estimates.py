@@ -13,8 +13,10 @@ from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
 from attacks.reconstruction.description_length import description_bits
 from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
+from attacks.reconstruction.table_rows import row_accuracy
 from protocol.metric_table import Metric
 from protocol.record_hash import grid_of, record_hashes
+from protocol.table_columns import COLUMNS, TableColumns
 from protocol.view import View
 
 _SHOWN = 8
@@ -28,9 +30,9 @@ class ReconstructionEstimate(Estimate):
     Scored against salted hashes: a record counts as recovered only if every number in it is right, of a table's row
     within the precision of its column, see `protocol.record_hash`. If the recording keeps the records themselves, each
     true record is matched with a reconstructed one (the assignment of least squared error, or of greatest ROUGE-1 for
-    token numbers) and compared, and an exact one among M reconstructions adds its description length, see
-    `attacks.reconstruction.description_length`, less ``log2(M + 1)`` bits that name it. Without hashes, the share of
-    certified records is all that is reported.
+    token numbers) and compared, rows of a table also column by column (`attacks.reconstruction.table_rows`). An exact
+    one among M reconstructions adds its description length, see `attacks.reconstruction.description_length`, less
+    ``log2(M + 1)`` bits that name it. Without hashes, the share of certified records is all that is reported.
 
     Attributes:
         records: ``(V, M, *shape)`` as the network gets them: images in [0, 1], or int64 token numbers padded with 0.
@@ -73,6 +75,22 @@ class ReconstructionEstimate(Estimate):
         Metric("identified-by-chance", "Identified by chance is that share for guessing.", leak=False),
         Metric("rouge1", "ROUGE-1 is the F1 of the words of a sentence and of its reconstruction.", span=(0.0, 1.0)),
         Metric("rouge2", "ROUGE-2 is that of pairs of neighbouring words.", span=(0.0, 1.0)),
+        Metric(
+            "numbers-within-step",
+            "Numbers within a step is the share of a table's numbers that are reconstructed to a step of their column.",
+            span=(0.0, 1.0),
+        ),
+        Metric(
+            "categories",
+            "Categories is the share of a table's categories that are reconstructed.",
+            span=(0.0, 1.0),
+        ),
+        Metric(
+            "unique-recovered",
+            "Unique recovered is the number of exact reconstructions that occur once in the whole table, each of which"
+            " identifies its person.",
+        ),
+        Metric("unique", "Unique is the number of a client's rows that occur once in the whole table.", leak=False),
         *("bits", "bits-left"),
     )
     records: Tensor
@@ -105,6 +123,11 @@ class ReconstructionEstimate(Estimate):
         real = (truth["record_hash"] != 0).any(2)
         size = real.sum(1)
         metrics, exact = self._by_hash(truth, real)
+        if "record_copies" in truth:
+            unique = [truth["record_copies"][v, mask] == 1 for v, mask in enumerate(real)]
+            metrics["unique"] = torch.stack([own.sum().double() for own in unique])
+            hit = [(own & right).sum().double() for own, right in zip(unique, exact, strict=True)]
+            metrics["unique-recovered"] = torch.stack(hit)
         shown = None
         if "records" not in truth or not bool(size.any()):
             return Scores(metrics, items=size, positives=size)
@@ -114,6 +137,11 @@ class ReconstructionEstimate(Estimate):
             metrics |= self._bits(lengths, exact)
         if not self.records.is_floating_point():
             return Scores({**metrics, **rouge(guesses, originals)}, items=size, positives=size)
+        if COLUMNS in view.auxiliary:
+            columns = TableColumns.of(view.auxiliary[COLUMNS])
+            metrics |= row_accuracy(
+                [columns.decode(own) for own in guesses], [columns.decode(own) for own in originals], columns
+            )
         matched = [nearest(*pair) for pair in zip(guesses, originals, strict=True)]
         metrics |= likeness(matched, originals)
         if "record_labels" in truth:

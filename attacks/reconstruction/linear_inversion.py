@@ -15,11 +15,14 @@ from attacks.reconstruction.linear_layer import (
     layer_update,
     linear_estimate,
 )
+from attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, on_columns, search_possible
 from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record, search_faces
 from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
+from client.network import NetworkAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress
 from protocol.ranges import NonNegativeInt, PositiveFloat
+from protocol.table_columns import COLUMNS, TableColumns
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
@@ -39,6 +42,10 @@ class LinearInversion(ReconstructionAttack):
     4. Records on another scale, e.g. rows of a standardised table, are searched by the neurons that each excites, and
        are certain if the client's step, made again with them, is the update (`search_supports`). This needs the
        clients' algorithm, of one step, and fewer records than numbers in each.
+
+    5. If the server has the description of a table's columns (`protocol.table_columns`) and all possible rows can be
+       listed, the number of copies of each is solved for instead, for any number of records (`search_possible`). A row
+       is certain only if all its numbers are on the grid and each group has exactly one 1.
 
     Exact for one step and for several of plain SGD, with momentum, weight decay (which is subtracted), clipping, and
     for a sum of clients, as all of these keep ``weight = C^T X`` and ``bias = C^T 1`` with one matrix C. Adam, Adadelta
@@ -81,17 +88,33 @@ class LinearInversion(ReconstructionAttack):
         if layer.noise:
             return _of_single_records(layer, view.example_counts)
         pixels = are_pixels(view)
+        columns = TableColumns.of(view.auxiliary[COLUMNS]) if COLUMNS in view.auxiliary else None
+        if columns is not None and len(columns.column) != layer.weight.shape[2]:
+            raise ViewError(
+                f"expected a first layer with the {len(columns.column)} inputs of the columns; got"
+                f" {layer.weight.shape[2]}"
+            )
         victims = with_progress(range(view.victims))
-        found = [self._solve(view, layer, victim, pixels, generator) for victim in victims]
+        found = [self._solve(view, layer, victim, pixels, columns, generator) for victim in victims]
         if not pixels and not any(len(own.records) for own in found):
             self._check_capacity(view, layer)
         classes, certain = [own.classes for own in found], [own.certain for own in found]
         return linear_estimate(layer, [own.records for own in found], classes, certain=certain)
 
     def _solve(
-        self, view: RoundView, layer: LayerUpdate, victim: int, pixels: bool | None, generator: torch.Generator
+        self,
+        view: RoundView,
+        layer: LayerUpdate,
+        victim: int,
+        pixels: bool | None,
+        columns: TableColumns | None,
+        generator: torch.Generator,
     ) -> FoundRecords:
         model = {name: value[victim] for name, value in view.sent_models().items()}
+        if columns is not None and columns.possible * layer.weight.shape[1] <= MOST_POSSIBLE:
+            found = _possible_rows(view, layer, model, victim, columns)
+            if found is not None:
+                return found
         own = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
         rows, count = layer.rows[victim], int(view.example_counts[victim])
         errors = record_errors(view, layer, model, victim)
@@ -104,7 +127,8 @@ class LinearInversion(ReconstructionAttack):
         if pixels or span.levels:
             return FoundRecords(span_records(span), torch.tensor(span.classes), torch.tensor(span.certain))
         options["failures"] *= _OFF_GRID
-        return search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
+        found = search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
+        return found if columns is None else on_columns(found, columns)
 
     @staticmethod
     def _check_capacity(view: RoundView, layer: LayerUpdate) -> None:
@@ -137,12 +161,42 @@ def record_errors(view: RoundView, layer: LayerUpdate, model: dict[str, Tensor],
     algorithm, counts = view.algorithm, view.example_counts[victim : victim + 1]
     if not has_classes(algorithm) or int(algorithm.steps(counts)) != 1:
         return None
+    return _errors_at(algorithm, layer, model)
+
+
+def _errors_at(algorithm: NetworkAlgorithm, layer: LayerUpdate, model: dict[str, Tensor]) -> RecordErrors:
     double = {name: value.double() for name, value in model.items()}
 
     def errors(records: Tensor) -> Tensor:
         return layer_errors(algorithm, double, records.reshape(len(records), *layer.shape), layer.name)
 
     return errors
+
+
+def _possible_rows(
+    view: RoundView, layer: LayerUpdate, model: dict[str, Tensor], victim: int, columns: TableColumns
+) -> FoundRecords | None:
+    """Rows of one client among all possible ones; None if the clients' algorithm is unknown.
+
+    After several steps the changes of the bias are those in the middle between the model before and after them.
+    """
+    algorithm, counts = view.algorithm, view.example_counts[victim : victim + 1]
+    if not has_classes(algorithm):
+        return None
+    rows, before = layer.rows[victim], model[f"{layer.name}.weight"]
+    steps = int(algorithm.steps(counts))
+    if all(name in view.deltas for name in model):
+        share = (steps - 1) / (2 * steps)
+        model = {name: value + share * view.deltas[name][victim] for name, value in model.items()}
+    rounding = ROUNDING + layer.precision
+    return search_possible(
+        rows,
+        int(counts),
+        columns,
+        _errors_at(algorithm, layer, model),
+        floor=rounding * float(rows.norm()) + torch.finfo(before.dtype).eps * float(before.double().norm()),
+        one_step=steps == 1,
+    )
 
 
 def _of_single_records(layer: LayerUpdate, example_counts: Tensor) -> LinearEstimate:

@@ -17,7 +17,9 @@ _DIGITS = 4
 
 
 class SklearnTable(ClassificationDataModule):
-    """A table of scikit-learn: 569 patients with 30 columns, or 1,797 digits with 64 columns of whole numbers.
+    """A table of scikit-learn: 569 patients with 30 columns, 442 with 10, or 1,797 digits with 64 of whole numbers.
+
+    The target of ``diabetes``, how far the disease has progressed after a year, becomes two classes at its median.
 
     Each column is rounded to four digits of its largest value, its precision, and standardised with the mean and the
     standard deviation of the whole table; a constant column becomes 0. A row is an image of one line for the networks.
@@ -30,25 +32,28 @@ class SklearnTable(ClassificationDataModule):
 
     References:
         Wolberg, Mangasarian, Street and Street, "Breast Cancer Wisconsin (Diagnostic)", UCI Machine Learning
-        Repository, 1995. Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998.
+        Repository, 1995. Efron, Hastie, Johnstone and Tibshirani, "Least Angle Regression", Annals of Statistics 32,
+        2004, for ``diabetes``. Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998.
     """
 
-    folders = ("breast-cancer", "digits-table")
+    folders = ("breast-cancer", "diabetes", "digits-table")
     _classes: ClassVar[dict[str, Sequence[str]]] = {
         "breast-cancer": ("malignant", "benign"),
+        "diabetes": ("below the median", "from the median"),
         "digits-table": tuple(str(digit) for digit in range(10)),
     }
+    _widths: ClassVar[dict[str, int]] = {"breast-cancer": 30, "diabetes": 10, "digits-table": 64}
 
     def __init__(
         self,
         *,
-        table: Literal["breast-cancer", "digits-table"] = "breast-cancer",
+        table: Literal["breast-cancer", "diabetes", "digits-table"] = "breast-cancer",
         auxiliary_per_class: int = 10,
         **kwargs: Any,
     ) -> None:
         super().__init__(auxiliary_per_class=auxiliary_per_class, **kwargs)
         self.name, self.class_names = table, self._classes[table]
-        self.image_shape = (1, 1, 30 if table == "breast-cancer" else 64)
+        self.image_shape = (1, 1, self._widths[table])
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:
@@ -73,8 +78,12 @@ class SklearnTable(ClassificationDataModule):
     @functools.cached_property
     def _table(self) -> tuple[npt.NDArray[np.float64], ...]:
         """Values ``(N, D)`` and labels ``(N,)``; and of each column ``(D,)`` step, mean and standard deviation."""
-        load = sklearn.datasets.load_breast_cancer if self.name == "breast-cancer" else sklearn.datasets.load_digits
-        values, labels = load(return_X_y=True)
+        if self.name == "diabetes":
+            values, target = sklearn.datasets.load_diabetes(return_X_y=True, scaled=False)
+            labels = target >= np.median(target)
+        else:
+            load = sklearn.datasets.load_breast_cancer if self.name == "breast-cancer" else sklearn.datasets.load_digits
+            values, labels = load(return_X_y=True)
         largest = np.abs(values).max(0)
         step = 10.0 ** (np.floor(np.log10(largest, where=largest > 0, out=np.zeros_like(largest))) + 1 - _DIGITS)
         step = np.where((values == np.rint(values)).all(0), np.maximum(step, 1.0), step)

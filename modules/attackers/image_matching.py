@@ -266,6 +266,11 @@ class ImageMatching(LightningModule):
         return empty_batches(self.restarts * (1 if self.solver == "lbfgs" else self.max_iter))
 
 
+def in_units(images: Tensor) -> Tensor:
+    """Standardised images of images, or of other examples, in the network's own units."""
+    return (images - _MIDDLE) / _SPREAD
+
+
 def cosine_gap(found: dict[str, Tensor], real: dict[str, Tensor]) -> Tensor:
     """``1 - <a, b> / (|a| |b|)`` of updates ``(B, *shape)``, ``(B,)``."""
     product = torch.stack([(found[name] * value).flatten(1).sum(1) for name, value in real.items()]).sum(0)

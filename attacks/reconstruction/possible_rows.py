@@ -1,0 +1,305 @@
+"""Rows of a table whose possible rows can be listed: how often each occurs, certified by the whole update."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.reconstruction.record_span import RecordErrors
+from attacks.reconstruction.record_supports import FoundRecords
+from protocol.table_columns import TableColumns
+
+MOST_POSSIBLE = 2**23
+"""Largest number of possible rows, times neurons: 64 MiB for each class."""
+ROUNDING = 16 * torch.finfo(torch.float32).eps
+"""Relative error of a step in single precision."""
+_APART = 4.0
+"""Times the rounding of the update by which another set of rows must miss it, for a certificate."""
+_RIDGE = 1e-13
+"""Share of the mean squared length that keeps the system of nearly dependent rows solvable."""
+_CHANGED = 1e-3
+"""Change of the number of records by an exchange from which on the exchange is none."""
+_VIOLATED = 0.1
+"""Share of the rounding below which a scalar product with what is left is 0."""
+_MOST_PASSES = 80
+_MOST_CHOSEN = 3
+"""Times as many rows as the client has records at which least squares stops: it fits the rounding from there on."""
+_EXCHANGES = 24
+"""Largest number of records that are exchanged one by one, to repair what was rounded wrong."""
+_COARSE = 0.01
+"""Share of an update of several steps below which a scalar product with what is left is 0, as its model is another."""
+_QUARTER = 0.25
+"""Part of a step by which a number that is certain may be off the grid."""
+
+
+@dataclass(frozen=True)
+class _Atoms:
+    """What each possible row of each class, P in all, changes at the layer: ``c [x, 1]^T``.
+
+    Attributes:
+        points: ``(M, D + 1)`` possible rows with a 1 appended.
+        changes: ``(P, N)`` changes c of the bias, by row and then by class.
+        place: ``(P,)`` row of each.
+        label: ``(P,)`` class of each.
+    """
+
+    points: Tensor
+    changes: Tensor
+    place: Tensor
+    label: Tensor
+
+    def products(self, chosen: Tensor) -> Tensor:
+        """``(P, m)`` scalar products with the chosen ``(m,)``."""
+        inner = self.points @ self.points[self.place[chosen]].T
+        return (self.changes @ self.changes[chosen].T).mul_(inner[self.place])
+
+    def along(self, rows: Tensor) -> Tensor:
+        """``(P,)`` scalar products with ``rows (N, D + 1)``."""
+        return ((self.changes @ rows) * self.points[self.place]).sum(1)
+
+    def matrices(self, chosen: Tensor) -> Tensor:
+        """``(m, N * (D + 1))`` changes of weight and bias."""
+        points = self.points[self.place[chosen]]
+        return (self.changes[chosen][:, :, None] * points[:, None, :]).flatten(1)
+
+    @property
+    def squares(self) -> Tensor:
+        """``(P,)`` squared lengths."""
+        return self.changes.square().sum(1) * self.points.square().sum(1)[self.place]
+
+
+def search_possible(
+    rows: Tensor, count: int, columns: TableColumns, errors: RecordErrors, *, floor: float, one_step: bool
+) -> FoundRecords:
+    """The rows of a client, as many as it reports, among all possible rows of its table.
+
+    After one step, ``-rows = rate * sum_i n_i c_i [x_i, 1]^T`` for the possible rows x_i of each class with their
+    changes c_i of the bias at the global model, and numbers n_i of copies that are whole and not negative. Least
+    squares without negative numbers gives them all at once, for any number of records and sums of clients; their sum
+    is the number of records, which gives the rate.
+
+    All are certain if the step made again is the update up to its rounding, and no other possible row may replace any:
+    with s the smallest singular value of the changes by the rows found, and d the least distance of another possible
+    row's from their span, other numbers of the rows found miss the update by at least ``rate * s``, and those with one
+    further row by ``rate * d``. Both must be four times the rounding, but for a further row that is a sum of rows found
+    with weights whose sum is not 1: such an exchange changes the number of records. (The changes by one row of all
+    classes, weighted by their probabilities, add up to 0.) That several further rows cancel each other to
+    rounding is not excluded, as it would take a coincidence of all numbers of the update.
+
+    After several steps the changes are those of other models, so the numbers are near the true ones at most, and are
+    certain for no row. But as ``weight = C^T X`` holds with any C, all rows are in the row space of the update: if the
+    possible rows in it are no more than its rank, each is a record, and certain once.
+
+    Args:
+        rows: ``(N, D + 1)`` float64 change of weight and bias.
+        count: number of the client's records.
+        columns: the possible rows.
+        errors: changes of the bias at the global model.
+        floor: length of the rounding of the rows.
+        one_step: whether the clients made one step at that model.
+
+    References:
+        Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23. This project, for the certificates.
+    """
+    values = columns.every()
+    points = columns.encode(values).float().double()  # as the network gets them
+    points = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+    inside, rank = _in_span(points, rows, floor)
+    found = _solved(rows, count, points[inside], errors, floor=floor, one_step=one_step, rank=rank)
+    if bool(found.certain.any()) or len(inside) == len(points):
+        return found
+    if len(inside) and not one_step:
+        return found
+    return _solved(rows, count, points, errors, floor=floor, one_step=one_step, rank=0)  # rounding may hide directions
+
+
+def _solved(
+    rows: Tensor, count: int, points: Tensor, errors: RecordErrors, *, floor: float, one_step: bool, rank: int
+) -> FoundRecords:
+    """Rows of a client among ``points (M, D + 1)``; all are records if there are as many as the rank."""
+    if not len(points):
+        return FoundRecords(rows[:0, :-1], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))
+    alone = len(points) == rank
+    changes = errors(points[:, :-1])  # (M, K, N)
+    kinds = changes.shape[1]
+    place, label = (
+        each.flatten() for each in torch.meshgrid(torch.arange(len(points)), torch.arange(kinds), indexing="ij")
+    )
+    atoms = _Atoms(points, changes.flatten(0, 1), place, label)
+
+    def numbers(chosen: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        copies = whole_numbers(weights, count)
+        return chosen[copies > 0], copies[copies > 0]
+
+    exact = list[tuple[Tensor, Tensor]]()
+
+    def is_enough(chosen: Tensor, weights: Tensor) -> bool:
+        repaired = _repaired(rows, atoms, *numbers(chosen, weights), floor) if one_step else None
+        exact.extend([] if repaired is None else [repaired])
+        return repaired is not None or len(chosen) > _MOST_CHOSEN * count
+
+    solved = nonnegative_least_squares(
+        atoms.products,
+        atoms.along(-rows),
+        atoms.squares,
+        floor=floor if one_step else _COARSE * float(rows.norm()),
+        is_enough=is_enough,
+    )
+    chosen, copies = exact[0] if exact else numbers(*solved)
+    sure = one_step and _is_certain(rows, atoms, chosen, copies, floor)
+    certain = torch.full((int(copies.sum()),), sure)
+    if alone and not sure:
+        owner = atoms.place[chosen].repeat_interleave(copies)
+        first = torch.ones(len(owner), dtype=torch.bool)
+        first[1:] = owner[1:] != owner[:-1]
+        certain = first & bool(len(torch.unique(owner)) == rank)
+    found = chosen.repeat_interleave(copies)
+    return FoundRecords(atoms.points[atoms.place[found], :-1], atoms.label[found], certain)
+
+
+def on_columns(found: FoundRecords, columns: TableColumns) -> FoundRecords:
+    """Records as the nearest possible rows; certain only if they were off the grid by less than a quarter of a step."""
+    rows = columns.encode(columns.decode(found.records))
+    near = ((found.records - rows).abs() < _QUARTER * columns.step).all(1)
+    return FoundRecords(rows, found.classes, found.certain & near)
+
+
+def _in_span(points: Tensor, rows: Tensor, floor: float) -> tuple[Tensor, int]:
+    """Numbers of the points that are in the row space of the rows up to rounding, and its dimension."""
+    _, values, basis = torch.linalg.svd(rows, full_matrices=False)
+    rank = int((values > floor).sum())
+    if rank == 0:
+        return torch.arange(0), 0
+    # The rounding turns the directions of small singular values most.
+    within = points @ basis[:rank].T
+    misfit = (points.square().sum(1) - within.square().sum(1)).clamp(min=0).sqrt()
+    allowed = _APART * floor * (within / values[:rank]).norm(dim=1) + 1e-6
+    return (misfit <= allowed).nonzero().flatten(), rank
+
+
+def _misfit(rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor) -> tuple[float, float]:
+    """Length of what a step with copies of rows leaves of the update, and its rate, which fits best."""
+    made = copies.double() @ atoms.matrices(chosen)
+    rate = float(-(made @ rows.flatten()) / made.square().sum().clamp(min=1e-300))
+    return float((rows.flatten() + rate * made).norm()) if rate > 0 else float("inf"), rate
+
+
+def _repaired(
+    rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor, floor: float
+) -> tuple[Tensor, Tensor] | None:
+    """Numbers of rows of which the step is the update, from nearly right ones by exchanges of single rows; or None."""
+    misfit, rate = _misfit(rows, atoms, chosen, copies)
+    longest, products = float(atoms.squares.max().sqrt()), None
+    for _ in range(_EXCHANGES):
+        if misfit <= floor:
+            return chosen, copies
+        if misfit > _EXCHANGES * rate * longest:
+            return None
+        products = atoms.products(chosen) if products is None else products
+        left = rows + rate * (copies.double() @ atoms.matrices(chosen)).reshape(rows.shape)
+        along = atoms.along(left) * rate
+        # Adding row l and removing row k changes the squared misfit by 2 <left, a_l - a_k> + |a_l - a_k|^2.
+        change = (2 * along + rate**2 * atoms.squares)[:, None] - 2 * rate**2 * products
+        change += (rate**2 * atoms.squares - 2 * along)[chosen]
+        entering, leaving = divmod(int(change.argmin()), len(chosen))
+        copies = copies.clone()
+        copies[leaving] -= 1
+        if bool((chosen == entering).any()):
+            copies[(chosen == entering).nonzero()[0]] += 1
+        else:
+            chosen, copies, products = (
+                torch.cat([chosen, torch.tensor([entering])]),
+                torch.cat([copies, copies.new_ones(1)]),
+                None,
+            )
+        kept = copies > 0
+        if not bool(kept.all()):
+            chosen, copies, products = chosen[kept], copies[kept], None
+        before = misfit
+        misfit, rate = _misfit(rows, atoms, chosen, copies)
+        if misfit >= before:
+            return None
+    return (chosen, copies) if misfit <= floor else None
+
+
+def _is_certain(rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor, floor: float) -> bool:
+    misfit, rate = _misfit(rows, atoms, chosen, copies)
+    if not len(chosen):
+        return False
+    products = atoms.products(chosen)
+    gram = products[chosen]
+    smallest = float(torch.linalg.eigvalsh(gram)[0].clamp(min=0).sqrt())
+    if misfit > floor or rate * smallest < _APART * floor:
+        return False
+    shares = torch.linalg.solve(gram, products.T).T  # (P, m) of the rows found in each other one
+    apart = rate * (atoms.squares - (products * shares).sum(1)).clamp(min=0).sqrt() >= _APART * floor
+    apart |= (shares.sum(1) - 1).abs() > _CHANGED
+    apart[chosen] = True
+    return bool(apart.all())
+
+
+def whole_numbers(weights: Tensor, total: int) -> Tensor:
+    """``(m,)`` int64 numbers proportional to weights ``(m,)``, of the sum `total`; the largest rests go up.
+
+    >>> whole_numbers(torch.tensor([1.1, 0.9, 0.2]), 2).tolist()
+    [1, 1, 0]
+    """
+    exact = weights.double() * total / weights.sum().clamp(min=1e-300)
+    numbers = exact.floor().long()
+    numbers[(exact - numbers).argsort(descending=True)[: total - int(numbers.sum())]] += 1
+    return numbers
+
+
+def nonnegative_least_squares(
+    products: Callable[[Tensor], Tensor],
+    along: Tensor,
+    squares: Tensor,
+    *,
+    floor: float,
+    is_enough: Callable[[Tensor, Tensor], bool],
+) -> tuple[Tensor, Tensor]:
+    """Numbers ``(m,)`` of the vectors, of P, with positive weights in least squares, and the weights.
+
+    Active sets as of Lawson and Hanson, where several vectors enter at once.
+
+    Args:
+        products: gives ``(P, m)`` scalar products of all vectors with those of the given numbers.
+        along: ``(P,)`` scalar products with the target.
+        squares: ``(P,)`` squared lengths.
+        floor: length of the rounding of the target.
+        is_enough: whether to stop at given vectors and weights.
+    """
+    lengths = squares.clamp(min=1e-300).sqrt()
+    chosen = torch.zeros(0, dtype=torch.int64)
+    weights, columns = along.new_zeros(0), along.new_zeros(len(along), 0)
+    limit = _VIOLATED * floor
+    for _ in range(_MOST_PASSES):
+        slope = (along - columns @ weights) / lengths
+        slope[chosen] = 0
+        best, entering = slope.topk(min(max(1, len(chosen) // 4), len(slope)))
+        entering = entering[best > limit]
+        if not len(entering):
+            break
+        chosen = torch.cat([chosen, entering])
+        columns = torch.cat([columns, products(entering)], dim=1)
+        weights = torch.cat([weights, along.new_zeros(len(entering))])
+        while True:
+            gram = columns[chosen]
+            gram = gram + _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
+            factor, wanted = torch.linalg.cholesky_ex(gram).L, along[chosen, None]
+            target = torch.cholesky_solve(wanted, factor)
+            target = (target + torch.cholesky_solve(wanted - columns[chosen] @ target, factor))[:, 0]
+            falling = target <= 0
+            if not bool(falling.any()):
+                weights = target
+                break
+            share = (weights[falling] / (weights[falling] - target[falling]).clamp(min=1e-300)).min().clamp(0, 1)
+            weights = weights + share * (target - weights)
+            kept = ~(falling & (weights <= 1e-14 * weights.max()))
+            if bool(kept.all()):
+                kept[falling.nonzero()[0]] = False
+            chosen, weights, columns = chosen[kept], weights[kept], columns[:, kept]
+        if is_enough(chosen, weights):
+            break
+    return chosen, weights

@@ -1,0 +1,78 @@
+"""Base class of tables with a schema: rows of people with a class."""
+
+import abc
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
+from datamodules.tables.schema import Column, Encoding, encode
+from protocol.table_columns import COLUMNS
+
+
+class TableDataModule(ClassificationDataModule):
+    """Clients with rows of a table, which has a schema. A subclass gives the schema and reads the rows.
+
+    A row is an image of one line for the networks: numbers standardised by the mean and the standard deviation of the
+    whole table, then one-hot groups, in the order of the schema. The server knows the schema, as it defines the
+    network's inputs, and a few rows of each class. A fifth of the rows is for the test.
+
+    Attributes:
+        schema: the columns.
+    """
+
+    schema: Sequence[Column]
+
+    @abc.abstractmethod
+    def read_rows(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Values ``(N, C)`` of all rows as of `Column.field`, classes ``(N,)``, and groups ``(N,)`` or None."""
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:  # type: ignore[override]
+        """One line of as many numbers as the network has inputs."""
+        return (1, 1, sum(1 if column.kind == "number" else column.size for column in self.schema))
+
+    @property
+    def record_grid(self) -> tuple[Tensor, Tensor]:
+        """Step and origin ``(1, 1, D)`` of the inputs."""
+        columns = self.encoding.columns
+        return columns.step.reshape(self.image_shape), columns.origin.reshape(self.image_shape)
+
+    def record_copies(self, records: Tensor) -> Tensor:
+        """``(M,)`` number of rows of the whole table that equal each of ``records (M, 1, 1, D)``."""
+        everyone, counts = np.unique(self.encoding.values.numpy(), axis=0, return_counts=True)
+        known = {row.tobytes(): int(count) for row, count in zip(everyone, counts, strict=True)}
+        values = self.encoding.columns.decode(records).numpy()
+        return torch.tensor([known.get(row.tobytes(), 0) for row in values], dtype=torch.int64)
+
+    def auxiliary(self) -> dict[str, Tensor]:
+        """The attacker's rows and classes, and the description of the columns, see `protocol.table_columns`."""
+        return {**super().auxiliary(), COLUMNS: self.encoding.columns.tensor}
+
+    def read_train(self) -> LabelledImages:
+        return self._read[0]
+
+    def read_test(self) -> LabelledImages:
+        return self._read[1]
+
+    @staticmethod
+    def _examples(source: LabelledImages, numbers: Tensor) -> dict[str, Tensor]:
+        return {"image": source.images[numbers], "label": source.labels[numbers]}
+
+    @functools.cached_property
+    def _rows(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        return self.read_rows()
+
+    @functools.cached_property
+    def encoding(self) -> Encoding:
+        """All rows as vectors."""
+        return encode(self.schema, self._rows[0])
+
+    @functools.cached_property
+    def _read(self) -> tuple[LabelledImages, LabelledImages]:
+        _, labels, groups = self._rows
+        whole = LabelledImages(self.encoding.rows.float().reshape(-1, *self.image_shape), labels, groups)
+        return split_test(whole, class_names=self.class_names, fraction=0.2, seed=self.seed)
