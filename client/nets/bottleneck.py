@@ -2,8 +2,8 @@
 
 References:
     D. Scheliga, P. Mäder and M. Seeland, "PRECODE - A Generic Model Extension to Prevent Deep Gradient Leakage", WACV
-    2022, arXiv:2108.04725. Only its beginning could be read; encoder, decoder and the softplus are those of public code
-    of the same authors' later work.
+    2022, arXiv:2108.04725. Only its beginning could be read; encoder, decoder and the softplus are those of a public
+    implementation.
 """
 
 import math
