@@ -8,6 +8,7 @@ from torch import Tensor
 
 from datamodules.base import FederatedDataModule
 from datamodules.candidates import CandidateOptions, CandidatePool
+from defenses.base import shown_counts
 from defenses.canaries import Canaries
 from fedleak_recorder.arrays import shard_bytes
 from fedleak_recorder.format import CLIENT, ITEM_FEATURES, MODEL, POPULARITY_OF_OTHERS, shard_name
@@ -53,7 +54,8 @@ class RecordedContent:
         served = {name: value[order] for name, value in record.served.items()}
         real = served["served"] >= 0 if served else None
         pseudonyms = torch.tensor([self._pseudonym(module, int(c)) for c in clients])
-        seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": record.cohort.counts[order]}
+        counts = shown_counts(module.defenses, record.cohort.counts[order])
+        seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": counts}
         seen |= {name: value[order] for name, value in record.of_clients.items()}
         truth: dict[str, Tensor] = {"clients": clients}
         truth |= {f"{CLIENT}{name}": value[order] for name, value in record.client_truth.items()}

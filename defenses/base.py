@@ -90,6 +90,13 @@ class LocalStep:
     classify: Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
+def shown_counts(defenses: Sequence["Defense"], counts: Tensor) -> Tensor:
+    """``(C,)`` numbers of examples that the server is told after all defences."""
+    for defense in defenses:
+        counts = defense.shown_counts(counts)
+    return counts
+
+
 OwnView = Callable[[Update], tuple[RoundView, Tensor]]
 """What the server will see of an update, and ``(C, R)`` the clients' own interactions with the served items."""
 
@@ -189,6 +196,10 @@ class Defense:
             ``(V,)``; None for all clients.
         """
         return update, None
+
+    def shown_counts(self, counts: Tensor) -> Tensor:
+        """``(C,)`` numbers of examples that the server is told of clients with ``counts (C,)``, and weights them by."""
+        return counts
 
     def contributors(self, clients: int) -> Tensor | None:
         """``(V, P)`` positions in the cohort of the clients whose sum each seen update is; None if it is of one."""

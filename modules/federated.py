@@ -19,7 +19,7 @@ from client.engine.fast.gradients import Parameters
 from client.engine.local_training import train_clients
 from client.engine.task import Task
 from datamodules.base import FederatedDataModule, data_of
-from defenses.base import Update, hold_back, per_client, with_whole_tables
+from defenses.base import Update, hold_back, per_client, shown_counts, with_whole_tables
 from fedleak_recorder.format import CLIENT_MODEL, PRIOR
 from modules.learner import Federation as Federation
 from modules.learner import Learner
@@ -109,7 +109,7 @@ class FederatedModule(Learner):
         parts, sums, losses, sent = self._parts(cohort), [], [], []
         for part in parts:
             update, loss = self.client_updates(part, model)
-            counts = part.counts.to(torch.float32)
+            counts = shown_counts(self.defenses, part.counts).to(torch.float32)
             weights = counts if self.weighting == "examples" else torch.ones_like(counts)
             sent.append(torch.ones_like(weights, dtype=torch.bool) if update.sent is None else update.sent)
             weights = weights * sent[-1]
@@ -253,7 +253,7 @@ class FederatedModule(Learner):
         view = RoundView(
             round=cohort.round,
             pseudonyms=cohort.clients,
-            example_counts=cohort.counts,
+            example_counts=shown_counts(self.defenses, cohort.counts),
             deltas=update.deltas,
             model=model,
             row_parameters=frozenset(self.sent_rows),

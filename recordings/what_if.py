@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from client.text import TextAlgorithm
-from defenses.base import Defense, Update, with_whole_tables
+from defenses.base import Defense, Update, shown_counts, with_whole_tables
 from modules.server import add_background_noise, weighted_sum
 from protocol.errors import require
 from protocol.seeding import generator_for
@@ -93,12 +93,12 @@ class DefendedRecording(Recording):
         scales: dict[str, float] = {}
         learner = recorded_learner(self)
         for view in super().views(victims_per_view=_AT_ONCE, rounds=[round_number], learner=learner):
-            weights = view.example_counts.float()
+            counts = view.example_counts, shown_counts(self.defenses, view.example_counts)
             before = self._update(view)
             after = self._protected(view, before)
             scales |= after.background_scale
-            for place, update in enumerate((before, after)):
-                total = weighted_sum(update, weights, view.model)
+            for place, (update, weights) in enumerate(zip((before, after), counts, strict=True)):
+                total = weighted_sum(update, weights.float(), view.model)
                 sums[place] = total if sums[place] is None else sums[place].add(total)
         add_background_noise(sums[1], scales, secret=b"what-if", seed=self.seed, round_number=round_number)
         recorded, defended = ({name: value / one.weight for name, value in one.deltas.items()} for one in sums)
@@ -120,6 +120,7 @@ class DefendedRecording(Recording):
             deltas=update.deltas,
             earlier=earlier,
             row_parameters=frozenset(update.rows),
+            example_counts=shown_counts(self.defenses, view.example_counts),
             served=None if view.row_parameters and not update.rows else view.served,
             releases=(*view.releases, *(one for defense in self.defenses for one in defense.releases(names))),
         )

@@ -184,7 +184,7 @@ def _possible_rows(
     if not has_classes(algorithm):
         return None
     rows, before = layer.rows[victim], model[f"{layer.name}.weight"]
-    steps = int(algorithm.steps(counts))
+    steps, sums = int(algorithm.steps(counts)), algorithm.step_sums(counts)
     if all(name in view.deltas for name in model):
         share = (steps - 1) / (2 * steps)
         model = {name: value + share * view.deltas[name][victim] for name, value in model.items()}
@@ -196,6 +196,7 @@ def _possible_rows(
         _errors_at(algorithm, layer, model),
         floor=rounding * float(rows.norm()) + torch.finfo(before.dtype).eps * float(before.double().norm()),
         one_step=steps == 1,
+        rate=None if sums is None else float(sums[0]) / max(int(counts), 1),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,9 +71,18 @@ class _Atoms:
 
 
 def search_possible(
-    rows: Tensor, count: int, columns: TableColumns, errors: RecordErrors, *, floor: float, one_step: bool
+    rows: Tensor,
+    count: int,
+    columns: TableColumns,
+    errors: RecordErrors,
+    *,
+    floor: float,
+    one_step: bool,
+    rate: float | None = None,
 ) -> FoundRecords:
     """The rows of a client, as many as it reports, among all possible rows of its table.
+
+    Of a secure sum whose clients report a number each, the number of all rows follows from the rate of one row.
 
     After one step, ``-rows = rate * sum_i n_i c_i [x_i, 1]^T`` for the possible rows x_i of each class with their
     changes c_i of the bias at the global model, and numbers n_i of copies that are whole and not negative. Least
@@ -98,6 +108,7 @@ def search_possible(
         errors: changes of the bias at the global model.
         floor: length of the rounding of the rows.
         one_step: whether the clients made one step at that model.
+        rate: what a row's change is multiplied by in the update of a client with `count` rows; None if unknown.
 
     References:
         Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23. This project, for the certificates.
@@ -106,16 +117,25 @@ def search_possible(
     points = columns.encode(values).float().double()  # as the network gets them
     points = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
     inside, rank = _in_span(points, rows, floor)
-    found = _solved(rows, count, points[inside], errors, floor=floor, one_step=one_step, rank=rank)
+    options: dict[str, Any] = {"floor": floor, "one_step": one_step, "rate": rate}
+    found = _solved(rows, count, points[inside], errors, rank=rank, **options)
     if bool(found.certain.any()) or len(inside) == len(points):
         return found
     if len(inside) and not one_step:
         return found
-    return _solved(rows, count, points, errors, floor=floor, one_step=one_step, rank=0)  # rounding may hide directions
+    return _solved(rows, count, points, errors, rank=0, **options)  # rounding may hide directions
 
 
 def _solved(
-    rows: Tensor, count: int, points: Tensor, errors: RecordErrors, *, floor: float, one_step: bool, rank: int
+    rows: Tensor,
+    count: int,
+    points: Tensor,
+    errors: RecordErrors,
+    *,
+    floor: float,
+    one_step: bool,
+    rank: int,
+    rate: float | None,
 ) -> FoundRecords:
     """Rows of a client among ``points (M, D + 1)``; all are records if there are as many as the rank."""
     if not len(points):
@@ -128,16 +148,25 @@ def _solved(
     )
     atoms = _Atoms(points, changes.flatten(0, 1), place, label)
 
-    def numbers(chosen: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        copies = whole_numbers(weights, count)
+    def totals(weights: Tensor) -> list[int]:
+        """Numbers of rows: the client's own, and that of all clients of a sum."""
+        several = count if rate is None else round(float(weights.sum()) / rate)
+        return [count, several] if several > count else [count]
+
+    def numbers(chosen: Tensor, weights: Tensor, total: int) -> tuple[Tensor, Tensor]:
+        copies = whole_numbers(weights, total)
         return chosen[copies > 0], copies[copies > 0]
 
     exact = list[tuple[Tensor, Tensor]]()
 
     def is_enough(chosen: Tensor, weights: Tensor) -> bool:
-        repaired = _repaired(rows, atoms, *numbers(chosen, weights), floor) if one_step else None
-        exact.extend([] if repaired is None else [repaired])
-        return repaired is not None or len(chosen) > _MOST_CHOSEN * count
+        tried = totals(weights)
+        for total in tried if one_step else ():
+            repaired = _repaired(rows, atoms, *numbers(chosen, weights, total), floor)
+            if repaired is not None:
+                exact.append(repaired)
+                return True
+        return len(chosen) > _MOST_CHOSEN * max(tried)
 
     solved = nonnegative_least_squares(
         atoms.products,
@@ -146,7 +175,7 @@ def _solved(
         floor=floor if one_step else _COARSE * float(rows.norm()),
         is_enough=is_enough,
     )
-    chosen, copies = exact[0] if exact else numbers(*solved)
+    chosen, copies = exact[0] if exact else numbers(*solved, totals(solved[1])[0])
     sure = one_step and _is_certain(rows, atoms, chosen, copies, floor)
     certain = torch.full((int(copies.sum()),), sure)
     if alone and not sure:

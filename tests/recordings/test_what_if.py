@@ -14,6 +14,7 @@ from datamodules.images.synthetic_images import SyntheticImages
 from defenses.base import Defense
 from defenses.canaries import Canaries
 from defenses.compression import Clip, TopK
+from defenses.counts_withheld import CountsWithheld
 from defenses.kept_back import KeptBack
 from defenses.local_dp import LocalDP
 from defenses.mixup import Mixup
@@ -99,6 +100,23 @@ def test_defences_come_in_order(folder: Path) -> None:
         view = first(DefendedRecording(folder, defenses))
         sizes.append(torch.stack([value.flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0))
     assert bool((sizes[0] < sizes[1]).all())
+
+
+def test_counts_that_are_withheld_are_one_public_number_in_a_what_if_and_in_a_training(
+    folder: Path, tmp_path: Path
+) -> None:
+    withheld = CountsWithheld(examples=7)
+    seen = first(DefendedRecording(folder, [withheld]))
+    assert set(seen.example_counts.tolist()) == {7}
+    plain = next(iter(DefendedRecording(folder, []).views(victims_per_view=100, rounds=[0])))
+    name = next(iter(plain.deltas))
+    _, after = DefendedRecording(folder, [withheld]).aggregates(0)
+    assert torch.allclose(after[name], plain.deltas[name].mean(0), atol=1e-6)
+    module = FederatedClassifier(local=LocalTraining(learning_rate=0.1, batch_size=None), defenses=[withheld])
+    recorder = DeltaRecorder(directory=str(tmp_path / "deltas"))
+    quiet_trainer(1, tmp_path, recorder).fit(module, datamodule=SyntheticImages(clients_per_round=1.0))
+    trained = first(Recording(tmp_path / "deltas"))
+    assert set(trained.example_counts.tolist()) == {7}
 
 
 @pytest.mark.parametrize(("format", "digits"), [("float16", 11), ("bfloat16", 8)])

@@ -85,11 +85,13 @@ def test_rows_are_exact_and_certain_also_of_more_records_than_inputs(records: in
     assert torch.equal(found["unique-recovered"], found["unique"])
 
 
-def test_sum_of_clients_is_solved_too() -> None:
+@pytest.mark.parametrize("reported", [24, 8])
+def test_sum_of_clients_is_solved_too(reported: int) -> None:
+    """Also if the message has the number of rows of its first client only."""
     view, truth = server_view(3, 8)
     total = {name: value.sum(0, keepdim=True) for name, value in view.deltas.items()}
     summed = dataclasses.replace(
-        view, deltas=total, pseudonyms=torch.zeros(1, dtype=torch.int64), example_counts=torch.tensor([24])
+        view, deltas=total, pseudonyms=torch.zeros(1, dtype=torch.int64), example_counts=torch.tensor([reported])
     )
     estimate = run(LinearInversion(), summed, LinearEstimate)
     assert bool(estimate.certified.all())
