@@ -7,7 +7,7 @@ import pandas as pd
 from evaluation.gate import Gate, Outcome
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, number
-from evaluation.what_if import COSINE, DEFENCE, NONE, UNDER
+from evaluation.what_if import COSINE, DEFENCE, LOSS, NONE, UNDER
 
 _NAMED = 3
 """Defences that a sentence names."""
@@ -23,7 +23,9 @@ def advice(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> 
     """Advice on the defences of a what-if (`evaluation.what_if`): those within all limits that leave most, first.
 
     A defence is within a limit if the gate says so of the attacks that ran under it; where too few clients or no attack
-    decide, it is not. Those within are ordered by the cosine of the round's mean update. Empty if no defence was tried.
+    decide, it is not. Those within are ordered by the loss on auxiliary examples after the round, which follows the
+    accuracy after ten rounds closely, or without it by the cosine of the round's mean update, which does not. Empty if
+    no defence was tried.
 
     Args:
         results: results, with a row for each defence.
@@ -34,16 +36,16 @@ def advice(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> 
         return ""
     if gate is None:
         return f"{NO_LIMITS} {NOT_SEEN}"
-    kept = results[results["metric"] == COSINE].groupby(_COLUMN, sort=False)["mean"].mean()
+    by, label = (LOSS, "auxiliary loss") if (results["metric"] == LOSS).any() else (COSINE, "cosine")
+    kept = results[results["metric"] == by].groupby(_COLUMN, sort=False)["mean"].mean()
     outcomes = {name: _outcome(results, evaluation, gate, str(name)) for name in kept.index}
-    tried = kept.drop(NONE, errors="ignore").sort_values(ascending=False)
-    within = [f"{name} (cosine {number(left)})" for name, left in tried.items() if outcomes[name] == "ok"]
+    tried = kept.drop(NONE, errors="ignore").sort_values(ascending=by == LOSS)
+    within = [f"{name} ({label} {number(left)})" for name, left in tried.items() if outcomes[name] == "ok"]
     undecided = sum(outcomes[name] in ("undecided", "unchecked") for name in tried.index)
     said = [f"Of {len(tried)} defences that were tried on this recording, {len(within)} keep all limits"]
     if within:
-        said[0] += (
-            f": {'; '.join(within[:_NAMED])}{' leaves' if len(within) == 1 else ' leave'} most of the mean update"
-        )
+        verb = "leaves" if len(within) == 1 else "leave"
+        said[0] += f": {'; '.join(within[:_NAMED])} {verb} most of the round's learning"
     said = [f"{said[0]}."]
     if undecided:
         said.append(f"Of {undecided}, too few clients or attacks decide.")

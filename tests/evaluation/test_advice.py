@@ -7,7 +7,7 @@ from evaluation.advice import NO_LIMITS, advice
 from evaluation.gate import Gate, Outcome, Verdict
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING
-from evaluation.what_if import COSINE, UNDER
+from evaluation.what_if import COSINE, LOSS, UNDER
 
 _COLUMN = SETTING + "defence"
 KEPT = {"none": 1.0, "clip": 0.9, "top-k 0.1": 0.5, "bits 2": 0.2}
@@ -36,6 +36,15 @@ def test_those_within_all_limits_are_named_by_what_they_leave() -> None:
     assert said.startswith("Of 3 defences that were tried on this recording, 2 keep all limits: top-k 0.1 (cosine 0.5")
     assert said.index("top-k 0.1") < said.index("bits 2")
     assert "clip" not in said
+
+
+def test_the_loss_comes_before_the_cosine_where_it_was_measured() -> None:
+    losses = {"none": 1.0, "clip": 3.0, "top-k 0.1": 2.0, "bits 2": 1.5}
+    rows = [{"metric": LOSS, "mean": value, _COLUMN: name} for name, value in losses.items()]
+    every = pd.concat([RESULTS, pd.DataFrame(rows)])
+    said = advice(every, evaluation(), gate({name: ["ok"] for name in KEPT}))
+    assert ": bits 2 (auxiliary loss 1.5" in said
+    assert said.index("top-k 0.1") < said.index("clip")
 
 
 @pytest.mark.parametrize(
