@@ -22,7 +22,7 @@ from tests.attacks.runs import run, state, unchanged
 from tests.toys import each, leaky_view, with_shuffled_labels
 
 QUICK: list[Attack] = [Direction(), RowNorm()]
-TRAINING: list[Attack] = [MatchedFilter(shadows=4), IMIA(confirmed=0.1), Raifle(max_iter=16)]
+TRAINING: list[Attack] = [MatchedFilter(shadows=4), IMIA(confirmed=0.1), Raifle(max_iter=32)]
 ON_THE_UPDATE = [*each(QUICK), *(pytest.param(a, id=a.name, marks=pytest.mark.integration) for a in TRAINING)]
 VICTIMS = {"matched-filter": 6, "imia": 6, "raifle": 4}
 """Victims of the attacks that train for each of them; 12 of the others."""
