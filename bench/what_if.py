@@ -60,18 +60,8 @@ def tried(cell: Cell, plain: Cell) -> pd.DataFrame:
     found = audit(
         DefendedRecording.of(recording_of(plain), made, seed=cell.seed),
         list(cell.make_attacks().values()),
-        seed=cell.seed,
-        setting=cell.setting,
-        victims=cell.victims,
-        limits=cell.limits(),
-        rounds=cell.rounds.which,
-        by_round=cell.rounds.separate,
-        history=cell.rounds.history,
-        messages=cell.selection(),
-        slow="all",
+        **cell.audit_options(),
         steps=[SignalKept()],
-        describe=False,
-        check_learner=False,
         progress=False,
     )
     return found.evaluation.scores

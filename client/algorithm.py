@@ -36,6 +36,11 @@ class ClientAlgorithm:
     recorded_as: ClassVar[Mapping[str, str]] = {}
     """Names that fields have in recordings, if others."""
 
+    @property
+    def training_defenses(self) -> tuple[Defense, ...]:
+        """Defences that change the local training, which attacks simulate."""
+        return ()
+
     def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
         """Shape of every public parameter, computed without allocating it.
 
@@ -78,8 +83,7 @@ class DescentAlgorithm(ClientAlgorithm, Task):
         return self.local.learning_rate
 
     @property
-    def penalties(self) -> tuple[Defense, ...]:
-        """Defences that are part of the local loss."""
+    def training_defenses(self) -> tuple[Defense, ...]:
         return () if self.update_l1 is None else (self.update_l1,)
 
     def steps(self, example_counts: Tensor) -> Tensor:
@@ -156,7 +160,7 @@ class DescentAlgorithm(ClientAlgorithm, Task):
             private: the clients' private parameters, ``(C, *shape)`` each.
             seed: seed of mini-batches and random losses.
             noise_key: key of the noise of private local training; None for the seed, as of a simulation.
-            defenses: defences whose penalty is part of the local loss, None for `penalties`.
+            defenses: defences whose penalty is part of the local loss, None for `training_defenses`.
             spent: earlier result whose memory may be overwritten if the shapes match, because new memory costs a page
                 fault for every 4 KiB.
         """
@@ -168,7 +172,7 @@ class DescentAlgorithm(ClientAlgorithm, Task):
             self.local,
             seed=seed,
             noise_key=noise_key,
-            defenses=self.penalties if defenses is None else defenses,
+            defenses=self.training_defenses if defenses is None else defenses,
             spent=spent,
         )
 

@@ -47,8 +47,8 @@ class ImageClassifierAlgorithm(ClassifierAlgorithm):
     soteria: Soteria | None = None
 
     @property
-    def penalties(self) -> tuple[Defense, ...]:
-        return (*super().penalties, *(one for one in (self.mixup, self.soteria) if one is not None))
+    def training_defenses(self) -> tuple[Defense, ...]:
+        return (*super().training_defenses, *(one for one in (self.mixup, self.soteria) if one is not None))
 
     def local_step(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> LocalStep:
         inputs, labels = self.fields(examples, next(iter(parameters.values())).dtype)

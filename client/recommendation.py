@@ -62,7 +62,7 @@ class RecommenderAlgorithm(DescentAlgorithm, StackedTask):
         def loss(parameters: Parameters) -> Tensor:
             total = self.stacked_loss(parameters, {"label": labels}, mask).sum()
             public = {name: parameters[name] for name in received}
-            for defense in self.penalties:
+            for defense in self.training_defenses:
                 penalty = defense.penalty(public, received, elements)
                 total = total if penalty is None else total + penalty.sum()
             return total

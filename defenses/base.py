@@ -91,7 +91,7 @@ class LocalStep:
 
 
 def shown_counts(defenses: Sequence["Defense"], counts: Tensor) -> Tensor:
-    """``(C,)`` numbers of examples that the server is told after all defences."""
+    """``(C,)`` numbers of examples that clients report after all defences."""
     for defense in defenses:
         counts = defense.shown_counts(counts)
     return counts
@@ -198,7 +198,7 @@ class Defense:
         return update, None
 
     def shown_counts(self, counts: Tensor) -> Tensor:
-        """``(C,)`` numbers of examples that the server is told of clients with ``counts (C,)``, and weights them by."""
+        """``(C,)`` numbers of examples that clients with ``counts (C,)`` report, and that weight them."""
         return counts
 
     def contributors(self, clients: int) -> Tensor | None:

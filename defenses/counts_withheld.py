@@ -1,4 +1,4 @@
-"""Numbers of examples that clients do not tell."""
+"""Numbers of examples that clients do not report."""
 
 import torch
 from torch import Tensor
@@ -8,13 +8,13 @@ from protocol.ranges import PositiveInt
 
 
 class CountsWithheld(Defense):
-    """Clients tell one public number of examples instead of their own, so that the server weights all alike.
+    """Clients report one public number of examples instead of their own, so that the server weights all alike.
 
     What an attack computes with the number of examples, such as the size of a local step, is as wrong as this number.
     The update itself is sent as it is.
 
     Args:
-        examples: number that every client tells, e.g. the typical one.
+        examples: number that every client reports, e.g. the typical one.
     """
 
     def __init__(self, *, examples: PositiveInt) -> None:

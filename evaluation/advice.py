@@ -16,7 +16,7 @@ NOT_SEEN = (
     "Not seen: what a defence changes from round to round, attackers that learn of changes that are not declared, and"
     " attacks that were not among the best without it."
 )
-NO_LIMITS = "Defences were tried on this recording. Set limits (--gate METRIC=LIMIT) to be told which keep within them."
+NO_LIMITS = "Defences were tried on this recording. Set limits (--gate METRIC=LIMIT) to see which keep them."
 
 
 def advice(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> str:

@@ -36,7 +36,7 @@ AGGREGATE = "aggregate"
 """Label of the round's mean update."""
 _FEW = 2
 """Attacks of a question that are repeated under every defence."""
-_MINUTES = 1.5
+_SECONDS = 90
 """Time that one attack may take under all defences together, without `slow`."""
 _EXAMPLES = 1000
 """Labelled examples of the server on which a loss is measured."""
@@ -134,9 +134,7 @@ def what_if(
     as_it_is, steps = DefendedRecording.of(recording, []), [SignalKept()]
     found = audit(as_it_is, tried, setting=plain, progress=progress, steps=steps, **options)
     spent = _seconds(found)
-    affordable = {
-        name for name, took in spent.items() if slow != "none" or took * max(len(defended), 1) <= _MINUTES * 60
-    }
+    affordable = {name for name, took in spent.items() if slow != "none" or took * max(len(defended), 1) <= _SECONDS}
     chosen = _best(found, tried, spent, affordable)
     repeated = [one for one in tried if one.baseline or one.name in chosen]
     parts = [found]

@@ -207,9 +207,21 @@ class Cell:
             deltas = ["--deltas", shlex.quote(str(self.folder / "deltas"))]
             yield " ".join(["python attack.py run --attack", name, *words, *deltas, *victims, *more, *out])
 
-    def limits(self) -> dict[str, int]:
-        """Largest number of clients by attack."""
-        return {find(name).name: own[VICTIMS] for name, own in self.attacks.items() if VICTIMS in own}
+    def audit_options(self) -> dict[str, Any]:
+        """Options of `evaluation.audit` for the cell's attacks."""
+        return {
+            "seed": self.seed,
+            "setting": self.setting,
+            "victims": self.victims,
+            "limits": {find(name).name: own[VICTIMS] for name, own in self.attacks.items() if VICTIMS in own},
+            "rounds": self.rounds.which,
+            "by_round": self.rounds.separate,
+            "history": self.rounds.history,
+            "messages": self.selection(),
+            "slow": "all",
+            "describe": False,
+            "check_learner": False,
+        }
 
 
 def _own(arguments: Mapping[str, Any]) -> Arguments:

@@ -194,7 +194,7 @@ class Learner(BuiltFromData):
         A learner from outside the project is named by its class path. None if a defence changes the loss in a way that
         a simulation cannot replay, or if attacks could not give its clients examples.
         """
-        known = [self.update_l1, *getattr(self.algorithm, "penalties", ())]
+        known = [self.update_l1, *self.algorithm.training_defenses]
         changing = [one for one in self.defenses if type(one).penalty is not Defense.penalty or one.changes_steps()]
         if not all(any(one is other for other in known) for one in changing):
             return None

@@ -60,8 +60,7 @@ def write_run(
     """
     evaluation, everything = found.evaluation, with_papers(found.everything)
     results = everything[everything["metric"].isin(found.metrics)].reset_index(drop=True)
-    held = as_recorded(results)
-    verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(held, evaluation)]
+    verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
     shared = evaluation if persons else in_order_of_persons(without_persons(evaluation, key or secret_key()))
     run = Run(
         *(experiment or directory.resolve().name, command(), found.seed, commit(), versions()),

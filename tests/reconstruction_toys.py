@@ -1,10 +1,16 @@
-"""Training examples of two clients, their ground truth, and views without an update."""
+"""Training examples of a few clients, their ground truth, and views with and without an update."""
 
 import torch
 from torch import Tensor
 
+from attacks.reconstruction.gradient_matching import GradientMatching, MatchedImages
+from attacks.reconstruction.likeness import likeness, nearest
+from client.algorithm import DescentAlgorithm
+from datamodules.images.synthetic_images import SyntheticImages
+from datamodules.partition.client_split import ClientSplit
 from protocol.record_hash import record_hashes
 from protocol.view import RoundView
+from tests.attacks.runs import run
 
 SHAPE = (1, 12, 12)
 
@@ -24,6 +30,35 @@ def truth_of(records: list[Tensor], labels: list[Tensor], *, keep: bool = False)
         kept[v, : len(own)], classes[v, : len(own)] = own, label
     found = {"record_hash": hashes, "record_salt": salts, "record_labels": classes}
     return found | ({"records": kept} if keep else {})
+
+
+def psnr(attack: GradientMatching, view: RoundView, images: Tensor) -> float:
+    """Mean PSNR of the matched images."""
+    found = run(attack, view, MatchedImages)
+    matched = [nearest(*pair) for pair in zip(found.records, images, strict=True)]
+    return float(likeness(matched, list(images))["psnr"].mean())
+
+
+def few_images() -> SyntheticImages:
+    """Three clients with two images each."""
+    split = ClientSplit(clients=3, examples_per_client=2)
+    return SyntheticImages(split=split, train_per_class=20, auxiliary_per_class=4, noise=0.2, seed=1)
+
+
+def view_of_images(algorithm: DescentAlgorithm, model: dict[str, Tensor]) -> tuple[RoundView, Tensor]:
+    """What a server sees of the clients of `few_images`, and the images ``(3, 2, *SHAPE)``."""
+    data = few_images()
+    cohort, known = data.cohort(0), data.auxiliary()
+    view = RoundView(
+        round=0,
+        pseudonyms=torch.arange(3),
+        example_counts=cohort.counts,
+        deltas=algorithm.train(model, cohort, seed=0).deltas,
+        model=model,
+        algorithm=algorithm,
+        auxiliary={"images": known["image"], "labels": known["label"]},
+    )
+    return view, cohort.examples["image"]
 
 
 def view_of(counts: list[int], **more: object) -> RoundView:

@@ -1,5 +1,6 @@
 """Tiny transformers of random weights with adapters, and the updates of clients with random texts."""
 
+import dataclasses
 import functools
 import json
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from attacks.words.adapter_words import AdapterWords
 from attacks.words.estimates import WordSetEstimate
@@ -32,6 +34,24 @@ def algorithm(
 ) -> PretrainedAlgorithm:
     options = AdapterOptions(**{"rank": RANK, "targets": QUERY_AND_VALUE, **adapter})
     return PretrainedAlgorithm(config=json.dumps(config), local=local, base_seed=seed, adapter=options)
+
+
+def coherent_base(folder: Path, *, mean: float, decay: float) -> PretrainedAlgorithm:
+    """Clients of a network whose table of words is as coherent as a trained one's, which a folder holds.
+
+    Args:
+        folder: where its weights are written.
+        mean: length of the vectors' common mean over the mean length of what they have of their own.
+        decay: the k-th singular value of the table is ``k^-decay``.
+    """
+    generator = torch.Generator().manual_seed(0)
+    left, _, right = torch.linalg.svd(torch.randn(VOCABULARY, WIDTH, generator=generator), full_matrices=False)
+    table = left * torch.arange(1.0, WIDTH + 1) ** -decay @ right
+    common = torch.nn.functional.normalize(torch.randn(WIDTH, generator=generator), dim=0)
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(**LLAMA))  # type: ignore[no-untyped-call]
+    network.get_input_embeddings().weight.data.copy_(table / table.norm(dim=1).mean() + mean * common)
+    network.save_pretrained(folder)
+    return dataclasses.replace(algorithm(), config=(folder / "config.json").read_text(encoding="utf-8"), folder=folder)
 
 
 @functools.cache

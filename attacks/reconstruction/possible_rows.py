@@ -82,7 +82,8 @@ def search_possible(
 ) -> FoundRecords:
     """The rows of a client, as many as it reports, among all possible rows of its table.
 
-    Of a secure sum whose clients report a number each, the number of all rows follows from the rate of one row.
+    Of a secure sum whose clients report a number each, the number of all rows follows from the rate of one row, and is
+    taken as known in what follows.
 
     After one step, ``-rows = rate * sum_i n_i c_i [x_i, 1]^T`` for the possible rows x_i of each class with their
     changes c_i of the bias at the global model, and numbers n_i of copies that are whole and not negative. Least

@@ -29,10 +29,10 @@ _PAIRS = 1000
 """Candidates of which the predicted AUC compares all pairs."""
 _PARTS = torch.linspace(0, 1, 21, dtype=torch.float64)
 """Tried means and standard deviations of the part of its expected score that a member has."""
+_PART_SPREAD = 1.0
+"""Standard deviation of the prior of both: of the mean about 1 and the standard deviation about 0."""
 _IN_POOL = (1.0, 0.75, 0.5, 0.25, 0.125)
 """Tried parts of a class's share that are candidates, not other records of the client that resemble them."""
-_PART_SPREAD = 1.0
-"""Standard deviation of the prior of both, the mean about 1 and the standard deviation about 0."""
 
 
 @dataclass(frozen=True)

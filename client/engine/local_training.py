@@ -44,16 +44,16 @@ def train_clients(
     losses = torch.zeros(len(cohort), device=cohort.mask.device)
     result = _empty_result(public, private, cohort, losses, spent if local.fast else None)
     draws = client_draws(cohort, seed=seed) if task.random else None
-    fast, noise = task.fast() if local.fast else None, list[torch.Generator]()
+    fast, noise, changes = task.fast() if local.fast else None, list[torch.Generator](), list[torch.Generator]()
+    key = seed if noise_key is None else noise_key
     if local.example_clip is not None:
         check_private(task, rows=bool(cohort.rows), private=bool(private))
-        fast, key = None, seed if noise_key is None else noise_key
+        fast = None
         noise = [generator_for(key, "gradient noise", seed, cohort.round, c) for c in cohort.clients.tolist()]
-    step_draws, key = list[torch.Generator](), seed if noise_key is None else noise_key
     if any(defense.changes_steps() for defense in defenses):
         _check_changed(local, defenses)
         fast = None
-        step_draws = [generator_for(key, "changed steps", seed, cohort.round, c) for c in cohort.clients.tolist()]
+        changes = [generator_for(key, "changed steps", seed, cohort.round, c) for c in cohort.clients.tolist()]
     job = TrainingJob(
         task,
         fast,
@@ -68,11 +68,11 @@ def train_clients(
         losses,
         elements,
         noise,
-        step_draws,
+        changes,
     )
     device = next(iter(public.values())).device
     stacks = isinstance(task, StackedTask) or device.type != "cpu"
-    if local.engine == "vectorized" or (local.engine == "auto" and stacks and not step_draws):
+    if local.engine == "vectorized" or (local.engine == "auto" and stacks and not changes):
         _run(job, train_stacked, chunks_of(job, device), device)
     else:
         order = torch.argsort(cohort.counts, descending=True).tolist()

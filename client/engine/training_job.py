@@ -34,7 +34,7 @@ class TrainingJob:
     """``(C,)`` number of entries that each client trains, by public parameter, see `own_elements`."""
     noise: Sequence[torch.Generator] = ()
     """Source of each client's noise in private local training."""
-    step_draws: Sequence[torch.Generator] = ()
+    changes: Sequence[torch.Generator] = ()
     """Source of each client's draws for defences that change local steps; empty without one."""
 
     def elements_of(self, positions: Tensor) -> dict[str, Tensor]:
@@ -104,7 +104,7 @@ def defended_step(
     Raises:
         InputError: the client does not learn to classify images.
     """
-    if not job.step_draws:
+    if not job.changes:
         return None, own
     step = job.task.local_step({name: value.detach() for name, value in leaves.items()}, own, mask)
     names = ", ".join(type(defense).__name__ for defense in job.defenses if defense.changes_steps())
@@ -112,7 +112,7 @@ def defended_step(
     require(step is not None, expected, type(job.task).__name__, "Use FederatedClassifier, or leave the defence out.")
     assert step is not None
     for defense in job.defenses:
-        step = defense.change_examples(step, job.step_draws[client])
+        step = defense.change_examples(step, job.changes[client])
     return step, {**own, **job.task.fields_of(step)}
 
 

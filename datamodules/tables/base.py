@@ -1,4 +1,4 @@
-"""Base class of tables with a schema: rows of people with a class."""
+"""Base classes of tables: rows of people with a class, and those with a schema."""
 
 import abc
 import functools
@@ -13,7 +13,23 @@ from datamodules.tables.schema import Column, Encoding, encode
 from protocol.table_columns import COLUMNS
 
 
-class TableDataModule(ClassificationDataModule):
+class RowsDataModule(ClassificationDataModule):
+    """Clients with rows of a table. A subclass gives `rows`, all of them divided into training and test."""
+
+    rows: tuple[LabelledImages, LabelledImages]
+
+    def read_train(self) -> LabelledImages:
+        return self.rows[0]
+
+    def read_test(self) -> LabelledImages:
+        return self.rows[1]
+
+    @staticmethod
+    def _examples(source: LabelledImages, numbers: Tensor) -> dict[str, Tensor]:
+        return {"image": source.images[numbers], "label": source.labels[numbers]}
+
+
+class TableDataModule(RowsDataModule):
     """Clients with rows of a table, which has a schema. A subclass gives the schema and reads the rows.
 
     A row is an image of one line for the networks: numbers standardised by the mean and the standard deviation of the
@@ -52,16 +68,6 @@ class TableDataModule(ClassificationDataModule):
         """The attacker's rows and classes, and the description of the columns, see `protocol.table_columns`."""
         return {**super().auxiliary(), COLUMNS: self.encoding.columns.tensor}
 
-    def read_train(self) -> LabelledImages:
-        return self._read[0]
-
-    def read_test(self) -> LabelledImages:
-        return self._read[1]
-
-    @staticmethod
-    def _examples(source: LabelledImages, numbers: Tensor) -> dict[str, Tensor]:
-        return {"image": source.images[numbers], "label": source.labels[numbers]}
-
     @functools.cached_property
     def _rows(self) -> tuple[Tensor, Tensor, Tensor | None]:
         return self.read_rows()
@@ -72,7 +78,8 @@ class TableDataModule(ClassificationDataModule):
         return encode(self.schema, self._rows[0])
 
     @functools.cached_property
-    def _read(self) -> tuple[LabelledImages, LabelledImages]:
+    def rows(self) -> tuple[LabelledImages, LabelledImages]:  # type: ignore[override]
+        """Rows for the training and for the test."""
         _, labels, groups = self._rows
         whole = LabelledImages(self.encoding.rows.float().reshape(-1, *self.image_shape), labels, groups)
         return split_test(whole, class_names=self.class_names, fraction=0.2, seed=self.seed)

@@ -10,13 +10,14 @@ import sklearn.datasets
 import torch
 from torch import Tensor
 
-from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
+from datamodules.images.base import LabelledImages, split_test
+from datamodules.tables.base import RowsDataModule
 
 _DIGITS = 4
 """Digits of the largest value of a column to which its values are given."""
 
 
-class SklearnTable(ClassificationDataModule):
+class SklearnTable(RowsDataModule):
     """A table of scikit-learn: 569 patients with 30 columns, 442 with 10, or 1,797 digits with 64 of whole numbers.
 
     The target of ``diabetes``, how far the disease has progressed after a year, becomes two classes at its median.
@@ -65,16 +66,6 @@ class SklearnTable(ClassificationDataModule):
         _, _, step, mean, deviation = self._table
         return tuple(torch.from_numpy(v).reshape(self.image_shape) for v in (step / deviation, -mean / deviation))  # type: ignore[return-value]
 
-    def read_train(self) -> LabelledImages:
-        return self._read[0]
-
-    def read_test(self) -> LabelledImages:
-        return self._read[1]
-
-    @staticmethod
-    def _examples(source: LabelledImages, numbers: Tensor) -> dict[str, Tensor]:
-        return {"image": source.images[numbers], "label": source.labels[numbers]}
-
     @functools.cached_property
     def _table(self) -> tuple[npt.NDArray[np.float64], ...]:
         """Values ``(N, D)`` and labels ``(N,)``; and of each column ``(D,)`` step, mean and standard deviation."""
@@ -92,7 +83,8 @@ class SklearnTable(ClassificationDataModule):
         return values, labels, step, values.mean(0), np.where(deviation > 0, deviation, 1.0)
 
     @functools.cached_property
-    def _read(self) -> tuple[LabelledImages, LabelledImages]:
+    def rows(self) -> tuple[LabelledImages, LabelledImages]:  # type: ignore[override]
+        """Rows for the training and for the test."""
         values, labels, _, mean, deviation = self._table
         rows = torch.from_numpy(((values - mean) / deviation).astype(np.float32)).reshape(-1, *self.image_shape)
         whole = LabelledImages(rows, torch.from_numpy(labels.astype(np.int64)))

@@ -70,9 +70,9 @@ def signal_kept(data: FigureData) -> list[DrawnFigure]:
     under = data.rows[data.rows[DEFENCE] != NONE]["attack"]
     data = dataclasses.replace(data, rows=data.rows[data.rows["attack"].isin(under)])
     side = "right" if metric_of(data.metric).lower_is_better else "left"
-    told = next((one for one in data.rows["tells"] if one), "something about the client")
-    text = f"If clients had used a defence, could the server infer {told}? Cosine of the round's mean update with and"
-    text += f" without it, against {data.metric} of the best attack that ran under all of them; the upper {side} is"
+    inferred = next((one for one in data.rows["tells"] if one), "something about the client")
+    text = f"If clients had used a defence, could the server infer {inferred}? Cosine of the round's mean update with"
+    text += f" and without it, against {data.metric} of the best attack that ran under all of them; the upper {side} is"
     text += " better. No other point is better in both than a filled one."
     return _scatter(data, kept, DEFENCE, y=COSINE, caption=text, across=f"{data.metric} of the best attack", front=True)
 

@@ -70,7 +70,7 @@ class Lowering(Strict):
     """effects, those on this recording first"""
 
 
-def lowering(measured: Sequence[Measured], folder: Path = _RESULTS, run: Run | None = None) -> Lowering:
+def lowering(measured: Sequence[Measured], folder: Path = _RESULTS, audited: Run | None = None) -> Lowering:
     """Measured effects of defences on the same questions and metrics: tried on the recording, and published ones.
 
     An audit of a recording as it is measures no effect itself. At each value of a defence stands the largest leak
@@ -90,12 +90,12 @@ def lowering(measured: Sequence[Measured], folder: Path = _RESULTS, run: Run | N
         if effects
         else "None was measured for these questions on other data either."
     )
-    advice = run.advice if run is not None else ""
+    advice = "" if audited is None else audited.advice
     here = advice or (
         "This audit is of one recording, so it measured no effect of a defence on this system; audit with --what-if, or"
         " train and record with a defence and audit again."
     )
-    own = [effect for one in measured for effect in _tried(run.results, one)] if run is not None and advice else []
+    own = [effect for one in measured for effect in _tried(audited.results, one)] if audited and advice else []
     return Lowering(sentence=f"{here} {elsewhere}", effects=[*own, *effects])
 
 

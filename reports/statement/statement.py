@@ -150,7 +150,7 @@ def write_statement(
         "combined": combined(questions, system),
         "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
         "not_tried": not_tried(evaluation, attacks, [one.question for one in questions], manipulation),
-        "lowering": lowering(questions, run=run),
+        "lowering": lowering(questions, audited=run),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
         "limits": [*LIMITS, *([GENERATED] if "synthetic" in run.data["name"] else [])],

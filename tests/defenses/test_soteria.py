@@ -218,4 +218,4 @@ def test_a_recording_names_what_changes_the_training(defense: Defense, tmp_path:
     toys.quiet_trainer(1, tmp_path, recorder).fit(module, datamodule=data)
     learner = recorded_learner(Recording(tmp_path / "deltas"))
     assert isinstance(learner, ImageClassifierAlgorithm)
-    assert [(type(one), vars(one)) for one in learner.penalties] == [(type(defense), vars(defense))]
+    assert [(type(one), vars(one)) for one in learner.training_defenses] == [(type(defense), vars(defense))]

@@ -19,15 +19,12 @@ from attacks.reconstruction.gradient_matching import (
     labels_of,
     predicted_cosine,
 )
-from attacks.reconstruction.likeness import likeness, nearest
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
 from modules.learners.network import NetworkLearner
 from protocol.errors import ViewError
 from protocol.view import RoundView
 from tests.attacks.runs import run, with_noise
+from tests.reconstruction_toys import psnr, view_of_images
 
 SHAPE = (1, 12, 12)
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)
@@ -46,29 +43,9 @@ class Leaky(NetworkLearner):
 @functools.cache
 def toy(local: LocalTraining = ONE_STEP) -> tuple[RoundView, Tensor]:
     """What a server sees of three clients with two images each, and the images ``(3, 2, *SHAPE)``."""
-    split = ClientSplit(clients=3, examples_per_client=2)
-    data = SyntheticImages(split=split, train_per_class=20, auxiliary_per_class=4, noise=0.2, seed=1)
     learner = Leaky(local)
     model = {name: value.clone() for name, value in learner.public_parameters().items()}
-    cohort = data.cohort(0)
-    known = data.auxiliary()
-    view = RoundView(
-        round=0,
-        pseudonyms=torch.arange(3),
-        example_counts=cohort.counts,
-        deltas=train_clients(learner.algorithm, model, {}, cohort, local, seed=0).deltas,
-        model=model,
-        algorithm=learner.algorithm,
-        auxiliary={"images": known["image"], "labels": known["label"]},
-    )
-    return view, cohort.examples["image"]
-
-
-def psnr(attack: GradientMatching, view: RoundView, images: Tensor) -> float:
-    """Mean PSNR of the matched images."""
-    found = run(attack, view, MatchedImages)
-    matched = [nearest(*pair) for pair in zip(found.records, images, strict=True)]
-    return float(likeness(matched, list(images))["psnr"].mean())
+    return view_of_images(learner.algorithm, model)
 
 
 @pytest.mark.integration

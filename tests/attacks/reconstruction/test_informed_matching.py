@@ -8,19 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.gradient_matching import GradientMatching, InvertingGradients, MatchedImages, decoupled
+from attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages, decoupled
 from attacks.reconstruction.informed_matching import InformedMatching
-from attacks.reconstruction.likeness import likeness, nearest
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
 from defenses.mixup import Mixup
 from defenses.soteria import Soteria
 from protocol.seeding import generator_for
 from protocol.view import RoundView
 from tests.attacks.runs import of_noise, run
+from tests.reconstruction_toys import few_images, psnr, view_of_images
 
 SHAPE = (1, 12, 12)
 LEAKY = ClassifierOptions(name="mlp", hidden=32, activation="tanh")
@@ -39,31 +37,12 @@ def toy(name: str) -> tuple[RoundView, Tensor]:
     """What a server sees of three defended clients with two images each, and the images ``(3, 2, *SHAPE)``."""
     changed, defence = DEFENCES[name]
     network = dataclasses.replace(LEAKY, **changed)
-    split = ClientSplit(clients=3, examples_per_client=2)
-    data = SyntheticImages(split=split, train_per_class=20, auxiliary_per_class=4, noise=0.2, seed=1)
-    classes = int(data.auxiliary()["label"].max()) + 1
+    classes = int(few_images().auxiliary()["label"].max()) + 1
     local = LocalTraining(optimizer="sgd", learning_rate=0.1)
     learner = ImageClassifierAlgorithm(network=network, image_shape=SHAPE, num_classes=classes, local=local, **defence)
     built = build_classifier(network, image_shape=SHAPE, classes=classes, generator=generator_for(0, "model"))
     model = {parameter: value.detach() for parameter, value in built.named_parameters()}
-    cohort, known = data.cohort(0), data.auxiliary()
-    view = RoundView(
-        round=0,
-        pseudonyms=torch.arange(3),
-        example_counts=cohort.counts,
-        deltas=learner.train(model, cohort, seed=0).deltas,
-        model=model,
-        algorithm=learner,
-        auxiliary={"images": known["image"], "labels": known["label"]},
-    )
-    return view, cohort.examples["image"]
-
-
-def psnr(attack: GradientMatching, view: RoundView, images: Tensor) -> float:
-    """Mean PSNR of the matched images."""
-    found = run(attack, view, MatchedImages)
-    matched = [nearest(*pair) for pair in zip(found.records, images, strict=True)]
-    return float(likeness(matched, list(images))["psnr"].mean())
+    return view_of_images(learner, model)
 
 
 @pytest.mark.integration

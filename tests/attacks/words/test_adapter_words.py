@@ -1,6 +1,7 @@
 """Words are read from adapters, also more of them than the rank; nothing is certain where the update says nothing."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,16 @@ from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.view import Release, RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_deltas
-from tests.transformer_toys import LLAMA, VOCABULARY, algorithm, moved_model, texts, view_of, words_read
+from tests.transformer_toys import (
+    LLAMA,
+    VOCABULARY,
+    algorithm,
+    coherent_base,
+    moved_model,
+    texts,
+    view_of,
+    words_read,
+)
 
 pytestmark = pytest.mark.integration
 ROWS = 8
@@ -39,6 +49,14 @@ def test_words_are_exact_also_above_the_rank_after_any_number_of_steps(steps: in
     assert bool(certain(view).all())
     found = decided(view, AdapterSpan())
     assert found == (words_read(tokens) if sentences == 1 else [set(), set()])  # 7 of 8 rows, and about 34
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("decay", [0.5, 1.0])
+def test_words_of_a_table_with_a_common_mean_and_a_decaying_spectrum(tmp_path: Path, mean: float, decay: float) -> None:
+    """Some 20 words in eight rows; of 33 words, the most coherent of these tables hides a few."""
+    own, tokens = coherent_base(tmp_path, mean=mean, decay=decay), texts(20, 3)
+    assert decided(view_of(own, tokens, moved_model())) == words_read(tokens)
 
 
 def test_a_sum_of_clients_has_the_words_of_all_of_them() -> None:
