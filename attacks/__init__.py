@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from attacks.words import *  # noqa: F403
     from attacks.attributes import *  # noqa: F403
     from attacks.linkability import *  # noqa: F403
+    from attacks.sums_over_rounds import *  # noqa: F403
     from attacks.declared_privacy import *  # noqa: F403
 
 __all__ = exports(__name__)

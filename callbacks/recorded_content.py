@@ -57,11 +57,17 @@ class RecordedContent:
         counts = shown_counts(module.defenses, record.cohort.counts[order])
         seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": counts}
         seen |= {name: value[order] for name, value in record.of_clients.items()}
+        summed = record.contributors is not None and record.contributors.shape[1] > 1
+        if record.contributors is not None and summed:
+            of_each = [[self._pseudonym(module, c) for c in own] for own in record.contributors[order].tolist()]
+            seen["participants"] = torch.tensor(of_each).sort(1).values  # the order of the cohort names clients
         truth: dict[str, Tensor] = {"clients": clients}
         truth |= {f"{CLIENT}{name}": value[order] for name, value in record.client_truth.items()}
         if self._pool is not None:
             of_each = record.cohort.clients[:, None] if record.contributors is None else record.contributors
             truth[f"{CLIENT}member"] = torch.stack([self._pool.member(own.cpu()).any(0) for own in of_each[order]])
+            if summed:
+                truth[f"{CLIENT}own_member"] = self._pool.member(clients.cpu())
         if record.examples is not None:
             truth |= self._example_truth(record.examples.select(order), clients, record.round, module)
         if real is not None:

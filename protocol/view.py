@@ -109,6 +109,8 @@ class View:
         algorithm: what the clients run, a `client.ClientAlgorithm`; None if it is unknown.
         updates: ``(V, R)`` number of messages with each row in the sum `deltas`; None for one message.
         messages: ``(V,)`` number of rounds in the sum `deltas`, if it differs between clients; else None.
+        participants: ``(V, P)`` int64 pseudonyms of the clients whose updates each of `deltas` sums up, padded with -1;
+            None if each is the update of one client.
         auxiliary: public data that the adversary holds, by name; stated in the threat model of attacks that use it.
         priors: prior knowledge about each victim, by name, ``(V, ...)``; see `POPULARITY`, `USERS`, `HOLDOUT` and
             `LEANING`.
@@ -117,7 +119,7 @@ class View:
     """
 
     of_victims: ClassVar[tuple[str, ...]] = (
-        *("pseudonyms", "example_counts", "deltas", "served", "client_models", "updates", "priors", "messages"),
+        *("pseudonyms", "example_counts", "deltas", "served", "client_models", "updates", "priors", "messages", "participants"),
     )
     """Fields with one entry per victim, selected by `select`."""
 
@@ -134,6 +136,7 @@ class View:
     algorithm: object | None = None
     updates: Tensor | None = None
     messages: Tensor | None = None
+    participants: Tensor | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
     priors: Mapping[str, Tensor] = field(default_factory=dict)
     manipulation: str | None = None

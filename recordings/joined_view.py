@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from client.algorithm import ClientAlgorithm
 from fedleak_recorder.format import HOLDOUT_USERS
@@ -94,10 +95,14 @@ def messages_view(
         (number, name, counts[number][name]) for number in numbers for name in sorted(counts[number].keys() - own)
     ]
     sent_in, pseudonyms, examples = torch.tensor(messages, dtype=torch.int64).reshape(-1, 3).unbind(1)
+    groups = {number: recording.participants(number) for number in numbers}
+    of_each = [torch.tensor(groups[number].get(name, [-1])) for number, name, _ in messages]
+    participants = pad_sequence(of_each, batch_first=True, padding_value=-1) if any(groups.values()) else None
     views = partial(_round_view, partial(recording.views, victims_per_view=2**30, learner=learner), own)
     first = next(recording.views(victims_per_view=1, rounds=numbers[:1], learner=learner))
     none = dict.fromkeys(("served", "client_models", "updates", "messages"))
     held = {"pseudonyms": pseudonyms, "example_counts": examples, "deltas": {}, "priors": {}}
+    held |= {"participants": participants}
     return History(
         **first.common() | none | held,
         sent_in=sent_in,
@@ -155,6 +160,7 @@ def _join(parts: Sequence[RoundView]) -> History:
         ),
         "updates": _whole([part.updates for part in parts], lambda own: _stacked(own, max(widths))),
         "messages": _whole([part.messages for part in parts], torch.cat),
+        "participants": _participants([part.participants for part in parts]),
     }
     return History(
         **last.common() | joined,
@@ -166,6 +172,10 @@ def _whole(parts: Sequence[_Value | None], join: Callable[[list[_Value]], Any]) 
     """Values of all clients, joined; None if not all of them have one."""
     whole = [part for part in parts if part is not None]
     return join(whole) if len(whole) == len(parts) else None
+
+
+def _participants(parts: Sequence[Tensor | None]) -> Tensor | None:
+    return _whole(parts, lambda own: _stacked(own, max(one.shape[1] for one in own), padding=-1))
 
 
 def _priors(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -29,6 +29,7 @@ from fedleak_recorder.format import (
 )
 from fedleak_recorder.shard_check import (
     CLASS_COUNTS,
+    PARTICIPANTS,
     MisfitError,
     check_auxiliary,
     check_common,
@@ -103,6 +104,16 @@ class Recording:
             if twice:
                 raise damaged(name, f"client {min(twice)}, which another rank of round {round_number} has too")
             found |= own
+        return found
+
+    def participants(self, round_number: int) -> dict[int, list[int]]:
+        """Pseudonyms of the clients whose updates each message of a round sums up, by its client's; empty for none."""
+        found: dict[int, list[int]] = {}
+        for name in self._seen.names(round_number):
+            with self._open(name) as shard:
+                if PARTICIPANTS in shard.keys():  # noqa: SIM118 - no mapping
+                    names = shard.get_tensor("clients").tolist(), shard.get_tensor(PARTICIPANTS).tolist()
+                    found |= dict(zip(*names, strict=True))
         return found
 
     def views(

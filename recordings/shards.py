@@ -19,7 +19,7 @@ from fedleak_recorder.format import (
     JournalLine,
     Manifest,
 )
-from fedleak_recorder.shard_check import MESSAGES, SHOWN
+from fedleak_recorder.shard_check import MESSAGES, PARTICIPANTS, SHOWN
 from protocol.errors import InputError
 from protocol.view import POPULARITY, Release, RoundView, features_of
 
@@ -204,6 +204,7 @@ class ShardView:
             algorithm=learner,
             updates=shown.get("updates"),
             messages=shard.get_tensor(MESSAGES)[chunk].long() if MESSAGES in keys else None,
+            participants=shard.get_tensor(PARTICIPANTS)[chunk] if PARTICIPANTS in keys else None,
             auxiliary=self.auxiliary,
             priors=self._popularity(self.clients[chunk], served) | priors,
             manipulation=manipulation if isinstance(manipulation, str) else None,

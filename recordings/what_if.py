@@ -84,6 +84,16 @@ class DefendedRecording(Recording):
                 if len(part):
                     yield seen.select(part)
 
+    def participants(self, round_number: int) -> dict[int, list[int]]:
+        """Those of the sums that the server would have seen."""
+        if not any(one.joint for one in self.defenses):
+            return super().participants(round_number)
+        found: dict[int, list[int]] = {}
+        for view in self.views(victims_per_view=_ALL, rounds=[round_number]):
+            groups = None if view.participants is None else view.participants.tolist()
+            found |= {} if groups is None else dict(zip(view.pseudonyms.tolist(), groups, strict=True))
+        return found
+
     def aggregates(self, round_number: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The round's mean update by parameter, weighted by example counts: as recorded, and with the defences.
 
@@ -111,16 +121,20 @@ class DefendedRecording(Recording):
         found, way_out = f"{view.victims} clients in round {view.round}", "Sum fewer."
         require(view.victims or together == 1, f"rounds of {together} clients or more, for a sum", found, way_out)
         update = self._protected(view, self._update(view))
-        names = tuple(update.deltas)
+        names, summed = tuple(update.deltas), view.pseudonyms[:, None]
         for defense in self.defenses:
+            groups = defense.contributors(view.victims)
             update, positions = defense.server_sees(update)
-            view = view if positions is None else view.select(positions)
+            if positions is not None:
+                summed = summed[positions[:, None] if groups is None else groups].flatten(1)
+                view = view.select(positions)
         return dataclasses.replace(
             view,
             deltas=update.deltas,
             earlier=earlier,
             row_parameters=frozenset(update.rows),
             example_counts=shown_counts(self.defenses, view.example_counts),
+            participants=summed if summed.shape[1] > 1 else view.participants,
             served=None if view.row_parameters and not update.rows else view.served,
             releases=(*view.releases, *(one for defense in self.defenses for one in defense.releases(names))),
         )

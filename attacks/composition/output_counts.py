@@ -36,6 +36,8 @@ _CLEAR = 0.25
 """Share of the usual distance from whole numbers below which a scale is taken for the true one."""
 _PRIOR = 0.1
 """Standard deviation of a share about equal shares, before the update is seen."""
+_FLAT = 1e3
+"""The same for hardly any prior."""
 _SIMULATED = 8
 """Simulated clients that give the expected factor of a clip."""
 _TINY = 1e-30
@@ -58,8 +60,8 @@ class OutputCounts(CountAttack):
       n_c)^2 / n_c``, the inverse of their variances, is h; counts and h improve each other in a few passes.
 
     Without images, distances from whole numbers and negative counts show the error. Shares have a weak normal prior
-    about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. For many local
-    steps, p is the mean of those of the global model and of the client's. Weight decay is subtracted. Where the learner
+    about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. For
+    several local steps, p is the mean of those of the global model and of the client's. Weight decay is subtracted. Where the learner
     is unknown, or a clip binds, so is s: it is the one that puts all counts nearest to whole numbers or, if none stands
     out, the smallest without a negative count. Where clients add noise, the posterior mean of the shares is the
     estimate, and with a clip the expected factor is that of simulated clients. Optimizers that scale parameters, and
@@ -101,16 +103,8 @@ class OutputCounts(CountAttack):
     auxiliary_per_class: PositiveInt | None = None
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
-        layer = _Layer.of(view)
-        sizes = view.example_counts.clamp(min=1)
-        known = self._known(view, layer)
-        noise = view.noise_scale(f"{output_layer(view)}.bias")
-        scale = _scale(view, known, noisy=bool(noise), generator=generator)
-        if known is None:
-            solved = _without_images(layer, sizes, scale, noise)
-        else:
-            solved = _with_images(view, layer, known, sizes, scale, noise)
-        if not noise:
+        solved, sizes = self._solve(view, _PRIOR, generator), view.example_counts.clamp(min=1)
+        if not view.noise_scale(f"{output_layer(view)}.bias"):
             counts = nearest_counts(solved.precision, solved.target, solved.counts, sizes)
             found = count_estimate(counts, solved.deviation)
         else:
@@ -118,6 +112,24 @@ class OutputCounts(CountAttack):
             shares = shares / shares.sum(1, keepdim=True)
             found = count_estimate(whole_counts(shares, sizes), solved.deviation, shares=shares)
         return dataclasses.replace(found, assumes=_assumed(view))
+
+    def linear_shares(self, view: RoundView, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Shares ``(V, K)`` by least squares alone, without prior, bounds or whole numbers, and their deviation.
+
+        They are without bias where the predictions are known, so that they can be averaged and subtracted.
+        """
+        solved, sizes = self._solve(view, _FLAT, generator), view.example_counts.clamp(min=1)[:, None]
+        return solved.counts / sizes, solved.deviation / sizes
+
+    def _solve(self, view: RoundView, prior: float, generator: torch.Generator) -> "_Solved":
+        layer = _Layer.of(view)
+        sizes = view.example_counts.clamp(min=1)
+        known = self._known(view, layer)
+        noise = view.noise_scale(f"{output_layer(view)}.bias")
+        scale = _scale(view, known, noisy=bool(noise), generator=generator)
+        if known is None:
+            return _without_images(layer, sizes, scale, noise, prior)
+        return _with_images(view, layer, known, sizes, scale, noise, prior)
 
     def _known(self, view: RoundView, layer: "_Layer") -> Auxiliary | None:
         here = {IMAGES, LABELS} <= view.auxiliary.keys() and isinstance(view.algorithm, ClassifierAlgorithm)
@@ -140,8 +152,7 @@ def class_counts(view: RoundView, *, generator: torch.Generator) -> Tensor:
 class _Layer(NamedTuple):
     """The last layer's change without that of weight decay, and the layer in the middle of local training.
 
-    Changes are ``weight (V, K, F)`` and ``bias (V, K)``; ``middle_weight (V, K, F)`` and ``middle_bias (V, K)`` lack
-    the first dimension, as in the global model, where clients add noise.
+    Changes are ``weight (V, K, F)`` and ``bias (V, K)``, as ``middle_weight (V, K, F)`` and ``middle_bias (V, K)`` are.
     """
 
     weight: Tensor
@@ -155,12 +166,24 @@ class _Layer(NamedTuple):
         change = layer_change(view)
         weight, bias = change.weight.double(), change.bias.double()
         model = [view.model[f"{name}.{part}"].double() for part in ("weight", "bias")]
-        moved = 0.0 if view.noise_scale(f"{name}.bias") else 0.5
-        middle = model[0] + moved * weight, model[1] + moved * bias
+        part = _way(view)
+        middle = model[0] + part[:, None, None] * weight, model[1] + part[:, None] * bias
         if isinstance(view.algorithm, ClassifierAlgorithm):
             decay = view.algorithm.decay_change(view.model, view.example_counts)
             weight, bias = weight - decay[f"{name}.weight"], bias - decay[f"{name}.bias"]
         return cls(weight, bias, *middle)
+
+
+def _way(view: RoundView) -> Tensor:
+    """``(V,)`` how far from the global model (0) to the client's own (1) predictions are those of the mean step.
+
+    A single step is made at the global model. Where clients add noise, their own models are not known.
+    """
+    half = torch.full((view.victims,), 0.5, dtype=torch.float64)
+    if view.noise_scale(f"{output_layer(view)}.bias"):
+        return torch.zeros_like(half)
+    learner = view.algorithm
+    return half if not isinstance(learner, ClassifierAlgorithm) else half * (learner.steps(view.example_counts) > 1)
 
 
 class _Solved(NamedTuple):
@@ -212,19 +235,20 @@ def _scale(view: RoundView, known: Auxiliary | None, *, noisy: bool, generator: 
 
 
 def _with_images(
-    view: RoundView, layer: _Layer, known: Auxiliary, sizes: Tensor, scale: Tensor, noise: float
+    view: RoundView, layer: _Layer, known: Auxiliary, sizes: Tensor, scale: Tensor, noise: float, prior: float
 ) -> _Solved:
     """Solution with the mean predictions of auxiliary images, see `OutputCounts`."""
     soft, spread = _class_predictions(view, known, {name: value[None] for name, value in view.model.items()})
     soft, spread = soft.expand(len(sizes), -1, -1), spread.expand(len(sizes), -1, -1)
-    if not noise:
+    part = _way(view)[:, None, None]
+    if bool(part.any()):
         later, spread_later = _class_predictions(view, known, trained_models(view, view.deltas))
-        soft, spread = (soft + later) / 2, (spread + spread_later) / 2
+        soft, spread = torch.lerp(soft, later, part), torch.lerp(spread, spread_later, part)
     scale = _fitting_scale(soft.mean(1), layer.bias, sizes, scale)
     images = float(known.per_class.double().mean())
     total = sizes + sizes.double().square() / (len(known.by_class) * images)
     response = torch.eye(soft.shape[1], dtype=torch.float64) - soft.transpose(1, 2)
-    return _solved(response, spread * total[:, None, None], layer.bias, sizes, scale, noise)
+    return _solved(response, spread * total[:, None, None], layer.bias, sizes, scale, noise, prior)
 
 
 def _class_predictions(view: RoundView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -235,7 +259,7 @@ def _class_predictions(view: RoundView, known: Auxiliary, models: dict[str, Tens
     return of_class, off.transpose(1, 2) @ off / max(len(labels) - len(known.by_class), 1)
 
 
-def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float) -> _Solved:
+def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float, prior: float) -> _Solved:
     """Solution with the prediction of the mean feature, see `OutputCounts`."""
     ratio = layer.weight / layer.bias.where(layer.bias.abs() > _TINY, _TINY)[..., None]
     guess = layer.middle_bias.softmax(-1).expand_as(layer.bias)
@@ -250,14 +274,17 @@ def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float) -
     gap = sizes[:, None] * (guess + layer.bias / scale[:, None])
     spread = ((gap - gap.round()).square() + 2 * gap.clamp(max=0).square()).mean(1).clamp(min=1e-12)
     eye = torch.eye(guess.shape[1], dtype=torch.float64)
-    return _solved(eye - guess[:, :, None], eye * spread[:, None, None], layer.bias, sizes, scale, noise)
+    return _solved(eye - guess[:, :, None], eye * spread[:, None, None], layer.bias, sizes, scale, noise, prior)
 
 
-def _solved(response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor, noise: float) -> _Solved:
+def _solved(
+    response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor, noise: float, deviation: float
+) -> _Solved:
     """Weighted least squares of counts n with sums ``sizes (V,)``.
 
     For the change of the ``bias (V, K)`` by steps of ``scale (V,)``, with noise of a standard deviation: ``response (V,
-    K, K)`` maps counts to ``N b / s``, which has ``covariance (V, K, K)`` given the counts, without that noise.
+    K, K)`` maps counts to ``N b / s``, which has ``covariance (V, K, K)`` given the counts, without that noise. Shares have a
+    prior about equal ones, of a standard `deviation`.
     """
     classes = bias.shape[1]
     eye, factor = torch.eye(classes, dtype=torch.float64), (sizes / scale)[:, None]
@@ -266,7 +293,7 @@ def _solved(response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, s
     weighted = response.transpose(1, 2) @ torch.linalg.pinv(covariance, rtol=1e-9, hermitian=True)
     precision, target = weighted @ response, (weighted @ (bias * factor)[..., None]).squeeze(2)
     equal = (sizes.double() / classes)[:, None].expand_as(bias)
-    prior = (_PRIOR * sizes.double())[:, None, None] ** -2
+    prior = (deviation * sizes.double())[:, None, None] ** -2
     precision, target = precision + prior * eye, target + prior.squeeze(2) * equal
     plane = eye - 1 / classes
     inverse = torch.linalg.pinv(plane @ precision @ plane, rtol=1e-9, hermitian=True)

@@ -27,6 +27,7 @@ from fedleak_recorder.format import (
 SHOWN = {"served": -1, "lists": -1, "features": 0, "updates": 0}
 """What a server may have of each item that it has shown, with its padding value."""
 MESSAGES = "messages"
+PARTICIPANTS = "participants"
 CLASS_COUNTS = f"{CLIENT}class_counts"
 ATTRIBUTES = f"{CLIENT}attributes"
 MOST_VALUES = 1000
@@ -198,9 +199,21 @@ def _check_clients(shard: Any, shapes: Mapping[str, list[int]]) -> int:
         value = _read(shard, key)
         _check_rows(key, value, len(names), "clients")
         _check_numbers(key, value)
+    if PARTICIPANTS in shapes:
+        _check_participants(_read(shard, PARTICIPANTS), len(names))
     if MESSAGES in shapes:
         _need(int(_whole(MESSAGES, _read(shard, MESSAGES), 1).min()) >= 1, f"{MESSAGES!r} with none")
     return len(names)
+
+
+def _check_participants(names: Array, clients: int) -> None:
+    """Checks the clients whose updates each message sums up: ``(C, P)`` pseudonyms, padded with -1."""
+    _check_rows(PARTICIPANTS, names, clients, "clients")
+    right = names.ndim == 2 and names.dtype == np.int64 and bool((names >= -1).all())
+    _need(right, f"{PARTICIPANTS!r} of shape {tuple(names.shape)} and {names.dtype}, not (C, P) pseudonyms of int64")
+    ordered = np.sort(names, axis=1)
+    twice = bool(((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] >= 0)).any())
+    _need(not twice and bool((names >= 0).any(1).all()), f"{PARTICIPANTS!r} with none, or with a client twice in a sum")
 
 
 def _check_items(shard: Any, shapes: Mapping[str, list[int]], clients: int, manifest: Manifest) -> int:

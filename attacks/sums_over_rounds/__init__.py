@@ -1,0 +1,11 @@
+"""Attacks on sums over rounds: what do the sums of several rounds reveal about a single client?"""
+
+from typing import TYPE_CHECKING
+
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.sums_over_rounds.baselines import MeanOfSums as MeanOfSums
+    from attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal as RoundsToReveal
+
+__all__ = exports(__name__)

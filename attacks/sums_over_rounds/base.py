@@ -1,0 +1,144 @@
+"""The base class of attacks on the class shares of single clients from sums over rounds."""
+
+import abc
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.composition.counts import right_when_rounded
+from attacks.composition.output_counts import OutputCounts
+from attacks.estimates import Estimate
+from attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, from_then_on
+from attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
+from attacks.sums_over_rounds.tracking import Z95, Law, SumsOf, deviations_after
+from protocol.history import History
+from protocol.ranges import PositiveFloat, PositiveInt
+from protocol.threat_model import ThreatModel
+
+AFTER = (1, 2, 5, 10, 15, 18, 20, 22, 25, 30, 40, 50, 60, 80, 100)
+"""Numbers of rounds after which clients are estimated, up to that of the recording, which is added."""
+USUAL = Law(spread=0.2, error=1e-9)
+"""Law of the clients by which rounds to reveal are predicted."""
+_MOST_ROUNDS = 100
+_CERTAIN = 0.95
+"""Probability that all counts of a sum are right from which on they are whole numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumsAttack(Attack):
+    """Base class of attacks on the class shares of clients whose updates the server receives in sums.
+
+    Args:
+        after: numbers of rounds after which clients are estimated; that of the recording is added.
+        most: largest number of rounds that are read.
+        sensitive: width of a 95 % interval of a class share below which a client counts as revealed.
+    """
+
+    family = "sums-over-rounds"
+    cost = "seconds per round"
+    estimates: ClassVar[type[Estimate]] = SharesOverRounds
+    threat_model: ClassVar[ThreatModel] = ThreatModel(
+        sees="the sum of the updates of several clients, round after round, and who took part",
+        knows="the class of each row and the example counts that clients report; uses the learning rate and a few images"
+        " of each class if it has them",
+        needs=("participants", "deltas", "model"),
+    )
+
+    after: tuple[PositiveInt, ...] = AFTER
+    most: PositiveInt = _MOST_ROUNDS
+    sensitive: PositiveFloat = 0.1
+
+    @abc.abstractmethod
+    def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
+        """See `Attack.run`."""
+
+    def lengths(self, rounds: int) -> Tensor:
+        """``(G,)`` numbers of rounds after which clients are estimated."""
+        return torch.tensor(sorted({one for one in self.after if one < rounds} | {rounds}))
+
+    def estimate(
+        self,
+        participants: Participants,
+        shares: Tensor,
+        *,
+        half: Tensor | None = None,
+        hidden: Tensor | None = None,
+        predicted: Tensor | None = None,
+    ) -> SharesOverRounds:
+        """The estimate of ``shares (T, U, K)`` after every round.
+
+        Args:
+            participants: the clients.
+            shares: any numbers; they are normalised.
+            half: ``(T, U, K)`` half the width of the intervals; None for none.
+            hidden: ``(T, U)`` whether a client is hidden; by default where an interval is as wide as `sensitive`.
+            predicted: ``(T, U)`` mean width of the intervals as predicted.
+        """
+        shares = shares.clamp(min=0)
+        total = shares.sum(2, keepdim=True)
+        shares = torch.where(total > 0, shares / total.clamp(min=1e-300), 1 / shares.shape[2])
+        nothing = torch.full_like(shares, torch.nan)
+        low, high = (nothing, nothing) if half is None else ((shares - half).clamp(0, 1), (shares + half).clamp(0, 1))
+        if hidden is None and half is not None:
+            hidden = (high - low).amax(2) >= self.sensitive
+        never = torch.full(shares.shape[1:2], torch.nan)
+        widths = nothing[..., 0] if predicted is None else predicted
+        kept = self.lengths(len(shares)) - 1
+        return SharesOverRounds(
+            senders=participants.clients,
+            after=kept + 1,
+            shares=shares[kept],
+            low=low[kept],
+            high=high[kept],
+            predicted_interval=widths[kept],
+            sensitive=self.sensitive,
+            revealed=Revealed(
+                first=never if hidden is None else from_then_on(hidden),
+                predicted=never if predicted is None else from_then_on(predicted >= self.sensitive),
+            ),
+        )
+
+
+def class_sums(
+    view: History, participants: Participants, most: int, *, generator: torch.Generator
+) -> tuple[SumsOf, list[RoundSums]]:
+    """Mean class shares behind the sums of every round, by `output-counts`, and the rounds; computed once for a view.
+
+    Where the clients weigh as their numbers of examples do, and the counts are certain, they are whole numbers of
+    examples over that of all participants. Otherwise they are the solution of least squares alone, without bias, with
+    its own variance.
+    """
+    return view.shared(("class sums", most), lambda: _class_sums(view, participants, most, generator))
+
+
+def _class_sums(
+    view: History, participants: Participants, most: int, generator: torch.Generator
+) -> tuple[SumsOf, list[RoundSums]]:
+    weights, observed, noise, rounds = [], [], [], []
+    attack, declared = OutputCounts(), False
+    for part in each_round_of_sums(view, participants, most):
+        own = part.taking * participants.examples
+        by_examples = torch.allclose(part.weights, own / own.sum(1, keepdim=True), atol=1e-6)
+        declared |= any(one.noise_scale for one in part.view.releases)
+        shares, deviation = attack.linear_shares(part.view, generator=generator)
+        right = right_when_rounded(deviation * part.view.example_counts[:, None]).prod(1).min()
+        whole = by_examples and float(right) >= _CERTAIN
+        found = attack.estimate(part.view, generator=generator).proportions.double() if whole else shares
+        observed.append(found)
+        noise.append(0.0 if whole else float(deviation.square().mean()))
+        weights.append(part.weights)
+        rounds.append(dataclasses.replace(part, view=dataclasses.replace(part.view, deltas={}, model={})))
+    return SumsOf(weights, observed, noise, declared), rounds
+
+
+def predicted_widths(sums: SumsOf, kinds: int) -> Tensor:
+    """``(T, C)`` width of the 95 % interval of a share of about 1 in `kinds`, from participation and declared noise."""
+    scale = (1 - 1 / kinds) / kinds
+    noise = sums.noise[0] / scale if sums.declared else 0.0
+    law = Law(USUAL.spread, max(USUAL.error, noise))
+    return 2 * Z95 * math.sqrt(scale) * deviations_after(sums.weights, law)

@@ -1,0 +1,175 @@
+"""Estimates of single clients from the sums of several rounds, and how many rounds reveal a client."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.estimates import Estimate, Scores, check_tensor
+from attacks.scoring import composition_errors, exact_counts
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.metric_table import Metric
+from protocol.view import View
+
+ROUNDS_TO_REVEAL = Metric(
+    "rounds-to-reveal",
+    "Rounds to reveal is the number of rounds from which on the attack's 95 % interval of a client is narrower than what"
+    " is declared as sensitive; of the clients of whom it is within the recorded rounds.",
+    lower_is_better=True,
+    guessing=float("inf"),
+)
+PREDICTED = Metric(
+    "predicted-rounds-to-reveal",
+    "Predicted rounds to reveal is that number as it follows from who takes part alone, before any update is read.",
+    leak=False,
+    lower_is_better=True,
+    predicts="rounds-to-reveal",
+)
+REVEALED = Metric(
+    "revealed",
+    "Revealed is the share of clients whose 95 % interval is narrower than what is declared as sensitive.",
+    binary=True,
+    span=(0.0, 1.0),
+)
+INTERVAL = Metric("interval", "Interval is the mean width of the 95 % intervals.", leak=False, lower_is_better=True)
+PREDICTED_INTERVAL = Metric(
+    "predicted-interval",
+    "Predicted interval is that width as it follows from who takes part and the declared noise.",
+    leak=False,
+    lower_is_better=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revealed:
+    """From which round on each client is revealed.
+
+    Attributes:
+        first: ``(U,)`` number of rounds after which a client is revealed and stays so; NaN for never.
+        predicted: ``(U,)`` the same from participation alone; NaN for never or for no prediction.
+    """
+
+    first: Tensor
+    predicted: Tensor
+
+    def at_the_end(self, lengths: int) -> dict[str, Tensor]:
+        """The two metrics of ``(lengths * U,)`` values, NaN before the last U."""
+        before = torch.full(((lengths - 1) * len(self.first),), torch.nan, dtype=torch.float64)
+        values = {ROUNDS_TO_REVEAL.name: self.first, PREDICTED.name: self.predicted}
+        return {name: torch.cat([before, own.double()]) for name, own in values.items() if bool(own.isfinite().any())}
+
+
+def from_then_on(hidden: Tensor) -> Tensor:
+    """``(U,)`` number of rounds after which ``hidden (T, U)`` stays False; NaN for never.
+
+    Example:
+        >>> from_then_on(torch.tensor([[True, True], [False, True], [False, True]]))
+        tensor([2., nan])
+    """
+    rounds = torch.arange(1, len(hidden) + 1, dtype=torch.float64)[:, None]
+    last_hidden = (rounds * hidden).amax(0)
+    return torch.where(last_hidden < len(hidden), last_hidden + 1, torch.nan).to(torch.get_default_dtype())
+
+
+def truth_after(view: View, values: Tensor, senders: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+    """Truth ``(G, U, ...)`` of clients after numbers of rounds, and which clients ``(U,)`` have one.
+
+    It is that of the client's last message up to then, or else of its first one.
+
+    Args:
+        view: the history, with a victim for each message.
+        values: ``(V, ...)`` truth of the messages.
+        senders: ``(U,)`` pseudonyms.
+        after: ``(G,)`` numbers of rounds.
+    """
+    assert isinstance(view, History)
+    sent_in, numbers = view.sent_in, torch.unique(view.sent_in)
+    known = torch.isin(senders, view.pseudonyms)
+    found = torch.zeros(len(after), len(senders), *values.shape[1:], dtype=values.dtype)
+    for place, sender in enumerate(senders.tolist()):
+        own = (view.pseudonyms == sender).nonzero().flatten()
+        if not len(own):
+            continue
+        order = own[sent_in[own].argsort()]
+        ends = numbers[(after - 1).clamp(max=len(numbers) - 1)]
+        last = (torch.searchsorted(sent_in[order].contiguous(), ends, right=True) - 1).clamp(min=0)
+        found[:, place] = values[order[last]]
+    return found, known
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharesOverRounds(Estimate):
+    """The share of each class among a client's examples, after several numbers of rounds.
+
+    Attributes:
+        senders: ``(U,)`` pseudonyms of the clients.
+        after: ``(G,)`` numbers of rounds.
+        shares: ``(G, U, K)``, at least 0, summing to one over the classes.
+        low: ``(G, U, K)`` lower bounds of intervals of 95 %, NaN for none.
+        high: ``(G, U, K)`` upper bounds.
+        predicted_interval: ``(G, U)`` mean width of the intervals as predicted, NaN for no prediction.
+        sensitive: width of an interval of a share below which a client is revealed.
+        revealed: from which round on.
+    """
+
+    inferred = "what share of its examples each class has, although the server receives only sums of updates"
+    truth = ("class_counts", "clients")
+    metrics: ClassVar[tuple[str | Metric, ...]] = (
+        "l1",
+        "exact",
+        "coverage",
+        REVEALED,
+        ROUNDS_TO_REVEAL,
+        PREDICTED,
+        INTERVAL,
+        PREDICTED_INTERVAL,
+    )
+    senders: Tensor
+    after: Tensor
+    shares: Tensor
+    low: Tensor
+    high: Tensor
+    predicted_interval: Tensor
+    sensitive: float
+    revealed: Revealed
+
+    def check(self, view: View) -> None:
+        shape = (len(self.after), len(self.senders), self.shares.shape[-1])
+        check_tensor("shares", self.shares, shape)
+        for name, value in (("low", self.low), ("high", self.high)):
+            check_tensor(name, value, shape, dtype=self.shares.dtype)
+
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
+        """Distances, exact counts and intervals of every client after every number of rounds.
+
+        Raises:
+            ViewError: the ground truth has no client, or other classes.
+        """
+        counts, known = truth_after(view, truth["class_counts"].double(), self.senders, self.after)
+        if counts.shape[2] != self.shares.shape[2] or not bool(known.any()):
+            raise ViewError(f"expected class counts of {self.shares.shape[2]} classes of some clients, got others")
+        clients, _ = truth_after(view, truth["clients"], self.senders, self.after[:1])
+        counts, inferred, low, high = (x[:, known].flatten(0, 1) for x in (counts, self.shares, self.low, self.high))
+        shares = counts / counts.sum(1, keepdim=True)
+        metrics = {"l1": composition_errors(inferred, shares)["l1"]} | exact_counts(inferred, counts)
+        given = low.isfinite().all(1)
+        if bool(given.any()):
+            inside = ((shares >= low - 1e-6) & (shares <= high + 1e-6)).double().mean(1)
+            width = high - low
+            metrics["coverage"] = inside.masked_fill(~given, torch.nan)
+            metrics[INTERVAL.name] = width.mean(1)
+            metrics[REVEALED.name] = (width.amax(1) < self.sensitive).double().masked_fill(~given, torch.nan)
+            predicted = self.predicted_interval[:, known].flatten()
+            metrics |= {PREDICTED_INTERVAL.name: predicted} if bool(predicted.isfinite().any()) else {}
+        own = Revealed(first=self.revealed.first[known], predicted=self.revealed.predicted[known])
+        count = int(known.sum())
+        return Scores(
+            metrics | own.at_the_end(len(self.after)),
+            torch.full((len(counts),), counts.shape[1]),
+            (counts > 0).sum(1),
+            units=clients[0, known].repeat(len(self.after)),
+            settings={"rounds": [str(number) for number in self.after.repeat_interleave(count).tolist()]},
+        )

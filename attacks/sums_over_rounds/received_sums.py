@@ -1,0 +1,132 @@
+"""The sums that a server received over rounds, who took part in each, and what one sum says of its clients' mean."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from client.algorithm import ExampleAlgorithm
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.view import Release, RoundView, View
+
+
+@dataclass(frozen=True)
+class Participants:
+    """The clients of all sums of a recording.
+
+    Attributes:
+        clients: ``(C,)`` pseudonyms, ascending.
+        examples: ``(C,)`` number of examples that each reports, in its last message; the rounded mean over the others
+            for clients of whom the server has none.
+    """
+
+    clients: Tensor
+    examples: Tensor
+
+    @classmethod
+    def of(cls, view: History) -> "Participants":
+        """Those of a history.
+
+        Raises:
+            ViewError: its messages are no sums.
+        """
+        if view.participants is None:
+            raise ViewError("expected sums of several clients' updates, got updates of single clients")
+        clients = torch.unique(view.participants[view.participants >= 0])
+        examples = torch.zeros(len(clients), dtype=torch.int64)
+        own = torch.isin(view.pseudonyms, clients)
+        place = torch.searchsorted(clients, view.pseudonyms[own])
+        examples[place] = view.example_counts[own]
+        known = examples > 0
+        mean = examples[known].double().mean().round().long() if bool(known.any()) else torch.tensor(1)
+        return cls(clients, examples.where(known, mean.clamp(min=1)))
+
+    def matrix(self, groups: Tensor) -> Tensor:
+        """``(G, C)`` float64, 1 where a client takes part in each of the sums with participants ``groups (G, P)``."""
+        taking = torch.zeros(len(groups), len(self.clients), dtype=torch.float64)
+        place = torch.searchsorted(self.clients, groups.clamp(min=0)).clamp(max=len(self.clients) - 1)
+        return taking.scatter_add_(1, place, (groups >= 0).double()).clamp(max=1)
+
+
+@dataclass(frozen=True)
+class RoundSums:
+    """The distinct sums of one round, each as the update of one client that has all the examples.
+
+    A client that makes S_i steps sends about ``-rate * S_i`` times its mean gradient. A sum is multiplied by ``S /
+    sum_i S_i``, S being the mean number of steps, so that it is the update of one client that makes S steps on all
+    examples at once, and whose shares are the mean of the clients' shares with `weights`.
+
+    Attributes:
+        view: one victim for each of the G sums.
+        taking: ``(G, C)`` 1 where a client takes part.
+        weights: ``(G, C)`` weight of each client in the mean, each row summing to one.
+    """
+
+    view: RoundView
+    taking: Tensor
+    weights: Tensor
+
+
+def each_round_of_sums(view: History, participants: Participants, most: int | None = None) -> Iterator[RoundSums]:
+    """The sums of each of the first `most` rounds (None for all), ascending."""
+    for number, part in enumerate(view.each_round()):
+        if number == most:
+            return
+        yield round_sums(part, participants)
+
+
+def round_sums(view: RoundView, participants: Participants) -> RoundSums:
+    """The sums of a round.
+
+    Raises:
+        ViewError: its messages are no sums.
+    """
+    if view.participants is None:
+        raise ViewError("expected sums of several clients' updates, got updates of single clients")
+    groups, place = torch.unique(view.participants, dim=0, return_inverse=True)
+    first = torch.stack([(place == number).nonzero().flatten()[0] for number in range(len(groups))])
+    chosen, taking = view.select(first), participants.matrix(groups)
+    examples = participants.examples.double()
+    totals = (taking @ examples).round().long()
+    weights = taking * _steps(view, participants.examples)
+    steps = (weights.sum() / taking.sum()).round()
+    factor = steps / weights.sum(1)
+    noisy = any(one.noise_scale for one in view.releases)
+    if noisy and bool((factor - factor[0]).abs().max() > 1e-9 * factor[0]):
+        raise ViewError("expected sums of one number of steps, under noise; got clients with different numbers")
+    chosen = dataclasses.replace(
+        chosen,
+        deltas={name: value * _per_sum(factor, value) for name, value in chosen.deltas.items()},
+        example_counts=totals,
+        releases=tuple(_scaled(one, float(factor[0])) for one in chosen.releases),
+        participants=None,
+        algorithm=_in_whole_batches(view.algorithm, int(steps)),
+    )
+    return RoundSums(chosen, taking, weights / weights.sum(1, keepdim=True))
+
+
+def _in_whole_batches(algorithm: object | None, steps: int) -> object | None:
+    """The algorithm of a client that makes `steps` steps on all its examples."""
+    if not isinstance(algorithm, ExampleAlgorithm):
+        return algorithm
+    local = dataclasses.replace(algorithm.local, batch_size=None, epochs=steps, updates=None)
+    return dataclasses.replace(algorithm, local=local)
+
+
+def _steps(view: View, examples: Tensor) -> Tensor:
+    """``(N,)`` float64 steps of clients with numbers of examples; 1 where the algorithm is unknown."""
+    if isinstance(view.algorithm, ExampleAlgorithm):
+        return view.algorithm.steps(examples).double().clamp(min=1)
+    return torch.ones(len(examples), dtype=torch.float64)
+
+
+def _per_sum(factor: Tensor, value: Tensor) -> Tensor:
+    return factor.to(value).reshape(-1, *[1] * (value.dim() - 1))
+
+
+def _scaled(release: Release, factor: float) -> Release:
+    clip = None if release.clip is None else release.clip * factor
+    return dataclasses.replace(release, noise_scale=release.noise_scale * factor, clip=clip)

@@ -1,0 +1,73 @@
+"""Class shares of single clients from sums over rounds."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Variants
+from attacks.sums_over_rounds.base import SumsAttack, class_sums, predicted_widths
+from attacks.sums_over_rounds.estimates import SharesOverRounds
+from attacks.sums_over_rounds.received_sums import Participants
+from attacks.sums_over_rounds.tracking import Z95, Posterior, at_least_zero, posterior, whole_numbers_of
+from protocol.history import History
+from protocol.progress import with_progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundsToReveal(SumsAttack):
+    """Class shares of each client by linear equations: who took part in a sum, and the shares behind it.
+
+    Secure aggregation shows the server only sums, but it addressed the participants. With exact class shares x_t of the
+    sum of round t and the weights P_t of its participants, ``x_t = P_t theta`` has one solution theta, the clients'
+    shares, as soon as P has as many independent rows as there are clients; for a single client, as soon as its unit
+    vector is in the row space. Before, and where the sums have errors or the data change, the clients' shares have the
+    normal law of `tracking.posterior`, whose spread, error and drift are the most likely ones. Negative shares are
+    excluded, and counts that are certain are whole numbers.
+
+    Threat model: passive server; sees the sums of several rounds and knows who took part in each, because it addressed
+    them. Pseudonyms that change with every round hide that. Knows what `output-counts` knows.
+
+    Variants:
+        shuffled: control: the participants of each round are drawn anew, so that the equations are about other clients.
+
+    References:
+        This project. Kerkouche, Ács and Fritz, "Client-specific Property Inference against Secure Aggregation in
+        Federated Learning", WPES 2023, arXiv:2303.03908, and Lam et al., "Gradient Disaggregation", ICML 2021,
+        arXiv:2106.06089, solve such equations for other quantities.
+    """
+
+    name = "rounds-to-reveal"
+    exact = True
+    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True}}
+
+    shuffled: bool = False
+
+    def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
+        participants = Participants.of(view)
+        sums, _ = class_sums(view, participants, self.most, generator=generator)
+        if self.shuffled:
+            sums = dataclasses.replace(sums, weights=[_shuffled(own, generator) for own in sums.weights])
+        kinds, means, halves = sums.observed[0].shape[1], [], []
+        lengths, law = set(self.lengths(len(sums.weights)).tolist()), None
+        for rounds in with_progress(range(1, len(sums.weights) + 1)):
+            found, law = posterior(sums.first(rounds), None if rounds in lengths else law)
+            shares, half = bounded(found, participants.examples)
+            means.append(shares)
+            halves.append(half)
+        widths = None if self.shuffled else predicted_widths(sums, kinds)
+        return self.estimate(participants, torch.stack(means), half=torch.stack(halves), predicted=widths)
+
+
+def bounded(found: Posterior, examples: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares ``(C, K)`` that are not negative, and whole numbers of examples where certain; half the 95 % intervals."""
+    shares = at_least_zero(found)
+    shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
+    shares, certain = whole_numbers_of(found, shares, examples)
+    return shares, (Z95 * found.deviation).masked_fill(certain[:, None], 0.0)
+
+
+def _shuffled(weights: Tensor, generator: torch.Generator) -> Tensor:
+    return weights[:, torch.randperm(weights.shape[1], generator=generator)]

@@ -1,0 +1,277 @@
+"""Statistics of single clients from sums over changing groups: a Gaussian filter, its bounds and whole numbers."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from protocol.errors import ViewError
+
+Z95 = 1.959963984540054
+"""Half the width of a normal interval of 95 %, in standard deviations."""
+_SPREADS = tuple(torch.logspace(-1.8, 0, 8, dtype=torch.float64).tolist())
+_NOISES = (1e-12, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+_DRIFTS = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 6e-2, 1e-1, 2e-1, 4e-1)
+_MOST_COMPARED = 64
+"""Kinds, the most frequent ones, by which laws are compared."""
+_CERTAIN = 0.95
+"""Probability that all numbers of a client round to the right whole ones, from which on they are rounded."""
+_HALF = 0.5
+_WIDE = 10.0
+"""Variance of the mean over all clients before the first sum, over that of a client with one example."""
+_USUAL, _SPREAD_OF_SPREADS = 0.2, 1.0
+"""Prior of the spread: log-normal, of this median and standard deviation of the logarithm."""
+_UNEXPECTED = 0.1
+"""Prior probability of a drift or of an error of the sums, each."""
+
+
+@dataclass(frozen=True)
+class SumsOf:
+    """Sums of one statistic of K kinds, round after round.
+
+    Attributes:
+        weights: per round ``(G, C)`` float64, weight of each client in each sum; each row sums to one.
+        observed: per round ``(G, K)`` weighted means of the clients' statistics.
+        noise: per round, variance of the error of the observed numbers as the attack on the sum predicts it; empty for
+            none.
+        declared: whether clients add noise, so that the error is that of `noise`; otherwise it is at least that.
+    """
+
+    weights: Sequence[Tensor]
+    observed: Sequence[Tensor]
+    noise: Sequence[float] = ()
+    declared: bool = False
+
+    def each(self) -> Iterator[tuple[Tensor, Tensor, float]]:
+        """Weights, means and variance of the noise of each round."""
+        return zip(self.weights, self.observed, self.noise or [0.0] * len(self.weights), strict=True)
+
+    def first(self, rounds: int) -> "SumsOf":
+        """Those of the first rounds."""
+        return SumsOf(self.weights[:rounds], self.observed[:rounds], self.noise[:rounds], self.declared)
+
+
+@dataclass(frozen=True)
+class Law:
+    """A random walk of each client's statistic, and the error of the sums.
+
+    Attributes:
+        spread: variance of a client's statistic about the mean, over that of a client with one example.
+        error: variance of the error of an observed mean, over that of a client with one example.
+        drift: variance of the change from one round to the next, over that of the statistic.
+    """
+
+    spread: float
+    error: float
+    drift: float = 0.0
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Normal law of each client's statistic given the sums.
+
+    Attributes:
+        mean: ``(C, K)``.
+        covariance: ``(C, C)``, in units of `scale`.
+        scale: ``(K,)`` variance of each kind for a covariance of 1.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    scale: Tensor
+
+    @property
+    def deviation(self) -> Tensor:
+        """``(C, K)`` standard deviations."""
+        return (self.covariance.diagonal().clamp(min=0)[:, None] * self.scale).sqrt()
+
+
+def laws(declared: bool) -> list[Law]:
+    """Every law that is compared; under declared noise the error is that."""
+    errors = (0.0,) if declared else _NOISES
+    return [Law(*values) for values in itertools.product(_SPREADS, errors, _DRIFTS)]
+
+
+def deviations_after(weights: Sequence[Tensor], law: Law) -> Tensor:
+    """``(T, C)`` standard deviation of each client's statistic, of a scale of 1, after each round: no sum is needed."""
+    spread, drift, error = (torch.tensor([value], dtype=torch.float64) for value in (law.spread, law.drift, law.error))
+    state, found = _State.start(weights[0].shape[1], spread), []
+    for own in weights:
+        state = state.moved(drift, spread)
+        state, _ = state.updated(own, error, None)
+        found.append(state.of_clients()[1].diagonal().clamp(min=0).sqrt())
+    return torch.stack(found)
+
+
+def posterior(sums: SumsOf, law: Law | None = None) -> tuple[Posterior, Law]:
+    """The law of each client's statistic in the last round, under a law or the most likely one of `laws`.
+
+    The statistic of a client is ``mean + u``, with u normal, of variance ``spread * scale``, and changing by an
+    independent step of variance ``drift * spread * scale`` from round to round. The scale of a kind with mean m is that
+    of a client with one example, ``m (1 - m)``; under declared noise, which is equal for all kinds, its mean over the
+    kinds. The mean is that of all sums. The likelihood is that of the innovations of a Kalman filter.
+
+    References:
+        Kalman, "A New Approach to Linear Filtering and Prediction Problems", 1960; Schweppe, "Evaluation of Likelihood
+        Functions for Gaussian Signals", 1965.
+    """
+    mean = torch.cat(list(sums.observed)).mean(0)
+    scale = (mean * (1 - mean)).clamp(min=1e-12)
+    if sums.declared:
+        scale = scale.mean().expand_as(scale)
+    if law is None:
+        law = _most_likely(sums, mean, scale)
+    spread, drift, error = (torch.tensor([value], dtype=torch.float64) for value in (law.spread, law.drift, law.error))
+    state = _State.start(sums.weights[0].shape[1], spread, len(mean))
+    for weights, observed, noise in sums.each():
+        state = state.moved(drift, spread)
+        state, _ = state.updated(weights, error + noise / scale.mean(), observed - mean)
+    deviation, covariance = state.of_clients()
+    return Posterior(mean + deviation, covariance, scale), law
+
+
+def _most_likely(sums: SumsOf, mean: Tensor, scale: Tensor) -> Law:
+    tried = laws(sums.declared)
+    spread, error, drift = (torch.tensor([getattr(one, n) for one in tried]) for n in ("spread", "error", "drift"))
+    spread, error, drift = spread.double(), error.double(), drift.double()
+    kinds = mean.argsort(descending=True)[:_MOST_COMPARED]
+    state, likelihood = _State.start(sums.weights[0].shape[1], spread, len(kinds)), torch.zeros(len(tried)).double()
+    root = scale[kinds].sqrt()
+    for weights, observed, noise in sums.each():
+        state = state.moved(drift, spread)
+        state, own = state.updated(weights, error + noise / scale.mean(), (observed - mean)[:, kinds] / root)
+        likelihood += own
+    likelihood += _log_prior(drift) + _log_prior(error) - ((spread / _USUAL).log() / _SPREAD_OF_SPREADS).square() / 2
+    return tried[int(likelihood.argmax())]
+
+
+def _log_prior(values: Tensor) -> Tensor:
+    """``(H,)`` log prior of values of which the smallest is expected."""
+    others = len(torch.unique(values)) - 1
+    unexpected = math.log(_UNEXPECTED / max(others, 1))
+    return torch.where(values == values.min(), math.log(1 - _UNEXPECTED), unexpected)
+
+
+@dataclass(frozen=True)
+class _State:
+    """Mean ``(H, C + 1, K)`` and covariance ``(H, C + 1, C + 1)`` of a filter under each of H laws.
+
+    The last entry is the mean over all clients, the others are the clients' differences from it.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+    @classmethod
+    def start(cls, clients: int, spread: Tensor, kinds: int = 0) -> "_State":
+        variances = torch.full((len(spread), clients + 1), _WIDE, dtype=torch.float64)
+        variances[:, :-1] = spread[:, None]
+        return cls(torch.zeros(len(spread), clients + 1, kinds, dtype=torch.float64), torch.diag_embed(variances))
+
+    def moved(self, drift: Tensor, spread: Tensor) -> "_State":
+        """One round later: a share ``drift (H,)`` of the data is new, and the variance stays ``spread (H,)``."""
+        kept = (1 - drift)[:, None].repeat(1, self.mean.shape[1])
+        kept[:, -1] = 1
+        covariance = self.covariance * kept[:, :, None] * kept[:, None, :]
+        covariance.diagonal(dim1=1, dim2=2).add_((1 - kept.square()) * spread[:, None])
+        return _State(self.mean * kept[:, :, None], covariance)
+
+    def of_clients(self) -> tuple[Tensor, Tensor]:
+        """Mean ``(C, K)`` and covariance ``(C, C)`` of the clients' statistics under the first law."""
+        clients = self.mean.shape[1] - 1
+        added = torch.cat([torch.eye(clients), torch.ones(clients, 1)], dim=1).double()
+        return added @ self.mean[0], added @ self.covariance[0] @ added.T
+
+    def updated(self, weights: Tensor, error: Tensor, observed: Tensor | None) -> tuple["_State", Tensor]:
+        """After sums ``(G, K)`` with errors of a variance ``(H,)``; and their log-likelihood ``(H,)``."""
+        weights = torch.cat([weights, weights.new_ones(len(weights), 1)], dim=1)
+        across = self.covariance @ weights.T  # (H, C + 1, G)
+        inner = weights @ across
+        inner.diagonal(dim1=1, dim2=2).add_(error[:, None].clamp(min=1e-14))
+        factor = torch.linalg.cholesky(inner)
+        gain = torch.cholesky_solve(across.mT, factor).mT
+        # Joseph's form keeps the covariance positive.
+        left = torch.eye(weights.shape[1], dtype=torch.float64) - gain @ weights
+        covariance = left @ self.covariance @ left.mT + error[:, None, None] * (gain @ gain.mT)
+        covariance = (covariance + covariance.mT) / 2
+        if observed is None:
+            return _State(self.mean, covariance), error.new_zeros(len(error))
+        off = observed - weights @ self.mean
+        whitened = torch.linalg.solve_triangular(factor, off, upper=False)
+        log_volume = 2 * factor.diagonal(dim1=1, dim2=2).log().sum(1)
+        likelihood = -(whitened.square().sum((1, 2)) + observed.shape[1] * log_volume) / 2
+        return _State(self.mean + gain @ off, covariance), likelihood
+
+
+def at_least_zero(found: Posterior, largest: Tensor | None = None) -> Tensor:
+    """``(C, K)`` most likely statistics that are not negative.
+
+    Where ``largest (C, K)`` is 0 the statistic is 0; other values of it do not count.
+
+    References:
+        Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23.
+    """
+    values, vectors = torch.linalg.eigh(found.covariance)
+    root = (vectors / values.clamp(min=1e-13 * float(values[-1].clamp(min=1e-12))).sqrt()).mT.numpy()
+    mean, result = found.mean.numpy(), found.mean.clone().numpy()
+    zero = np.zeros(mean.shape, dtype=bool) if largest is None else (largest == 0).numpy()
+    for kind in np.flatnonzero((mean < 0).any(0) | (zero & (mean != 0)).any(0)):
+        free = ~zero[:, kind]
+        result[:, kind] = 0
+        if free.any():
+            result[free, kind] = nnls(root[:, free], root @ mean[:, kind])[0]
+    return torch.from_numpy(result)
+
+
+def whole_numbers_of(found: Posterior, shares: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares ``(C, K)`` in which clients whose counts are certain have whole numbers of examples, and which ``(C,)``.
+
+    Integer bootstrapping: the client with the smallest variance comes first; if the probability that all its counts
+    round to the right ones is 0.95 or more, and the rounded counts sum to its number of examples, they are taken as
+    known, which corrects the others.
+
+    Args:
+        found: law of the shares.
+        shares: estimates of the clients that are not rounded.
+        examples: ``(C,)`` number of each client's examples.
+
+    References:
+        Teunissen, "Success probability of integer GPS ambiguity rounding and bootstrapping", 1998.
+    """
+    mean, covariance = found.mean.clone(), found.covariance.clone()
+    shares, certain = shares.clone(), torch.zeros(len(mean), dtype=torch.bool)
+    counts = examples.double()
+    left = set(range(len(mean)))
+    while left:
+        order = sorted(left, key=lambda client: float(covariance[client, client].clamp(min=0)) * float(counts[client]))
+        for client in order:
+            variance = covariance[client, client].clamp(min=0)
+            deviation = (variance * found.scale).sqrt() * counts[client]
+            right = torch.erf(_HALF / (deviation.clamp(min=1e-12) * math.sqrt(2))).log().sum().exp()
+            if float(right) < _CERTAIN:
+                return shares, certain
+            rounded = (mean[client] * counts[client]).round()
+            if bool((rounded >= 0).all()) and int(rounded.sum()) == int(counts[client]):
+                break
+        else:
+            return shares, certain
+        shares[client], certain[client] = rounded / counts[client], True
+        left.remove(client)
+        if float(variance) > 1e-13:
+            gain = covariance[:, client] / variance
+            mean = mean + gain[:, None] * (shares[client] - mean[client])
+            covariance = covariance - gain[:, None] * covariance[client]
+    return shares, certain
+
+
+def rank(weights: Sequence[Tensor]) -> int:
+    """Rank of the participation in all rounds."""
+    whole = torch.cat(list(weights))
+    if not len(whole):
+        raise ViewError("expected sums, got none")
+    return int(torch.linalg.matrix_rank(whole))
