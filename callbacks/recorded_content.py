@@ -59,8 +59,8 @@ class RecordedContent:
         seen |= {name: value[order] for name, value in record.of_clients.items()}
         summed = record.contributors is not None and record.contributors.shape[1] > 1
         if record.contributors is not None and summed:
-            of_each = [[self._pseudonym(module, c) for c in own] for own in record.contributors[order].tolist()]
-            seen["participants"] = torch.tensor(of_each).sort(1).values  # the order of the cohort names clients
+            names = [[self._pseudonym(module, c) for c in own] for own in record.contributors[order].tolist()]
+            seen["participants"] = torch.tensor(names).sort(1).values  # the order of the cohort names clients
         truth: dict[str, Tensor] = {"clients": clients}
         truth |= {f"{CLIENT}{name}": value[order] for name, value in record.client_truth.items()}
         if self._pool is not None:

@@ -20,9 +20,10 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from client.cohort import Cohort
 from datamodules.candidates import CandidateOptions, CandidatePool
 from datamodules.people import Attributes, People, draw_people
+from datamodules.schedule import Schedule
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt
-from protocol.seeding import generator_for
+from protocol.seeding import PERSISTENT, generator_for
 from server.repeated_selection import RepeatedSelection
 
 DATA_VARIABLE = "FEDLEAK_DATA"
@@ -41,6 +42,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         seed: seed of every draw.
         num_workers: processes that build the next cohorts during training.
         attributes: attributes of the people behind the clients that a recording holds; None for none.
+        schedule: how the clients of a round are drawn.
 
     Attributes:
         secret: the secret key of the training, which sets it: a public draw of who takes part would name the clients of
@@ -60,6 +62,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         seed: int = 0,
         num_workers: NonNegativeInt = 0,
         attributes: Attributes | None = None,
+        schedule: Schedule = Schedule(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__()
         refuse_misspelt(type(self))
@@ -70,7 +73,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
             "Give 1.0 for all clients in every round.",
         )
         self.root, self.seed, self.num_workers = root, seed, num_workers
-        self.clients_per_round, self.attributes = clients_per_round, attributes
+        self.clients_per_round, self.attributes, self.schedule = clients_per_round, attributes, schedule
         self.secret: bytes | None = None
 
     @classmethod
@@ -209,10 +212,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
     def participants(self, round_number: int) -> Tensor:
         """``(C,)`` numbers of the clients of a round, ascending."""
         size = participants_per_round(self.clients_per_round, self.num_clients)
-        if size == self.num_clients:
-            return torch.arange(self.num_clients)
-        generator = self.secret_draws("cohort", round_number)
-        return torch.randperm(self.num_clients, generator=generator)[:size].sort().values
+        return self.schedule.draw(size, self.num_clients, round_number, self.secret_draws, once=PERSISTENT)
 
     def secret_draws(self, purpose: str, *key: int) -> torch.Generator:
         """Generator of draws that would name clients to whoever can repeat them."""

@@ -1,12 +1,13 @@
 """Messages of a recording for attacks on anonymity: selection, pairs to compare, and ground truth."""
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from protocol.errors import InputError, require
 from protocol.history import History
@@ -92,7 +93,14 @@ def client_truth(recording: Recording, view: History, names: Collection[str]) ->
         truth = recording.truth(dataclasses.replace(view.select(positions), round=number, served=None))
         found = {name: [*values, truth[name]] for name, values in found.items() if name in truth}
     order = torch.cat(inside).argsort() if inside else torch.zeros(0, dtype=torch.int64)
-    return {name: torch.cat(values)[order] for name, values in found.items() if values}
+    return {name: _joined(values)[order] for name, values in found.items() if values}
+
+
+def _joined(values: Sequence[Tensor]) -> Tensor:
+    """Values of several rounds' clients; those of rounds with shorter lists are padded with zeros."""
+    if len({value.shape[1:] for value in values}) == 1:
+        return torch.cat(list(values))
+    return pad_sequence([own for value in values for own in value], batch_first=True)
 
 
 def selected(

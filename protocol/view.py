@@ -119,7 +119,17 @@ class View:
     """
 
     of_victims: ClassVar[tuple[str, ...]] = (
-        *("pseudonyms", "example_counts", "deltas", "served", "client_models", "updates", "priors", "messages", "participants"),
+        *(
+            "pseudonyms",
+            "example_counts",
+            "deltas",
+            "served",
+            "client_models",
+            "updates",
+            "priors",
+            "messages",
+            "participants",
+        ),
     )
     """Fields with one entry per victim, selected by `select`."""
 

@@ -175,7 +175,8 @@ def _whole(parts: Sequence[_Value | None], join: Callable[[list[_Value]], Any]) 
 
 
 def _participants(parts: Sequence[Tensor | None]) -> Tensor | None:
-    return _whole(parts, lambda own: _stacked(own, max(one.shape[1] for one in own), padding=-1))
+    whole: Tensor | None = _whole(parts, lambda own: _stacked(own, max(one.shape[1] for one in own), padding=-1))
+    return whole
 
 
 def _priors(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -60,10 +60,10 @@ class OutputCounts(CountAttack):
       n_c)^2 / n_c``, the inverse of their variances, is h; counts and h improve each other in a few passes.
 
     Without images, distances from whole numbers and negative counts show the error. Shares have a weak normal prior
-    about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. For
-    several local steps, p is the mean of those of the global model and of the client's. Weight decay is subtracted. Where the learner
-    is unknown, or a clip binds, so is s: it is the one that puts all counts nearest to whole numbers or, if none stands
-    out, the smallest without a negative count. Where clients add noise, the posterior mean of the shares is the
+    about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. A single step has
+    the p of the global model; of several ones, it is the mean of those of the global model and of the client's. Weight
+    decay is subtracted. Where the learner is unknown, or a clip binds, so is s: it is the one that puts all counts
+    nearest to whole numbers or, if none stands out, the smallest without a negative count. Where clients add noise, the posterior mean of the shares is the
     estimate, and with a clip the expected factor is that of simulated clients. Optimizers that scale parameters, and
     batches of different weight, break the whole numbers.
 
@@ -283,8 +283,8 @@ def _solved(
     """Weighted least squares of counts n with sums ``sizes (V,)``.
 
     For the change of the ``bias (V, K)`` by steps of ``scale (V,)``, with noise of a standard deviation: ``response (V,
-    K, K)`` maps counts to ``N b / s``, which has ``covariance (V, K, K)`` given the counts, without that noise. Shares have a
-    prior about equal ones, of a standard `deviation`.
+    K, K)`` maps counts to ``N b / s``, which has ``covariance (V, K, K)`` given the counts, without that noise. Shares have
+    a prior about equal ones, of a standard `deviation`.
     """
     classes = bias.shape[1]
     eye, factor = torch.eye(classes, dtype=torch.float64), (sizes / scale)[:, None]

@@ -99,12 +99,13 @@ class JointFitAttack(PoolAttack):
     def _fits(self, view: History, generator: torch.Generator) -> dict[int, Fit]:
         pool, parts = Pool.of(view), dict[int, list[Fit]]()
         for part in _evenly(view, self.rounds):
-            for pseudonym, one in zip(part.pseudonyms.tolist(), self._of_round(part, pool, generator), strict=True):
+            for pseudonym, one in zip(part.pseudonyms.tolist(), self.of_round(part, pool, generator), strict=True):
                 parts.setdefault(pseudonym, []).append(one)
         together = {pseudonym: _summed(own) for pseudonym, own in parts.items()}
         return {number: one.of_members() if one.approximate else one for number, one in together.items()}
 
-    def _of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
+    def of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
+        """Fit of each client's update in one round."""
         sums = _step_sums(view, pool)
         adam = pool.learner.local.optimizer == "adam"
         updates, names = flat_updates(view, pool.learner)

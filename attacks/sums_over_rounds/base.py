@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from attacks.base import Attack
 from attacks.composition.counts import right_when_rounded
 from attacks.composition.output_counts import OutputCounts
 from attacks.estimates import Estimate
-from attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, from_then_on
+from attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, first_revealed
 from attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
 from attacks.sums_over_rounds.tracking import Z95, Law, SumsOf, deviations_after
 from protocol.history import History
@@ -44,8 +45,8 @@ class SumsAttack(Attack):
     estimates: ClassVar[type[Estimate]] = SharesOverRounds
     threat_model: ClassVar[ThreatModel] = ThreatModel(
         sees="the sum of the updates of several clients, round after round, and who took part",
-        knows="the class of each row and the example counts that clients report; uses the learning rate and a few images"
-        " of each class if it has them",
+        knows="the class of each row and the example counts that clients report; uses the learning rate and a few"
+        " images of each class if it has them",
         needs=("participants", "deltas", "model"),
     )
 
@@ -56,10 +57,6 @@ class SumsAttack(Attack):
     @abc.abstractmethod
     def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
         """See `Attack.run`."""
-
-    def lengths(self, rounds: int) -> Tensor:
-        """``(G,)`` numbers of rounds after which clients are estimated."""
-        return torch.tensor(sorted({one for one in self.after if one < rounds} | {rounds}))
 
     def estimate(
         self,
@@ -88,7 +85,7 @@ class SumsAttack(Attack):
             hidden = (high - low).amax(2) >= self.sensitive
         never = torch.full(shares.shape[1:2], torch.nan)
         widths = nothing[..., 0] if predicted is None else predicted
-        kept = self.lengths(len(shares)) - 1
+        kept = torch.tensor(lengths(self.after, len(shares))) - 1
         return SharesOverRounds(
             senders=participants.clients,
             after=kept + 1,
@@ -98,10 +95,20 @@ class SumsAttack(Attack):
             predicted_interval=widths[kept],
             sensitive=self.sensitive,
             revealed=Revealed(
-                first=never if hidden is None else from_then_on(hidden),
-                predicted=never if predicted is None else from_then_on(predicted >= self.sensitive),
+                first=never if hidden is None else first_revealed(hidden),
+                predicted=never if predicted is None else first_revealed(predicted >= self.sensitive),
             ),
         )
+
+
+def lengths(after: tuple[int, ...], rounds: int) -> list[int]:
+    """Numbers of rounds after which clients are estimated: those given, and all."""
+    return sorted({one for one in after if one < rounds} | {rounds})
+
+
+def shuffled_participants(sums: SumsOf, orders: Sequence[Tensor]) -> SumsOf:
+    """The same sums, as if other clients had taken part: by round, the order ``(C,)`` of the clients."""
+    return dataclasses.replace(sums, weights=[own[:, o] for own, o in zip(sums.weights, orders, strict=True)])
 
 
 def class_sums(

@@ -16,8 +16,8 @@ from protocol.view import View
 
 ROUNDS_TO_REVEAL = Metric(
     "rounds-to-reveal",
-    "Rounds to reveal is the number of rounds from which on the attack's 95 % interval of a client is narrower than what"
-    " is declared as sensitive; of the clients of whom it is within the recorded rounds.",
+    "Rounds to reveal is the number of rounds after which the attack's 95 % interval of a client is first narrower than"
+    " what is declared as sensitive; of the clients of whom it is within the recorded rounds.",
     lower_is_better=True,
     guessing=float("inf"),
 )
@@ -48,12 +48,16 @@ class Revealed:
     """From which round on each client is revealed.
 
     Attributes:
-        first: ``(U,)`` number of rounds after which a client is revealed and stays so; NaN for never.
+        first: ``(U,)`` number of rounds after which a client is revealed for the first time; NaN for never.
         predicted: ``(U,)`` the same from participation alone; NaN for never or for no prediction.
     """
 
     first: Tensor
     predicted: Tensor
+
+    def of(self, clients: Tensor) -> "Revealed":
+        """Of the clients in a mask ``(U,)``."""
+        return Revealed(first=self.first[clients], predicted=self.predicted[clients])
 
     def at_the_end(self, lengths: int) -> dict[str, Tensor]:
         """The two metrics of ``(lengths * U,)`` values, NaN before the last U."""
@@ -62,16 +66,15 @@ class Revealed:
         return {name: torch.cat([before, own.double()]) for name, own in values.items() if bool(own.isfinite().any())}
 
 
-def from_then_on(hidden: Tensor) -> Tensor:
-    """``(U,)`` number of rounds after which ``hidden (T, U)`` stays False; NaN for never.
+def first_revealed(hidden: Tensor) -> Tensor:
+    """``(U,)`` float64 number of rounds after which ``hidden (T, U)`` is False for the first time; NaN for never.
 
     Example:
-        >>> from_then_on(torch.tensor([[True, True], [False, True], [False, True]]))
-        tensor([2., nan])
+        >>> first_revealed(torch.tensor([[True, True], [False, True], [True, True]])).tolist()
+        [2.0, nan]
     """
-    rounds = torch.arange(1, len(hidden) + 1, dtype=torch.float64)[:, None]
-    last_hidden = (rounds * hidden).amax(0)
-    return torch.where(last_hidden < len(hidden), last_hidden + 1, torch.nan).to(torch.get_default_dtype())
+    first = (~hidden).int().argmax(0) + 1.0
+    return torch.where(hidden.all(0), torch.nan, first).double()
 
 
 def truth_after(view: View, values: Tensor, senders: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,7 +167,7 @@ class SharesOverRounds(Estimate):
             metrics[REVEALED.name] = (width.amax(1) < self.sensitive).double().masked_fill(~given, torch.nan)
             predicted = self.predicted_interval[:, known].flatten()
             metrics |= {PREDICTED_INTERVAL.name: predicted} if bool(predicted.isfinite().any()) else {}
-        own = Revealed(first=self.revealed.first[known], predicted=self.revealed.predicted[known])
+        own = self.revealed.of(known)
         count = int(known.sum())
         return Scores(
             metrics | own.at_the_end(len(self.after)),

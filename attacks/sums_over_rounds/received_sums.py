@@ -70,16 +70,21 @@ class RoundSums:
     weights: Tensor
 
 
-def each_round_of_sums(view: History, participants: Participants, most: int | None = None) -> Iterator[RoundSums]:
-    """The sums of each of the first `most` rounds (None for all), ascending."""
+def each_round_of_sums(
+    view: History, participants: Participants, most: int | None = None, *, batches: bool = False
+) -> Iterator[RoundSums]:
+    """The sums of each of the first `most` rounds (None for all), ascending; other arguments as of `round_sums`."""
     for number, part in enumerate(view.each_round()):
         if number == most:
             return
-        yield round_sums(part, participants)
+        yield round_sums(part, participants, batches=batches)
 
 
-def round_sums(view: RoundView, participants: Participants) -> RoundSums:
+def round_sums(view: RoundView, participants: Participants, *, batches: bool = False) -> RoundSums:
     """The sums of a round.
+
+    With `batches`, where clients make one pass in mini-batches, the one client makes it too, over all examples: as many
+    steps as the participants together.
 
     Raises:
         ViewError: its messages are no sums.
@@ -92,7 +97,11 @@ def round_sums(view: RoundView, participants: Participants) -> RoundSums:
     examples = participants.examples.double()
     totals = (taking @ examples).round().long()
     weights = taking * _steps(view, participants.examples)
-    steps = (weights.sum() / taking.sum()).round()
+    algorithm, steps = view.algorithm, (weights.sum() / taking.sum()).round()
+    if batches and isinstance(algorithm, ExampleAlgorithm) and algorithm.single_pass_batch is not None:
+        steps = _steps(view, totals)
+    else:
+        algorithm = _in_whole_batches(algorithm, int(steps))
     factor = steps / weights.sum(1)
     noisy = any(one.noise_scale for one in view.releases)
     if noisy and bool((factor - factor[0]).abs().max() > 1e-9 * factor[0]):
@@ -103,7 +112,7 @@ def round_sums(view: RoundView, participants: Participants) -> RoundSums:
         example_counts=totals,
         releases=tuple(_scaled(one, float(factor[0])) for one in chosen.releases),
         participants=None,
-        algorithm=_in_whole_batches(view.algorithm, int(steps)),
+        algorithm=algorithm,
     )
     return RoundSums(chosen, taking, weights / weights.sum(1, keepdim=True))
 

@@ -1,6 +1,5 @@
 """Class shares of single clients from sums over rounds."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.sums_over_rounds.base import SumsAttack, class_sums, predicted_widths
+from attacks.sums_over_rounds.base import SumsAttack, class_sums, lengths, predicted_widths, shuffled_participants
 from attacks.sums_over_rounds.estimates import SharesOverRounds
 from attacks.sums_over_rounds.received_sums import Participants
 from attacks.sums_over_rounds.tracking import Z95, Posterior, at_least_zero, posterior, whole_numbers_of
@@ -49,11 +48,12 @@ class RoundsToReveal(SumsAttack):
         participants = Participants.of(view)
         sums, _ = class_sums(view, participants, self.most, generator=generator)
         if self.shuffled:
-            sums = dataclasses.replace(sums, weights=[_shuffled(own, generator) for own in sums.weights])
+            count = len(participants.clients)
+            sums = shuffled_participants(sums, [torch.randperm(count, generator=generator) for _ in sums.weights])
         kinds, means, halves = sums.observed[0].shape[1], [], []
-        lengths, law = set(self.lengths(len(sums.weights)).tolist()), None
+        kept, law = lengths(self.after, len(sums.weights)), None
         for rounds in with_progress(range(1, len(sums.weights) + 1)):
-            found, law = posterior(sums.first(rounds), None if rounds in lengths else law)
+            found, law = posterior(sums.first(rounds), None if rounds in kept else law)
             shares, half = bounded(found, participants.examples)
             means.append(shares)
             halves.append(half)
@@ -67,7 +67,3 @@ def bounded(found: Posterior, examples: Tensor) -> tuple[Tensor, Tensor]:
     shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
     shares, certain = whole_numbers_of(found, shares, examples)
     return shares, (Z95 * found.deviation).masked_fill(certain[:, None], 0.0)
-
-
-def _shuffled(weights: Tensor, generator: torch.Generator) -> Tensor:
-    return weights[:, torch.randperm(weights.shape[1], generator=generator)]

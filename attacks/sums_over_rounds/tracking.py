@@ -18,7 +18,7 @@ _SPREADS = tuple(torch.logspace(-1.8, 0, 8, dtype=torch.float64).tolist())
 _NOISES = (1e-12, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 _DRIFTS = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 6e-2, 1e-1, 2e-1, 4e-1)
 _MOST_COMPARED = 64
-"""Kinds, the most frequent ones, by which laws are compared."""
+"""Kinds, from the most to the least frequent one, by which laws are compared."""
 _CERTAIN = 0.95
 """Probability that all numbers of a client round to the right whole ones, from which on they are rounded."""
 _HALF = 0.5
@@ -139,7 +139,8 @@ def _most_likely(sums: SumsOf, mean: Tensor, scale: Tensor) -> Law:
     tried = laws(sums.declared)
     spread, error, drift = (torch.tensor([getattr(one, n) for one in tried]) for n in ("spread", "error", "drift"))
     spread, error, drift = spread.double(), error.double(), drift.double()
-    kinds = mean.argsort(descending=True)[:_MOST_COMPARED]
+    ranked = mean.argsort(descending=True)[: max(int((mean > 0).sum()), 1)]
+    kinds = ranked[torch.linspace(0, len(ranked) - 1, min(_MOST_COMPARED, len(ranked))).round().long()]
     state, likelihood = _State.start(sums.weights[0].shape[1], spread, len(kinds)), torch.zeros(len(tried)).double()
     root = scale[kinds].sqrt()
     for weights, observed, noise in sums.each():

@@ -99,6 +99,18 @@ def next_words_among(view: RoundView, asked: Tensor) -> Tensor | None:
     return ratio < middle - (_OUTLIER * spread).clamp(min=_LEAST_GAP)
 
 
+def next_word_shares(view: RoundView, absent: Tensor) -> Tensor:
+    """``(V, W)`` share of each word among the next ones, with an error where it is absent.
+
+    ``absent (V, W)`` are words that are known not to occur: of many texts, others fall too, as they are rarer than
+    predicted.
+
+    Raises:
+        ViewError: the recording does not hold the last layer of a language model.
+    """
+    return _shares(view, word_layer(view), absent)[0]
+
+
 def word_layer(view: RoundView) -> str:
     """Name of the last layer of a language model.
 
@@ -118,7 +130,7 @@ def words_per_text(view: RoundView) -> float:
     return 10.0 if texts is None or texts.dim() != 2 else max(float((texts[:, 1:] > 0).sum(1).double().mean()), 1.0)
 
 
-def _shares(view: RoundView, layer: str) -> tuple[Tensor, Tensor, Tensor]:
+def _shares(view: RoundView, layer: str, absent: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Share ``(V, W)`` of each word among the next ones, mean prediction ``(V, W)`` and step size ``(V, 1)``."""
     bias = view.deltas[f"{layer}.bias"].double()
     table, start = view.model[f"{layer}.weight"].double(), view.model[f"{layer}.bias"].double()
@@ -132,6 +144,7 @@ def _shares(view: RoundView, layer: str) -> tuple[Tensor, Tensor, Tensor]:
     for number in range(_PASSES):
         share = bias / scale + predicted
         fallen = (bias < 0) & ((share < _number_of_words(share)[1]) if number else True)
+        fallen = fallen if absent is None else absent
         weight = fallen.float()[:, None]
         state = (weight @ change).squeeze(1).double() / (bias * fallen).sum(1, keepdim=True).clamp(max=-1e-30)
         moved = (change.float() @ state.float()[..., None]).squeeze(2).double() / 2

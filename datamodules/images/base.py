@@ -18,6 +18,7 @@ from datamodules.io.files import sha256_of_arrays
 from datamodules.partition.client_split import ClientSplit, split_clients
 from datamodules.partition.pool import hold_back, shuffled_pool, split_off
 from protocol.errors import require
+from protocol.ranges import UnitInterval
 from protocol.seeding import PERSISTENT, generator_for
 
 _COLOURS = 16
@@ -51,6 +52,8 @@ class ClassificationDataModule(FederatedDataModule):
         split: assignment of the training images to clients.
         auxiliary_per_class: training images of each class that the attacker has and no client (Decaf, section IV-C: 2
             to 100). If enough images are left, a split with a fixed number of examples does not depend on it.
+        renewed: share of each client's images that are new in each round, the oldest ones first; the new ones are drawn
+            from those that no client or attacker has at first.
 
     Attributes:
         name: name of the data set and of its folder.
@@ -67,12 +70,13 @@ class ClassificationDataModule(FederatedDataModule):
         *,
         split: ClientSplit = ClientSplit(),  # noqa: B008 - frozen
         auxiliary_per_class: int = 100,
+        renewed: UnitInterval = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         expected = "auxiliary_per_class of at least 0"
         require(auxiliary_per_class >= 0, expected, auxiliary_per_class, "Decaf's attacker has 2 to 100; 0 for none.")
-        self.split, self.auxiliary_per_class = split, auxiliary_per_class
+        self.split, self.auxiliary_per_class, self.renewed = split, auxiliary_per_class, renewed
 
     @abc.abstractmethod
     def read_train(self) -> LabelledImages:
@@ -140,8 +144,26 @@ class ClassificationDataModule(FederatedDataModule):
         ``examples["image"]`` ``(C, N, ch, h, w)`` float32 in [0, 1] and ``examples["label"]`` ``(C, N)`` int64 are
         padded with 0.
         """
-        parts = [self._parts[0][client] for client in clients.tolist()]
+        parts = [self._images_in(round_number, client) for client in clients.tolist()]
         return padded_cohort(round_number, clients, parts, partial(self._examples, self._train))
+
+    def _images_in(self, round_number: int, client: int) -> Tensor:
+        """Numbers of a client's images in a round: a window that moves over its first ones, then over drawn ones."""
+        own = self._parts[0][client]
+        start = round(round_number * self.renewed * len(own))
+        if start == 0:
+            return own
+        require(
+            len(self._unused), "images that no client has, to renew data", "none", "Set data.split.examples_per_client."
+        )
+        generator = generator_for(self.seed, "new images", PERSISTENT, client)
+        drawn = self._unused[torch.randint(len(self._unused), (start,), generator=generator)]
+        return torch.cat([own, drawn])[start:]
+
+    @functools.cached_property
+    def _unused(self) -> Tensor:
+        taken = torch.cat([*self._parts[0], self._parts[1].flatten()])
+        return (~torch.isin(torch.arange(len(self._train.labels)), taken)).nonzero().flatten()
 
     def raw_features(self) -> dict[str, Tensor]:
         """``image`` ``(num_clients, F)``, the mean; ``colours``, roots of histograms; ``classes``, their shares."""

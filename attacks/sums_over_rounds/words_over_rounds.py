@@ -1,0 +1,187 @@
+"""Words of single clients from sums over rounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack, Variants
+from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
+from attacks.scoring import auc_per_victim, f1_per_victim
+from attacks.sums_over_rounds.base import AFTER, USUAL, lengths, shuffled_participants
+from attacks.sums_over_rounds.estimates import (
+    PREDICTED,
+    REVEALED,
+    ROUNDS_TO_REVEAL,
+    Revealed,
+    first_revealed,
+    truth_after,
+)
+from attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums
+from attacks.sums_over_rounds.tracking import Z95, SumsOf, at_least_zero, deviations_after, posterior
+from attacks.words.estimates import dense
+from attacks.words.next_words import next_word_shares, words_per_text
+from attacks.words.touched_rows import TouchedRows
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.metric_table import Metric
+from protocol.progress import with_progress
+from protocol.ranges import PositiveFloat, PositiveInt
+from protocol.threat_model import ThreatModel
+from protocol.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsOverRounds(Estimate):
+    """Which words each client's texts have, after several numbers of rounds.
+
+    Attributes:
+        senders: ``(U,)`` pseudonyms of the clients.
+        after: ``(G,)`` numbers of rounds.
+        scores: ``(G, U, W)``, higher means more likely; word 0 is padding.
+        decisions: ``(G, U, W)`` bool.
+        hidden: ``(G, U)`` bool, clients of whom too many words are undecided.
+        revealed: from which round on.
+    """
+
+    inferred = "which words its texts have, although the server receives only sums of updates"
+    truth = ("words", "clients")
+    metrics: ClassVar[tuple[str | Metric, ...]] = ("auc", "f1", REVEALED, ROUNDS_TO_REVEAL, PREDICTED)
+    senders: Tensor
+    after: Tensor
+    scores: Tensor
+    decisions: Tensor
+    hidden: Tensor
+    revealed: Revealed
+
+    def check(self, view: View) -> None:
+        shape = (len(self.after), len(self.senders), self.decisions.shape[-1])
+        check_tensor("scores", self.scores, shape)
+        if self.decisions.shape != shape or self.decisions.dtype != torch.bool:
+            raise EstimateError(f"decisions: expected bool of shape {shape}, got {tuple(self.decisions.shape)}")
+
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
+        """AUC and F1 of each client's words after every number of rounds.
+
+        Raises:
+            ViewError: the ground truth has no client.
+        """
+        words, known = truth_after(view, truth["words"], self.senders, self.after)
+        if not bool(known.any()):
+            raise ViewError("expected the words of some clients, got none")
+        clients, _ = truth_after(view, truth["clients"], self.senders, self.after[:1])
+        words, scores, decisions = (x[:, known].flatten(0, 1) for x in (words, self.scores, self.decisions))
+        held = dense(words, torch.ones_like(words), scores.shape[1]) > 0
+        mask = torch.ones_like(held)
+        mask[:, 0] = False
+        metrics = {"auc": auc_per_victim(scores, held, mask), "f1": f1_per_victim(decisions, held, mask)}
+        own = self.revealed.of(known)
+        if bool(own.first.isfinite().any()) or bool(own.predicted.isfinite().any()):
+            metrics[REVEALED.name] = (~self.hidden[:, known]).double().flatten()
+        return Scores(
+            metrics | own.at_the_end(len(self.after)),
+            mask.sum(1),
+            (held & mask).sum(1),
+            units=clients[0, known].repeat(len(self.after)),
+            settings={"rounds": [str(n) for n in self.after.repeat_interleave(int(known.sum())).tolist()]},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsToReveal(Attack):
+    """Words of each client: a word that no sum shows is none of its participants', the others by linear equations.
+
+    A row of the embedding that a sum leaves unchanged belongs to a word that none of its participants has, after any
+    number of steps (`touched-rows`). Of the words that remain, the shares among the next words are solved for as class
+    shares are by `RoundsToReveal`: the bias of the last layer shows their mean over the participants (`next-words`). A
+    client has a word if its share is larger than half of that of a word that occurs once.
+
+    Threat model: that of `RoundsToReveal`; knows which table is the embedding, and which layer is the last.
+
+    Args:
+        after: numbers of rounds after which clients are estimated; that of the recording is added.
+        most: largest number of rounds that are read.
+        sensitive: share of undecided words among those that a client may have, below which the client counts as
+            revealed. Undecided is a word whose 95 % interval has half an occurrence in it.
+
+    Variants:
+        shuffled: control: the participants of each round are drawn anew.
+
+    References:
+        This project. Excluding what a negative pool has is the first step of group testing: Dorfman, "The Detection of
+        Defective Members of Large Populations", 1943.
+    """
+
+    name = "words-to-reveal"
+    family = "sums-over-rounds"
+    exact = True
+    estimates: ClassVar[type[Estimate]] = WordsOverRounds
+    cost = "seconds per round"
+    threat_model: ClassVar[ThreatModel] = ThreatModel(
+        sees="the sum of the updates of several clients, round after round, and who took part",
+        knows="which table is the embedding, and the clients' algorithm; uses texts of its own for their length",
+        needs=("participants", "deltas", "model"),
+    )
+    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True}}
+
+    after: tuple[PositiveInt, ...] = AFTER
+    most: PositiveInt = 100
+    sensitive: PositiveFloat = 0.05
+    shuffled: bool = False
+
+    def run(self, view: History, *, generator: torch.Generator) -> WordsOverRounds:
+        participants = Participants.of(view)
+        sums, touched, taking, per_text = view.shared(
+            ("word sums", self.most), lambda: _word_sums(view, participants, self.most, generator)
+        )
+        if self.shuffled:
+            orders = [torch.randperm(len(participants.clients), generator=generator) for _ in taking]
+            sums = shuffled_participants(sums, orders)
+            taking = [own[:, order] for own, order in zip(taking, orders, strict=True)]
+        once = 1 / (participants.examples.double() * per_text)[:, None]  # share of a word that occurs once
+        kept = lengths(self.after, len(taking))
+        possible = torch.ones(len(participants.clients), sums.observed[0].shape[1], dtype=torch.bool)
+        scores, decisions, hidden, law = [], [], [], None
+        for rounds in with_progress(range(1, len(taking) + 1)):
+            absent = (taking[rounds - 1].T @ (~touched[rounds - 1]).double()) > 0
+            possible &= ~absent
+            found, law = posterior(sums.first(rounds), None if rounds in kept else law)
+            undecided = possible & ((found.mean - once / 2).abs() < Z95 * found.deviation)
+            hidden.append(undecided.sum(1) >= self.sensitive * possible.sum(1).clamp(min=1))
+            if rounds in kept:
+                shares = at_least_zero(found, possible)
+                deviation = found.deviation.clamp(min=1e-9)
+                scores.append(((shares - once / 2) / deviation).clamp(-1e6, 1e6).where(possible, -1e6 - 1))
+                decisions.append(possible & (shares > once / 2))
+        predicted = deviations_after(sums.weights, USUAL) * 2 * Z95 * once.squeeze(1).sqrt() >= once.squeeze(1)
+        everything = torch.stack(hidden)
+        never = torch.full((len(once),), torch.nan)
+        return WordsOverRounds(
+            senders=participants.clients,
+            after=torch.tensor(kept),
+            scores=torch.stack(scores),
+            decisions=torch.stack(decisions),
+            hidden=everything[torch.tensor(kept) - 1],
+            revealed=Revealed(
+                first=first_revealed(everything), predicted=never if self.shuffled else first_revealed(predicted)
+            ),
+        )
+
+
+def _word_sums(
+    view: History, participants: Participants, most: int, generator: torch.Generator
+) -> tuple[SumsOf, list[Tensor], list[Tensor], float]:
+    """Mean shares of next words, words that each sum shows, participants, and next words of a text."""
+    weights, observed, touched, taking, per_text = [], [], [], [], 0.0
+    for part in each_round_of_sums(view, participants, most):
+        if any(one.noise_scale for one in part.view.releases):
+            raise ViewError("expected sums without noise, which hides the rows that nobody changed; got noisy ones")
+        weights.append(part.weights)
+        taking.append(part.taking)
+        shown = TouchedRows().run(part.view, generator=generator).decisions
+        touched.append(shown)
+        observed.append(next_word_shares(part.view, ~shown).masked_fill(~shown, 0.0))
+        per_text = per_text or words_per_text(part.view)
+    return SumsOf(weights, observed), touched, taking, per_text
