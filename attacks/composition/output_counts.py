@@ -60,12 +60,12 @@ class OutputCounts(CountAttack):
       n_c)^2 / n_c``, the inverse of their variances, is h; counts and h improve each other in a few passes.
 
     Without images, distances from whole numbers and negative counts show the error. Shares have a weak normal prior
-    about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. A single step has
-    the p of the global model; of several ones, it is the mean of those of the global model and of the client's. Weight
-    decay is subtracted. Where the learner is unknown, or a clip binds, so is s: it is the one that puts all counts
-    nearest to whole numbers or, if none stands out, the smallest without a negative count. Where clients add noise, the posterior mean of the shares is the
-    estimate, and with a clip the expected factor is that of simulated clients. Optimizers that scale parameters, and
-    batches of different weight, break the whole numbers.
+    about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. A single step
+    has the p of the global model; of several ones, it is the mean of those of the global model and of the client's.
+    Weight decay is subtracted. Where the learner is unknown, or a clip binds, so is s: it is the one that puts all
+    counts nearest to whole numbers or, if none stands out, the smallest without a negative count. Where clients add
+    noise, the posterior mean of the shares is the estimate, and with a clip the expected factor is that of simulated
+    clients. Optimizers that scale parameters, and batches of different weight, break the whole numbers.
 
     Threat model: passive server, one round; knows the class of each row and the example counts that clients report, and
     if it has them, the learning rate and a few images of each class.
