@@ -6,7 +6,7 @@ norms below and above the clip.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import torch
@@ -17,6 +17,8 @@ from protocol.view import Release, RoundView
 
 SHAPES = {"table": (180, 40), "hidden.weight": (40, 60), "hidden.bias": (40,), "output.weight": (9, 40)}
 """10,000 numbers."""
+LARGE = {"table": (1800, 40), "hidden.weight": (400, 60), "hidden.bias": (400,), "output.weight": (90, 40)}
+"""100,000 numbers."""
 Fault = Literal[
     "",
     "scale off by 5 %",
@@ -104,6 +106,28 @@ def round_of(system: System, fault: str, generator: torch.Generator, earlier: Ro
     )
 
 
+def sum_of(system: System, silent: int, generator: torch.Generator) -> RoundView:
+    """A round with one secure sum of 100,000 numbers over all clients, of which `silent` add no noise."""
+    scale = system.multiplier * system.clip
+    clipped = _clipped(_updates(system, generator, LARGE), system.clip)
+    total = {}
+    for name, value in clipped.items():
+        noise = torch.randn(value.shape, generator=generator)
+        noise[:silent] = 0
+        total[name] = (value + scale * noise).sum(0, keepdim=True)
+    own = Release(clip=system.clip, noise_scale=scale, parameters=tuple(LARGE))
+    others = (system.clients - 1) ** 0.5 * scale
+    summed = Release(noise_scale=others, parameters=tuple(LARGE), participants=system.clients)
+    return RoundView(
+        round=0,
+        pseudonyms=torch.arange(1) + 100,
+        example_counts=torch.full((1,), 10),
+        deltas=total,
+        model={name: 0.2 * torch.randn(shape, generator=generator) for name, shape in LARGE.items()},
+        releases=(own, summed),
+    )
+
+
 def recording_of(rounds: list[RoundView]) -> History:
     """The messages of some rounds as attacks on a history get them."""
     bare = {view.round: dataclasses.replace(view, auxiliary={}) for view in rounds}
@@ -130,10 +154,12 @@ def _noise(system: System, shape: tuple[int, ...], fault: str, generator: torch.
     return drawn.expand(system.clients, *shape).clone()
 
 
-def _updates(system: System, generator: torch.Generator) -> dict[str, Tensor]:
+def _updates(
+    system: System, generator: torch.Generator, shapes: Mapping[str, tuple[int, ...]] = SHAPES
+) -> dict[str, Tensor]:
     """Updates of low rank, partly common to all clients, with the given norms."""
     updates = {}
-    for name, shape in SHAPES.items():
+    for name, shape in shapes.items():
         draw: Callable[..., Tensor] = lambda *size: torch.randn(*size, generator=generator)  # noqa: E731
         if len(shape) == 1:
             value = draw(system.clients, *shape) + draw(1, *shape)

@@ -25,7 +25,8 @@ class PrivacyBudget(Callback):
     A send with local DP is a Gaussian mechanism with noise multiplier ``z = sigma / sensitivity``. Sends compose
     exactly: mechanisms with multipliers ``z_i`` are together as private as one with ``z = (sum 1 / z_i^2)^(-1/2)``
     (Dong, Roth and Su 2022, corollary 3.3), whose epsilon dp-accounting computes (Balle and Wang 2018, equation 6).
-    Nothing is credited for secrecy of who takes part: the server knows it. Nothing is credited for a sum over clients
+    Subsampling amplifies nothing against a server that chooses who takes part: it knows the participants, and
+    amplification needs that the sample is secret from the adversary. Nothing is credited for a sum over clients
     (`SecureSum`) either: every client of the cohort counts, whether the recording holds it or not. And a
     client that holds its update back counts as one that sends it, since its silence depends on its data.
 
@@ -43,6 +44,8 @@ class PrivacyBudget(Callback):
     References:
         J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, corollary 3.3.
         B. Balle and Y.-X. Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, equation 6.
+        B. Balle, G. Barthe and M. Gaboardi, "Privacy Amplification by Subsampling: Tight Analyses via Couplings and
+        Divergences", NeurIPS 2018, arXiv:1807.01647.
     """
 
     def __init__(self, *, delta: float = 1e-5) -> None:

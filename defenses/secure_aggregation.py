@@ -13,7 +13,13 @@ from protocol.view import Release
 
 
 class _Aggregate:
-    """An aggregate of participants and the sum of their noise."""
+    """An aggregate of participants and the sum of their noise.
+
+    Attributes:
+        summed: number of participants whose updates are in the sum; None for all.
+    """
+
+    summed: int | None = None
 
     def __init__(self, participants: int, targets: int, noise_scale: float | None) -> None:
         if not 1 <= targets <= participants or (noise_scale or 0) < 0:
@@ -42,7 +48,11 @@ class _Aggregate:
             return (Release(noise_scale=self.noise_scale or 0.0),)
         scales = self.others_scales(parameters)
         return tuple(
-            Release(noise_scale=scale, parameters=tuple(name for name in parameters if scales[name] == scale))
+            Release(
+                noise_scale=scale,
+                parameters=tuple(name for name in parameters if scales[name] == scale),
+                participants=self.summed or self.participants,
+            )
             for scale in dict.fromkeys(scales.values())
         )
 
@@ -62,6 +72,8 @@ class SecureAggregation(_Aggregate, Defense):
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.
     """
+
+    summed = 1
 
     def __init__(self, *, participants: int, noise_scale: float | None = None) -> None:
         super().__init__(participants, 1, noise_scale)

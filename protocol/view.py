@@ -59,6 +59,8 @@ class Release:
             other, whose clipped updates are up to 2 * `clip` apart; ``add``, with the client and without, up to `clip`.
         bits: mean number of bits that a number of the message can carry, by the count of possible messages: log2 of
             that count, less 64 for what all numbers have in common, over their number; None for any float.
+        participants: number of clients whose updates the server gets as one sum. Above 1, the release is what the
+            others add to a client's message: `noise_scale` is that of the sum of their noise.
     """
 
     clip: float | None = None
@@ -69,6 +71,7 @@ class Release:
     delta: float | None = None
     neighbours: Literal["replace", "add"] = "replace"
     bits: float | None = None
+    participants: int = 1
 
     def clip_factors(self, squares: Mapping[str, Tensor]) -> Tensor | None:
         """``(B,)`` factors of at most 1 by which the release clips its parameters; None without a clip.

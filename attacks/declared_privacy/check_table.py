@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from attacks.declared_privacy.findings import Array, Findings
 from attacks.declared_privacy.message_tests import WHOLE, MessageTests
+from attacks.declared_privacy.missing_noise import whole_numbers
 from attacks.estimates import Detail
 from protocol.view import Release
 
@@ -54,7 +55,9 @@ class Reported:
         bare: by parameter outside every release, the messages in which it is not zero.
         misread: parameters that are clipped after the noise, whose noise cannot be tested.
         miscalibrated: releases of which one send loses more than their epsilon.
-        senders: ``(M,)`` pseudonyms of the messages.
+        messages: number of messages, M.
+        people: ``(K,)`` pseudonyms of the clients of each message; a sum has several.
+        places: ``(K,)`` number of that message.
     """
 
     findings: Findings
@@ -62,11 +65,17 @@ class Reported:
     bare: Mapping[str, Sequence[int]]
     misread: Sequence[str]
     miscalibrated: Sequence[Release]
-    senders: NDArray[np.int64]
+    messages: int
+    people: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+    def concerned(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Pseudonyms, each once, of the clients of some messages."""
+        return np.unique(self.people[np.isin(self.places, messages)])
 
     def factors(self) -> Array:
         """``(M,)`` smallest measured over declared scale that is a finding; 1 where the declared scale stands."""
-        factor = np.ones(len(self.senders))
+        factor = np.ones(self.messages)
         for parameter in self.findings.parameters("noise scale"):
             for one in self.findings.found("noise scale", parameter):
                 ratio = np.clip(np.nan_to_num(one.measured, nan=0.0), 0, 1)
@@ -75,7 +84,7 @@ class Reported:
 
     def broken(self) -> NDArray[np.bool_]:
         """``(M,)`` messages without any guarantee: a bare parameter, reused noise, no clip, or noise before it."""
-        broken = np.zeros(len(self.senders), dtype=bool)
+        broken = np.zeros(self.messages, dtype=bool)
         for messages in self.bare.values():
             broken[list(messages)] = True
         for check in (*_BREAKING, "numbers without noise"):
@@ -95,7 +104,7 @@ class Reported:
 
     def ratios(self) -> Array:
         """``(M,)`` measured over declared scale of the noise of each message; NaN where unknown."""
-        found = np.full(len(self.senders), np.nan)
+        found = np.full(self.messages, np.nan)
         for tests in self.tests.values():
             for numbers, ratio in tests.conclusive.ratios:
                 found[numbers] = np.fmin(found[numbers], ratio)
@@ -103,12 +112,12 @@ class Reported:
 
     def counts(self, clients: NDArray[np.int64]) -> list[int]:
         """Number of findings that concern each client."""
-        concerned = [set(self.senders[messages].tolist()) for _, _, messages in self._all()]
+        concerned = [set(self.concerned(messages).tolist()) for _, _, messages in self._all()]
         return [sum(int(client) in own for own in concerned) for client in clients]
 
     def _all(self) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
         """Check, parameter and messages of every finding."""
-        everyone = np.arange(len(self.senders))
+        everyone = np.arange(self.messages)
         for check in self.findings.checks:
             for parameter in dict.fromkeys(self.findings.parameters(check)):
                 messages = [one.messages.flatten() for one in self.findings.found(check, parameter)]
@@ -121,15 +130,16 @@ class Reported:
 
     def found(self) -> dict[tuple[str, str], int]:
         """Number of clients by check and parameter of every finding."""
-        return {(check, name): len(np.unique(self.senders[own])) for check, name, own in self._all()}
+        return {(check, name): len(self.concerned(own)) for check, name, own in self._all()}
 
 
 def rows_of(reported: Reported) -> list[Detail]:
     """Rows of the table: a check, what it was made on, the outcome, numbers and a sentence."""
-    found, everyone = reported.found(), len(np.unique(reported.senders))
+    found, everyone = reported.found(), len(np.unique(reported.people))
     rows: list[Detail] = []
     for names, tests in reported.tests.items():
         rows += _scales(reported, tests, found, everyone)
+        rows += _participants(reported, tests, everyone)
         rows += _others(reported, tests, names, found, everyone)
     for name in reported.bare:
         text = "The parameter is outside every release: it is sent without noise."
@@ -188,6 +198,60 @@ def _scales(
             yield _row("noise scale", name, "passed", everyone, text, **numbers)
 
 
+def _participants(reported: Reported, tests: MessageTests, everyone: int) -> Iterator[Detail]:
+    """One row on sums: participants that add no noise."""
+    total, seen = tests.group.participants, tests.conclusive
+    if total == 1:
+        return
+    name = WHOLE if len(tests.group.scales) > 1 else next(iter(tests.group.scales))
+    numbers = np.concatenate([messages for messages, _ in seen.missing])
+    count, low, high, alike = (
+        np.concatenate([getattr(one, part) for _, one in seen.missing]) for part in ("count", "low", "high", "alike")
+    )
+    found = [one.messages for one in reported.findings.found("noise scale", name)]
+    single = np.unique(np.concatenate([one.ravel() for one in found if one.shape[1] == 1] or [np.zeros(0, np.int64)]))
+    about = single if len(single) else np.unique(np.concatenate([one.ravel() for one in found] or [single]))
+    p = reported.findings.adjusted("noise scale", name)
+    if not len(about):
+        most = float(np.fmax.reduce(high, initial=0.0))
+        worst = {"measured": float(np.fmax.reduce(count, initial=0.0)), "low": 0.0, "high": most, "p": p}
+        if most < 1:
+            text = f"All {total} participants of a sum add their noise."
+            yield _row("participants", name, "passed", everyone, text, declared=0.0, **worst)
+            return
+        text = (
+            f"Could not be checked: {_hidden(most, total)} of {total} participants could add no noise. A smaller clip,"
+            " more numbers, or numbers that no update changes would show it."
+        )
+        yield _row("participants", name, "not checked", everyone, text, declared=0.0, **worst)
+        return
+    inside = np.isin(numbers, about)
+    clients = len(reported.concerned(about))
+    if not alike[inside].all():
+        text = "Could not be checked: some parameters lack more noise than others, so it is not that of participants."
+        yield _row("participants", name, "not checked", clients, text, p=p)
+        return
+    # Of sums that are found one by one, the one that surely lacks the most; of others, their mean.
+    place = np.flatnonzero(inside)[np.argmax(low[inside])]
+    each, least, most = (
+        float(part[place]) if len(single) else float(part[inside].mean()) for part in (count, low, high)
+    )
+    which = f"In {len(single)} of {len(numbers)} sums" if len(single) else "On average over the sums of a round"
+    fit = whole_numbers(least, most)
+    if fit:
+        several = f"{fit[0]} to {fit[-1]}" if len(fit) > 1 else f"{fit[0]}"
+        text = f"{which}, the noise is as small as if {several} of {total} participants added none"
+    else:
+        text = f"{which}, noise is missing, but not that of a whole number of participants: more add too little"
+    text += f" (interval {least:.2f} to {most:.2f})."
+    outcome = "found" if fit else "not checked"
+    yield _row("participants", name, outcome, clients, text, measured=each, declared=0.0, low=least, high=most, p=p)
+
+
+def _hidden(most: float, total: int) -> str:
+    return "any number" if most >= total else f"up to {most:.1f}"
+
+
 def _energy_row(reported: Reported, name: str, clients: int, numbers: Mapping[str, float]) -> Detail:
     """Row of numbers that are larger than noise and a clipped update."""
     own = np.concatenate([one.measured for one in reported.findings.found("energy", name)])
@@ -222,10 +286,13 @@ def _others(
         yield _row("clip", WHOLE, "not checked", everyone, "No clip is declared: there is no epsilon.")
     elif not any(("energy", name) in found for name in (*names, WHOLE)):
         one, all_of_them = seen.clip
-        outcome = "passed" if one < 2 else "not checked"
+        outcome, total = "passed" if one < 2 else "not checked", tests.group.participants
+        what, clip, who = "update", "the clip", "clients"
+        if total > 1:
+            what, clip, who = "sum", f"{total} clips", "sums"
         text = (
-            f"No update is above the clip, but the noise of a message hides norms up to {one:.3g} times the clip, and"
-            f" up to {all_of_them:.3g} times if all clients of a round have them."
+            f"No {what} is above {clip}, but the noise of a message hides norms up to {one:.3g} times {clip}, and"
+            f" up to {all_of_them:.3g} times if all {who} of a round have them."
         )
         yield _row("clip", WHOLE, outcome, everyone, text, p=findings.adjusted("energy", WHOLE))
 

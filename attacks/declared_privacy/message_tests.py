@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from attacks.declared_privacy import noise_tests
 from attacks.declared_privacy.findings import Findings
+from attacks.declared_privacy.missing_noise import MissingNoise, missing_noise
 from attacks.declared_privacy.noise_reuse import CLEAR, Pairs, SeenNoise, compared
 from attacks.declared_privacy.noise_tests import Array
 from protocol.view import View
@@ -33,12 +35,14 @@ class Group:
     """Parameters that are clipped together and noised.
 
     Attributes:
-        clip: largest norm of the update in them, infinite without a clip.
+        clip: largest norm of the update in them, of a sum that of the summed updates; infinite without a clip.
         scales: standard deviation of all declared noise by parameter.
+        participants: number of clients whose updates are in a message; each is clipped.
     """
 
     clip: float
     scales: Mapping[str, float]
+    participants: int = 1
 
     @property
     def bound(self) -> float:
@@ -59,6 +63,7 @@ class Conclusive:
         reuse: whether noise used twice would have been found.
         clip: smallest norm, in clips, that would have been found, of one client and if all clients of a round have it.
         free: whether the scale was taken from blocks without visible signal.
+        missing: of sums, numbers of messages, and the participants without noise in each.
     """
 
     scale: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
@@ -68,6 +73,7 @@ class Conclusive:
     reuse: bool = False
     clip: tuple[float, float] = (math.inf, math.inf)
     free: bool = False
+    missing: list[tuple[NDArray[np.int64], MissingNoise]] = field(default_factory=list)
 
 
 class MessageTests:
@@ -102,6 +108,9 @@ class MessageTests:
     def _scale(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor) -> None:
         bound, everyone, level = self.group.bound, numbers[None], self.findings.alpha
         alike = _alike(list(own.values()))
+        if self.group.participants > 1:
+            options: dict[str, Any] = {"participants": self.group.participants, "level": level}
+            self.conclusive.missing.append((numbers.numpy(), missing_noise(own, whole, bound=bound, **options)))
         for name, x in {**own, WHOLE: whole}.items():
             if name == WHOLE and len(own) == 1:
                 self.conclusive.scale[WHOLE] = self.conclusive.scale[next(iter(own))]

@@ -11,7 +11,9 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.declared_privacy.check_table import Reported, rows_of
 from attacks.declared_privacy.findings import Findings
+from attacks.declared_privacy.ledger import Ledger
 from attacks.declared_privacy.message_tests import CHECKS, WHOLE, Group, MessageTests
+from attacks.declared_privacy.senders import Senders
 from attacks.estimates import Detail, Estimate, EstimateError, Scores
 from protocol.errors import ViewError
 from protocol.gaussian_budget import declared_precision, gaussian_epsilon
@@ -37,9 +39,9 @@ class ReleaseEstimate(Estimate):
     Attributes:
         clients: ``(U,)`` pseudonyms.
         epsilon: ``(U,)`` epsilon of replacing a client's data, as sent: with the scale of noise that was declared, or
-            the measured one where it is smaller. Infinite if a parameter was sent without noise, if noise was used
-            twice, or if the update was not clipped as declared.
-        declared: ``(U,)`` the same as declared.
+            the measured one where it is smaller; of a sum, with the noise of all participants. Infinite if a parameter
+            was sent without noise, if noise was used twice, or if the update was not clipped as declared.
+        declared: ``(U,)`` the same as declared, over all rounds in which the client took part.
         ratio: ``(U,)`` measured over declared scale of the noise; NaN where it could not be measured.
         findings: ``(U,)`` number of findings that concern the client.
         rows: table of all checks.
@@ -85,6 +87,10 @@ class ReleaseCheck(Attack):
     hide one, the table says that the check could not be made. With probability 1 - `alpha` an honest recording has no
     finding at all. A defence that changes a message after its noise without declaring it (`TopK`) is a finding.
 
+    Of a secure sum (`SecureSum`), the noise of all participants together is checked: if `k` of `n` add none, the sum
+    has ``(n - k) / n`` of the declared variance. A ledger has the rounds in which clients took part, and what they
+    spent.
+
     Threat model: the server sees the messages and the declared releases. No learner and no ground truth is needed.
 
     Args:
@@ -120,15 +126,16 @@ class ReleaseCheck(Attack):
         findings = Findings(self.alpha, CHECKS)
         tests: dict[tuple[str, ...], MessageTests] = {}
         bare: dict[str, set[int]] = {}
-        clients: list[Tensor] = []
+        senders = Senders(sums=any(release.participants > 1 for release in view.releases))
         misread: set[str] = set()
-        for part in _parts(view):
-            if part.updates is not None or part.messages is not None:
+        for whole in _parts(view):
+            if whole.updates is not None or whole.messages is not None:
                 raise ViewError("its deltas are sums of several messages, of which each has noise of its own")
+            part, numbers = senders.add(whole)
+            if not part.victims:
+                continue
             groups, others = _groups(part)
             misread |= others
-            numbers = torch.arange(part.victims) + sum(map(len, clients))
-            clients.append(part.pseudonyms)
             for names, group in groups.items():
                 if names not in tests:
                     tests[names] = MessageTests(group, findings, view.victims)
@@ -137,37 +144,41 @@ class ReleaseCheck(Attack):
                 if part.noise_scale(name) == 0:
                     sent = part.deltas[name].flatten(1).abs().amax(1) > 0
                     bare.setdefault(name, set()).update(numbers[sent].tolist())
-        senders = torch.cat(clients) if clients else view.pseudonyms[:0]
         reported = Reported(
             findings=findings,
             tests=tests,
             bare={name: sorted(messages) for name, messages in bare.items() if messages},
             misread=sorted(misread),
             miscalibrated=[release for release in view.releases if _loss_ratio(release) > _CALIBRATED],
-            senders=senders.numpy(),
+            messages=senders.messages,
+            people=senders.people.numpy(),
+            places=senders.places.numpy(),
         )
         return self._estimate(view, reported, senders)
 
-    def _estimate(self, view: History, reported: Reported, senders: Tensor) -> ReleaseEstimate:
-        clients, place = torch.unique(senders, return_inverse=True)
+    def _estimate(self, view: History, reported: Reported, senders: Senders) -> ReleaseEstimate:
+        clients, place = torch.unique(senders.people, return_inverse=True)
         factor, broken = reported.factors(), reported.broken()
-        loss = sum(_loss(release) for release in view.releases if release.noise_scale > 0 and release.clip is not None)
+        clipped = [release for release in view.releases if release.noise_scale > 0 and release.clip is not None]
+        loss = sum(_loss(release) * shared_noise(view, release) for release in clipped)
         without_clip = all(release.clip is None for release in view.releases if release.noise_scale > 0)
         lost = broken | (factor < _NO_NOISE) | without_clip
         each = np.where(lost, math.inf, loss / np.maximum(factor, _NO_NOISE) ** 2)
-        promised = math.inf if without_clip else sum(_promised(release) for release in view.releases)
-        sums = torch.zeros(len(clients), dtype=torch.float64).index_add_(0, place, torch.from_numpy(each))
+        promised = math.inf if without_clip else sum(_promised(one) * shared_noise(view, one) for one in clipped)
+        sent = torch.from_numpy(each)[senders.places]
+        sums = torch.zeros(len(clients), dtype=torch.float64).index_add_(0, place, sent)
         sends = torch.bincount(place, minlength=len(clients)).double()
         deltas = [release.delta for release in view.releases if release.delta]
         delta = self.delta or min(deltas, default=_DELTA)
-        declared = [gaussian_epsilon(promised * count, delta) for count in sends.tolist()]
+        ledger = Ledger.of_history(view, precision=promised, delta=delta)
         rows = [*rows_of(reported), _epsilon_row(sums, delta, int(sends.max()) if len(sends) else 0)]
-        mean = torch.zeros_like(sums).index_add_(0, place, torch.from_numpy(reported.ratios())) / sends
+        rows += ledger.rows(unlisted=_unlisted(view, senders))
+        mean = torch.zeros_like(sums).index_add_(0, place, torch.from_numpy(reported.ratios())[senders.places]) / sends
         count = torch.tensor(reported.counts(clients.numpy()), dtype=torch.float64)
         return ReleaseEstimate(
             clients=clients,
             epsilon=torch.tensor([gaussian_epsilon(one, delta) for one in sums.tolist()], dtype=torch.float64),
-            declared=torch.tensor(declared, dtype=torch.float64),
+            declared=ledger.epsilon_of(clients),
             ratio=mean,
             findings=count,
             rows=tuple(rows),
@@ -181,6 +192,13 @@ def _epsilon_row(sums: Tensor, delta: float, messages: int) -> Detail:
     measured = worst if math.isfinite(worst) else None
     row: Detail = {"check": "epsilon", "parameter": WHOLE, "outcome": "computed", "clients": len(sums), "text": text}
     return {**row, "measured": measured, "delta": delta, "messages": messages}
+
+
+def _unlisted(view: View, senders: Senders) -> int:
+    """Participants of a sum that the recording does not list; 0 without sums."""
+    if not senders.sums or not senders.messages:
+        return 0
+    return max(release.participants for release in view.releases) - int(torch.bincount(senders.places).max())
 
 
 def _parts(view: History) -> Iterator[RoundView]:
@@ -197,6 +215,7 @@ def _parts(view: History) -> Iterator[RoundView]:
 def _groups(view: View) -> tuple[dict[tuple[str, ...], Group], set[str]]:
     """Parameters that are noised, by the release that clips them, and those that are clipped after the noise."""
     scales: dict[int | None, dict[str, float]] = {}
+    participants: dict[int | None, int] = {}
     misread = set()
     for name in view.deltas:
         own = [(i, release) for i, release in enumerate(view.releases) if name in release.parameters]
@@ -207,10 +226,13 @@ def _groups(view: View) -> tuple[dict[tuple[str, ...], Group], set[str]]:
         if clipped and max(clipped) > min(noisy):
             misread.add(name)
             continue
+        summed = max(release.participants for _, release in own)
         key = min(clipped, key=lambda i: view.releases[i].clip or math.inf, default=None)
         scales.setdefault(key, {})[name] = view.noise_scale(name)
+        participants[key] = max(summed, participants.get(key, 1))
     clips = {key: math.inf if key is None else view.releases[key].clip or math.inf for key in scales}
-    return {tuple(own): Group(clips[key], own) for key, own in scales.items()}, misread
+    groups = {tuple(own): Group(clips[key] * participants[key], own, participants[key]) for key, own in scales.items()}
+    return groups, misread
 
 
 def _loss(release: Release) -> float:
@@ -218,6 +240,18 @@ def _loss(release: Release) -> float:
     if not release.clip:
         return math.inf
     return (release.clip * (2 if release.neighbours == "replace" else 1) / release.noise_scale) ** 2
+
+
+def shared_noise(view: View, release: Release) -> float:
+    """Share of a client's own noise in the variance of a sum, by the parameter with the least noise; 1 without a sum.
+
+    The server gets the sum alone, so a client is hidden by the noise of all, if nobody reveals what it added.
+    """
+    own, others = release.noise_scale**2, [one for one in view.releases if one.participants > 1 and one is not release]
+    if not others:
+        return 1.0
+    added = (sum(one.noise_scale**2 for one in others if name in one.parameters) for name in release.parameters)
+    return own / (own + min(added, default=0.0))
 
 
 def _promised(release: Release) -> float:

@@ -46,7 +46,7 @@ def is_shape(value: Any) -> bool:
 
 def is_release(value: Any) -> bool:
     """Whether a release has a positive clip or none, finite noise, names, each once, and possible optional fields."""
-    optional = {"own_devices", "epsilon", "delta", "neighbours", "bits"}
+    optional = {"own_devices", "epsilon", "delta", "neighbours", "bits", "participants"}
     if not isinstance(value, dict) or value.keys() - optional != {"clip", "noise_scale", "parameters"}:
         return False
     epsilon, delta, neighbours = value.get("epsilon"), value.get("delta"), value.get("neighbours", "replace")
@@ -59,6 +59,8 @@ def is_release(value: Any) -> bool:
     if delta == 0 and value["noise_scale"] != 0:
         return False  # no Gaussian noise has a delta of 0
     if (bits := value.get("bits")) is not None and not (is_number(bits) and bits > 0):
+        return False
+    if not is_whole(value.get("participants", 1), 1, _LARGEST):
         return False
     clip, names = value["clip"], value["parameters"]
     right = is_names(names) and len(set(names)) == len(names)

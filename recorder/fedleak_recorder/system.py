@@ -77,9 +77,8 @@ def _release(given: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
         names = list(given.get("parameters") or everything)
         if not is_names(names):
             raise ValueError("parameters that are no names")
-        others = {
-            name: given[name] for name in ("own_devices", "epsilon", "delta", "neighbours", "bits") if name in given
-        }
+        optional = ("own_devices", "epsilon", "delta", "neighbours", "bits", "participants")
+        others = {name: given[name] for name in optional if name in given}
         return {"clip": None if clip is None else float(clip), "noise_scale": scale, "parameters": names, **others}
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(

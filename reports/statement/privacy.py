@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from attacks.declared_privacy.epsilon_bounds import bound_at, gaussian_at
+from attacks.declared_privacy.ledger import SUBSAMPLING
 from evaluation.runner import Evaluation
 from evaluation.scores import records
 from protocol.errors import ViewError
@@ -112,7 +113,7 @@ def privacy(
         lower_bounds=bounds,
         findings=findings,
         sentence=_sentence(promise, recorded, sent, bounds, releases),
-        pyramid=_pyramid(system, sent, bounds, releases),
+        pyramid=_pyramid(system, sent, bounds, releases, _ledger(findings)),
     )
 
 
@@ -236,12 +237,29 @@ def _promised(promise: Promise) -> str:
     return f"epsilon {promise.value:g} with delta {promise.delta:g}, per {promise.unit}, over {_span(promise)}"
 
 
+def _ledger(findings: Sequence[Mapping[str, Cell]]) -> str:
+    """Rounds and epsilon of the worst and of the median client; empty if several rounds were not looked at."""
+    rows = {str(row["check"]).removeprefix("ledger: "): row for row in findings if "ledger: " in str(row["check"])}
+    if not rows:
+        return ""
+    spent = []
+    for who, row in rows.items():
+        # The table has no infinite numbers: an empty one is that of noise without a clip.
+        epsilon = "infinite" if row["declared"] is None else shown(float(row["declared"]))
+        spent.append(f"{who}: epsilon {epsilon} at the declared noise, over {row['messages']:g} rounds")
+    return f"{'; '.join(spent)}. {SUBSAMPLING}"
+
+
 def _pyramid(
-    system: System, sent: Sent | None, bounds: Sequence[Bound], releases: Sequence[Mapping[str, Any]]
+    system: System,
+    sent: Sent | None,
+    bounds: Sequence[Bound],
+    releases: Sequence[Mapping[str, Any]],
+    ledger: str,
 ) -> list[Level]:
     """A line for each item, from the top."""
     promise, unseen, said = system.epsilon, "not looked at", "declared"
-    readers = ", ".join(system.readers)
+    readers, declared = ", ".join(system.readers), said if promise else unseen
     checked = f"as sent: {_of_worst(sent, promise)}; n = {sent.n}" if sent is not None else ""
     attacked = ", ".join(f"{one.metric} {shown(one.value)} (n = {one.n}, {one.role})" for one in bounds)
     if checked:
@@ -252,10 +270,10 @@ def _pyramid(
         top = unseen, "none is declared" + (", though the recording declares noise" if releases else "")
     lines: list[tuple[str, str, str, str]] = [
         ("top", "epsilon and delta", *top),
-        ("top", "unit of privacy", said if promise else unseen, promise.unit if promise else "none is declared"),
+        ("top", "unit of privacy", declared, promise.unit if promise else "none is declared"),
         ("middle", "correctness of the mechanism", *(("checked", "by the release check") if checked else (unseen, ""))),
         ("middle", "attacks on the mechanism", "checked" if attacked else unseen, attacked or "no canaries"),
-        ("middle", "composition over rounds", said if promise else unseen, _span(promise)),
+        ("middle", "composition over rounds", *(("checked", ledger) if ledger else (declared, _span(promise)))),
         ("middle", "trust model", said, f"who can read single updates: {readers}"),
         ("middle", "utility and bias", unseen, ""),
         ("middle", "side channels, e.g. sizes and times of messages, logs", unseen, ""),

@@ -62,6 +62,14 @@ def test_the_others_noise_is_what_the_defences_before_make_public(
     assert given.releases(("w",))[0].noise_scale == pytest.approx(1.5)
 
 
+def test_release_of_a_sum_says_how_many_updates_are_in_it() -> None:
+    """In the attacked protocol all but one are zero."""
+    for kind, expected in ((SecureSum, 6), (SecureAggregation, 1)):
+        (release,) = kind(participants=6, noise_scale=0.5).releases(("w",))
+        assert release.participants == expected
+        assert ("participants" in release.described()) == (expected > 1)
+
+
 def test_noise_of_the_others_in_one_parameter_is_not_declared_for_another() -> None:
     defense = SecureAggregation(participants=5)
     defense.check_order([LocalDP(clip=1, epsilon=10, delta=1e-5, parameters=["a"])])

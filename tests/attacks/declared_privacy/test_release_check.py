@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attacks.declared_privacy.message_tests import Group
 from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
+from attacks.estimates import Detail
 from bench.release_check import EXPECTED, checked
 from bench.release_simulation import Fault, System, round_of
 from defenses.base import Update
@@ -18,7 +19,9 @@ from defenses.local_dp import LocalDP
 from protocol.errors import ViewError
 from protocol.gaussian_budget import gaussian_epsilon
 from protocol.history import History
+from protocol.seeding import generator_for
 from protocol.view import Release
+from tests.attacks.declared_privacy.sums import sums_of
 from tests.attacks.runs import plain_view, run, with_deltas
 
 HONEST = System(multiplier=1.2)
@@ -241,3 +244,67 @@ def test_scores_are_of_clients_and_keep_the_table() -> None:
 
 def test_noise_too_small_for_a_number_bounds_nothing() -> None:
     assert Group(clip=math.inf, scales={"w": 0.0}).bound == math.inf
+
+
+def participants_row(found: ReleaseEstimate) -> Detail:
+    (row,) = [row for row in found.rows if row["check"] == "participants"]
+    return row
+
+
+@pytest.mark.parametrize("targets", [1, 3])
+def test_honest_sums_have_no_finding(targets: int) -> None:
+    """Updates add up to more than one clip, and a sum that is listed for several clients is no reuse."""
+    for noise in (1.0, 0.3, 0.01):
+        found = check(sums_of(generator_for(0, "sums"), sums=2, targets=targets, noise=noise, numbers=40_000))
+        assert outcomes(found, "found") == set()
+        assert len(found.clients) == 2 * targets
+        assert participants_row(found)["outcome"] == ("not checked" if noise == 0.01 else "passed")
+
+
+@pytest.mark.parametrize("silent", [1, 4])
+def test_participants_that_add_no_noise_are_counted(silent: int) -> None:
+    found = check(sums_of(generator_for(0, "sums"), silent=silent, targets=2, numbers=20_000))
+    row = participants_row(found)
+    assert row["outcome"] == "found"
+    assert row["measured"] == pytest.approx(silent, abs=0.3)
+    assert f"if {silent} of 10 participants added none" in str(row["text"])
+    assert row["clients"] == 2
+    assert (found.findings > 0).all()
+    assert float(found.ratio[0]) == pytest.approx(math.sqrt(1 - silent / 10), rel=0.02)
+
+
+def test_epsilon_of_a_sum_is_that_of_the_noise_of_all() -> None:
+    found = check(sums_of(generator_for(0, "sums"), noise=0.5))
+    expected = gaussian_epsilon((2 / 0.5) ** 2 / 10, 1e-5)
+    assert found.declared.tolist() == pytest.approx([expected])
+    assert found.epsilon.tolist() == pytest.approx([expected])
+    less = check(sums_of(generator_for(0, "sums"), noise=0.5, silent=3, numbers=20_000))
+    assert float(less.epsilon) == pytest.approx(gaussian_epsilon((2 / 0.5) ** 2 / 7, 1e-5), rel=0.02)
+
+
+def test_parameter_without_noise_is_no_silent_participant() -> None:
+    view = sums_of(generator_for(0, "sums"), numbers=20_000)
+    bare = dataclasses.replace(view, deltas={**view.deltas, "b": view.deltas["b"] / 10})
+    found = check(bare)
+    assert "noise scale" in outcomes(found, "found")
+    assert participants_row(found)["outcome"] == "not checked"
+
+
+def test_noise_that_all_make_smaller_is_no_silent_participant() -> None:
+    """A variance of 0.94 is that of 0.6 of ten participants."""
+    found = check(scaled(sums_of(generator_for(0, "sums"), noise=2.0, numbers=200_000), 0.94**0.5, slice(None)))
+    assert "noise scale" in outcomes(found, "found")
+    assert "whole number" in str(participants_row(found)["text"])
+
+
+def test_sums_of_several_rounds_have_a_ledger() -> None:
+    view = sums_of(generator_for(0, "sums"), sums=2, targets=2, rounds=3, noise=0.5)
+    found = check(view.select(torch.arange(11)))  # the last client is in two of three rounds
+    worst, median = (row for row in found.rows if "ledger" in str(row["check"]))
+    assert worst["messages"] == 3
+    assert worst["declared"] == pytest.approx(gaussian_epsilon(3 * (2 / 0.5) ** 2 / 10, 1e-5))
+    assert "8 other participants" in str(worst["text"])
+    assert "amplifies nothing" in str(worst["text"])
+    assert median["messages"] == 3
+    twice = gaussian_epsilon(2 * (2 / 0.5) ** 2 / 10, 1e-5)
+    assert found.declared.tolist() == pytest.approx([worst["declared"]] * 3 + [twice])

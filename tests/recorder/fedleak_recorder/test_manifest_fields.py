@@ -11,11 +11,13 @@ RIGHT: list[dict[str, Any]] = [
     {},
     {"epsilon": 2, "delta": 1e-5, "neighbours": "add"},
     {"clip": None, "own_devices": False},
+    {"participants": 10},
 ]
 WRONG: list[dict[str, Any]] = [
     *({"epsilon": 2}, {"delta": 1e-5}, {"epsilon": 0, "delta": 1e-5}, {"epsilon": True, "delta": 1e-5}),
     *({"epsilon": 2, "delta": 0}, {"epsilon": 2, "delta": 1}, {"own_devices": 1}, {"neighbours": "none"}),
     *({"clip": 0}, {"noise_scale": -1}, {"parameters": ["weight", "weight"]}, {"unheard": 1}),
+    *({"participants": 0}, {"participants": 2.5}, {"participants": True}),
 ]
 
 

@@ -1,3 +1,5 @@
+import math
+
 import pandas as pd
 import pytest
 
@@ -35,11 +37,15 @@ def made(
     *,
     rounds: int = 1,
     guesses: dict[str, list[float]] | None = None,
+    checks: list[dict[str, object]] | None = None,
 ) -> Privacy:
     lines = {name: AttackInfo(role="ours", family=DECLARED_PRIVACY) for name in ("release-check", "canary-bounds")}
     evaluation = Evaluation(lines={**lines, "coin-guess": COIN_GUESS})
     row = {"check": "epsilon", "measured": 30.0, "delta": 1e-5, "messages": rounds}
-    evaluation.details = {"release-check": pd.DataFrame([row]), "canary-bounds": bound_rows(values, rounds=rounds)}
+    evaluation.details = {
+        "release-check": pd.DataFrame(checks or [row]),
+        "canary-bounds": bound_rows(values, rounds=rounds),
+    }
     own = {
         "release-check": {name: value for name, value in values.items() if name in ("epsilon", "epsilon-declared")},
         "canary-bounds": {name: value for name, value in values.items() if name.startswith("epsilon-")},
@@ -91,6 +97,21 @@ def test_declared_as_sent_and_bounds_stand_side_by_side(bound: float, refutes: b
     assert "as sent, it is epsilon 30.000 for the worst client" in found.sentence
     assert found.findings == [{"check": "epsilon", "measured": 30.0, "delta": 1e-5, "messages": 1}]
     assert {status(found)[name] for name in ("epsilon and delta", "attacks on the mechanism")} == {"checked"}
+
+
+def test_composition_over_rounds_is_that_of_the_ledger() -> None:
+    rows = [
+        {"check": "epsilon", "measured": 30.0, "delta": 1e-5, "messages": 4.0},
+        {"check": "ledger: worst client", "declared": 21.5, "delta": 1e-5, "messages": 4.0},
+        {"check": "ledger: median client", "declared": math.nan, "delta": 1e-5, "messages": 2.0},
+    ]
+    found = made({"epsilon": [30.0, 20.0]}, PROMISE, [RELEASE], checks=rows)
+    (line,) = [one for one in found.pyramid if one.item == "composition over rounds"]
+    assert line.status == "checked"
+    assert "worst client: epsilon 21.500 at the declared noise, over 4 rounds" in line.note
+    assert "median client: epsilon infinite" in line.note
+    assert "amplifies nothing" in line.note
+    assert status(made({"epsilon": [30.0]}, PROMISE, [RELEASE]))["composition over rounds"] == "declared"
 
 
 def test_another_unit_does_not_compare() -> None:
