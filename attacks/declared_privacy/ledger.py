@@ -85,7 +85,9 @@ class Ledger:
 
 def participations(view: History) -> tuple[Tensor, Tensor]:
     """``(U,)`` ascending pseudonyms of the clients, and in how many rounds each took part."""
-    # A sum is listed for its attacked participants only; those are counted here.
-    pairs = torch.unique(torch.stack([view.pseudonyms, view.sent_in]), dim=1)
+    taking = view.pseudonyms[:, None] if view.participants is None else view.participants
+    taking = torch.where((taking >= 0).any(1, keepdim=True), taking, view.pseudonyms[:, None])
+    sent_in = view.sent_in[:, None].expand(taking.shape)
+    pairs = torch.unique(torch.stack([taking[taking >= 0], sent_in[taking >= 0]]), dim=1)
     clients, rounds = torch.unique(pairs[0], return_counts=True)
     return clients, rounds

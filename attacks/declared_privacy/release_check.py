@@ -196,7 +196,7 @@ def _epsilon_row(sums: Tensor, delta: float, messages: int) -> Detail:
 
 def _unlisted(view: View, senders: Senders) -> int:
     """Participants of a sum that the recording does not list; 0 without sums."""
-    if not senders.sums or not senders.messages:
+    if not senders.sums or not senders.messages or view.participants is not None:
         return 0
     return max(release.participants for release in view.releases) - int(torch.bincount(senders.places).max())
 
