@@ -113,8 +113,8 @@ def posterior(sums: SumsOf, law: Law | None = None) -> tuple[Posterior, Law]:
 
     The statistic of a client is ``mean + u``, with u normal, of variance ``spread * scale``, and changing by an
     independent step of variance ``drift * spread * scale`` from round to round. The scale of a kind with mean m is that
-    of a client with one example, ``m (1 - m)``; under declared noise, which is equal for all kinds, its mean over the
-    kinds. The mean is that of all sums. The likelihood is that of the innovations of a Kalman filter.
+    of a client with one example, ``m (1 - m)``; under declared noise, which is equal for all kinds, that of equally
+    frequent kinds. The mean is that of all sums. The likelihood is that of the innovations of a Kalman filter.
 
     References:
         Kalman, "A New Approach to Linear Filtering and Prediction Problems", 1960; Schweppe, "Evaluation of Likelihood
@@ -123,7 +123,7 @@ def posterior(sums: SumsOf, law: Law | None = None) -> tuple[Posterior, Law]:
     mean = torch.cat(list(sums.observed)).mean(0)
     scale = (mean * (1 - mean)).clamp(min=1e-12)
     if sums.declared:
-        scale = scale.mean().expand_as(scale)
+        scale = torch.full_like(scale, (1 - 1 / len(scale)) / len(scale))
     if law is None:
         law = _most_likely(sums, mean, scale)
     spread, drift, error = (torch.tensor([value], dtype=torch.float64) for value in (law.spread, law.drift, law.error))
