@@ -75,6 +75,7 @@ class Dump:
                 arrays=arrays,
                 served=None if served is None else self._served(served, where),
                 truth=self._truth(client),
+                participants=client.participants,
                 where=where,
             )
 

@@ -28,12 +28,16 @@ def _check(right: object, expected: str, found: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DumpClient:
-    """A client of a round, with a file of its arrays unless the round has one, and its truth by name or as a file."""
+    """A client of a round, with a file of its arrays unless the round has one, and its truth by name or as a file.
+
+    If the arrays are a sum, `participants` are the names of all clients in it.
+    """
 
     client: str
     examples: int
     file: str | None = None
     truth: Mapping[str, Any] | str = field(default_factory=dict)
+    participants: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         where = f"of client {self.client[:100]}"
@@ -41,6 +45,7 @@ class DumpClient:
         _check(is_text(self.file), f"the name of a file {where}", repr(self.file))
         right = isinstance(self.truth, Mapping | str)
         _check(right, f"truth as numbers by name, or the name of a file, {where}", repr(self.truth))
+        _check(is_names(self.participants), f"participants: a list of names {where}", repr(self.participants))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from protocol.exports import exports
 
 if TYPE_CHECKING:
     from attacks.sums_over_rounds.baselines import MeanOfSums as MeanOfSums
+    from attacks.sums_over_rounds.participation import Participation as Participation
     from attacks.sums_over_rounds.published import RidgeOnSums as RidgeOnSums
     from attacks.sums_over_rounds.published import SeparatedUpdates as SeparatedUpdates
     from attacks.sums_over_rounds.records_over_rounds import HoldersToReveal as HoldersToReveal

@@ -1,6 +1,6 @@
 """A round of another system: what its clients sent, gathered into the arrays of a shard."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ class Sent:
         served: ``(R,)`` items that the server showed it; None if the server shows nothing.
         truth: ground truth for evaluations only: ``labels (R,)`` of the served items, or values of the client itself,
             such as ``class_counts (K,)``.
+        participants: names of the clients whose updates `arrays` sums up, as under secure aggregation; empty for the
+            update of `client` alone.
         where: file or message, for errors.
         holds: whether `arrays` are its model or its delta; None for what the description of the system says.
 
@@ -41,6 +43,7 @@ class Sent:
     arrays: Any
     served: Any = None
     truth: Mapping[str, Any] = field(default_factory=dict)
+    participants: Sequence[str] = ()
     where: str = ""
     holds: Holds | None = None
 
@@ -52,6 +55,7 @@ class Sent:
             arrays={name: as_array(value, where=f"{name!r} of {where}") for name, value in self.arrays.items()},
             served=None if self.served is None else as_array(self.served, where=f"the served items of {where}"),
             truth={name: as_array(value, where=f"the truth {name!r} of {where}") for name, value in self.truth.items()},
+            participants=self.participants,
             where=where,
             holds=self.holds,
         )
@@ -64,6 +68,7 @@ class Round:
         self.system, self.number, self.model, self.key = system, number, model, key
         self.names: dict[int, str] = {}
         self.counts: list[int] = []
+        self.participants: list[Sequence[str]] = []
         self.served: list[Array] = []
         self.truths: list[Mapping[str, Array]] = []
         self.rows: dict[str, list[Array]] = {name: [] for name in system.row_parameters}
@@ -94,6 +99,7 @@ class Round:
                 self.dense[parameter][place] = self._delta(one, parameter, value, self.model.get(parameter))
         self.names[name] = one.client
         self.counts.append(one.examples)
+        self.participants.append(one.participants or [one.client])
         self.truths.append(one.truth)
         if one.served is not None:
             self.served.append(one.served)
@@ -163,6 +169,11 @@ class Round:
         clients = np.array(list(self.names), np.int64)
         seen = {"clients": clients, "counts": np.array(self.counts, np.int64)}
         truth: dict[str, Array] = {"clients": clients}
+        if any(len(own) > 1 for own in self.participants):
+            names = np.full((len(clients), max(map(len, self.participants))), -1, np.int64)
+            for place, own in enumerate(self.participants):
+                names[place, : len(own)] = sorted(pseudonym(client, self.key) for client in own)
+            seen["participants"] = names
         seen |= {f"deltas/{name}": value[: len(clients)] for name, value in self.dense.items()}
         if self.served:
             sizes = [0, *(len(items) for items in self.served)]

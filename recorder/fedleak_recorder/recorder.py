@@ -136,6 +136,7 @@ class Recorder:
         *,
         truth: Mapping[Any, Mapping[str, Any]] | None = None,
         served: Mapping[Any, Sequence[int]] | None = None,
+        participants: Mapping[Any, Sequence[Any]] | None = None,
         records: Mapping[Any, Any] | None = None,
         record_grid: tuple[Any, Any] | None = None,
     ) -> None:
@@ -147,6 +148,8 @@ class Recorder:
             updates: by client, what it sent (its model or its delta) and the number of examples that it reports.
             truth: by client, ground truth for evaluations only, e.g. ``class_counts (K,)``.
             served: by client, numbers of the items that the server showed it ``(R,)``.
+            participants: by client, all clients whose updates are in the sum that it is recorded with, itself included:
+                under secure aggregation, the sum is given once for each participant, or once for one of them.
             records: by client, its training examples ``(N, ...)`` as the network gets them, of which the ground truth
                 keeps salted hashes, by which reconstructions are scored; a hash confirms a guessed record.
             record_grid: step and origin of each number of a record, if it is no pixel in [0, 1] with 8 bits: values are
@@ -165,12 +168,15 @@ class Recorder:
         told, shown = _mapping(truth or {}, "truth", keys=object), _mapping(served or {}, "served", keys=object)
         self._check_names("truth", told, updates)
         self._check_names("served items", shown, updates)
+        together = _mapping(participants or {}, "participants", keys=object)
+        self._check_names("participants", together, updates)
         sent = [
             Sent(
                 client=str(client),
                 examples=examples,
                 arrays=arrays,
                 served=None if client not in shown else _items(shown[client], client),
+                participants=[str(one) for one in _sequence(together.get(client, []), f"participants of {client}")],
                 truth={**_mapping(told.get(client, {}), f"truth of client {client}"), **hashes.get(client, {})},
             )
             for client, (arrays, examples) in ((client, _pair(sent, client)) for client, sent in updates.items())

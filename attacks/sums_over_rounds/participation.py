@@ -1,0 +1,131 @@
+"""What participation alone says of sums over rounds: after how many rounds each client's statistics are determined."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.estimates import Detail, Estimate, EstimateError, Scores
+from attacks.sums_over_rounds.base import USUAL
+from attacks.sums_over_rounds.estimates import PREDICTED, first_revealed
+from attacks.sums_over_rounds.received_sums import Participants
+from attacks.sums_over_rounds.tracking import deviations_after, rank
+from protocol.history import History
+from protocol.metric_table import Metric
+from protocol.threat_model import ThreatModel
+from protocol.view import View
+
+_DETERMINED = 1e-2
+"""Part of a statistic's spread over the clients that is left, below which it is determined."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParticipationEstimate(Estimate):
+    """After how many rounds the sums determine an additive statistic of each client, whatever its value.
+
+    Attributes:
+        clients: ``(U,)`` pseudonyms.
+        first: ``(U,)`` number of rounds, NaN for clients whom no number of the recorded rounds separates.
+        rows: table of the rank.
+    """
+
+    inferred = "after how many rounds sums of changing groups determine what is additive in it"
+    truth = ()
+    metrics: ClassVar[tuple[str | Metric, ...]] = (
+        PREDICTED,
+        Metric(
+            "determined",
+            "Determined is the share of clients of whom every additive statistic follows from exact sums.",
+            binary=True,
+            span=(0.0, 1.0),
+        ),
+    )
+    clients: Tensor
+    first: Tensor
+    rows: tuple[Detail, ...]
+
+    def check(self, view: View) -> None:
+        if self.first.shape != self.clients.shape:
+            raise EstimateError(f"first: expected shape {tuple(self.clients.shape)}")
+
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
+        """The numbers themselves: no ground truth is needed."""
+        metrics = {"determined": self.first.isfinite().double()}
+        metrics |= {PREDICTED.name: self.first} if bool(self.first.isfinite().any()) else {}
+        return Scores(metrics, units=self.clients, details=self.rows)
+
+
+class Participation(Attack):
+    """Rank of the participation in sums: for how many rounds they hide each client, before any update is read.
+
+    Row t of the matrix P says who took part in the sum of a round. A statistic that adds up over clients (numbers of
+    examples of a class, of words, of records) is a solution of linear equations with the coefficients P. It is
+    determined for a client as soon as its unit vector is in the row space of P, and for all clients if the rank is
+    their number. Clients that always take part together are never separated: with batches of b clients the rank is at
+    most the number of batches. Errors of the sums and noise make it take longer; bounds (no negative number of
+    examples) less long.
+
+    Threat model: passive server that knows who took part, because it addressed them; no update is read. Names that
+    change with every round hide it.
+
+    References:
+        So, Ali, Güler, Jiao and Avestimehr, "Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in
+        Federated Learning", AAAI 2023, arXiv:2106.03328.
+    """
+
+    name = "participation"
+    family = "sums-over-rounds"
+    exact = True
+    estimates: ClassVar[type[Estimate]] = ParticipationEstimate
+    cost = "milliseconds per round"
+    threat_model: ClassVar[ThreatModel] = ThreatModel(
+        sees="who took part in each sum, and no update", knows="nothing", needs=("participants",)
+    )
+
+    def run(self, view: History, *, generator: torch.Generator) -> ParticipationEstimate:
+        participants = Participants.of(view)
+        assert view.participants is not None
+        listed = (view.participants >= 0).any(1)
+        taking = []
+        for number in torch.unique(view.sent_in).tolist():
+            groups = torch.unique(view.participants[listed & (view.sent_in == number)], dim=0)
+            own = participants.matrix(groups)
+            taking.append(own / own.sum(1, keepdim=True))
+        left = deviations_after(taking, USUAL) / USUAL.spread**0.5
+        first = first_revealed(left >= _DETERMINED)
+        return ParticipationEstimate(clients=participants.clients, first=first, rows=_rows(taking, first))
+
+
+def _rows(taking: list[Tensor], first: Tensor) -> tuple[Detail, ...]:
+    clients, sums = taking[0].shape[1], sum(len(own) for own in taking)
+    determined = first[first.isfinite()]
+    size = int((taking[0][0] > 0).sum())
+    together = max(clients // size, 1)
+    earliest = None if not len(determined) else int(determined.min())
+    when = "" if earliest is None else f", the first of them after {earliest} rounds"
+    return (
+        {
+            "what": "participation",
+            "clients": clients,
+            "rounds": len(taking),
+            "sums": sums,
+            "rank": rank(taking),
+            "determined": len(determined),
+            "first after": earliest,
+            "text": f"Additive statistics of {len(determined)} of {clients} clients follow from exact sums{when}.",
+        },
+        {
+            "what": "batched participation",
+            "clients": clients,
+            "rounds": len(taking),
+            "sums": sums,
+            "rank": min(together, sums),
+            "determined": 0 if size > 1 else clients,
+            "first after": None,
+            "text": f"If the same {size} clients always took part together, the rank would be {min(together, sums)} at"
+            " most, and sums would separate no client.",
+        },
+    )
