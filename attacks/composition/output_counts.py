@@ -283,8 +283,8 @@ def _solved(
     """Weighted least squares of counts n with sums ``sizes (V,)``.
 
     For the change of the ``bias (V, K)`` by steps of ``scale (V,)``, with noise of a standard deviation: ``response (V,
-    K, K)`` maps counts to ``N b / s``, which has ``covariance (V, K, K)`` given the counts, without that noise. Shares have
-    a prior about equal ones, of a standard `deviation`.
+    K, K)`` maps counts to ``N b / s``, which has ``covariance (V, K, K)`` given the counts, without that noise. Shares
+    have a prior about equal ones, of a standard `deviation`.
     """
     classes = bias.shape[1]
     eye, factor = torch.eye(classes, dtype=torch.float64), (sizes / scale)[:, None]
