@@ -26,9 +26,9 @@ class ControlRecording(Recording):
 
     Args:
         directory: folder of the recording.
-        control: ``others`` for updates of other clients of the same view, which noise replaces for a client that is
-            alone in its view; ``noise`` for normal noise, with the root mean square of each parameter in the view;
-            ``priors`` for priors that say nothing, see `evaluation.posterior.posterior`.
+        control: ``others`` for updates of other clients of the same view, or of other sums, which noise replaces for a
+            client or a sum that is alone in its view; ``noise`` for normal noise, with the root mean square of each
+            parameter in the view; ``priors`` for priors that say nothing, see `evaluation.posterior.posterior`.
     """
 
     def __init__(self, directory: str | Path, control: Control) -> None:
@@ -45,14 +45,28 @@ class ControlRecording(Recording):
             yield dataclasses.replace(self._changed(view), earlier=earlier)
 
     def _changed(self, view: RoundView) -> RoundView:
-        others = self.control == "others" and view.victims > 1
-        deltas = {name: value.roll(1, 0) for name, value in view.deltas.items()} if others else _noise(view)
+        first, place = _distinct(view)
+        sent = view.select(first)
+        others = self.control == "others" and sent.victims > 1
+        deltas = {name: value.roll(1, 0) for name, value in sent.deltas.items()} if others else _noise(sent)
+        deltas = {name: value[place] for name, value in deltas.items()}
         mask = None if view.served is None else view.served_mask
         for name in view.row_parameters & deltas.keys():
             if mask is not None:
                 own = deltas[name]
                 deltas[name] = own * mask.reshape(*mask.shape, *[1] * (own.dim() - 2)).to(own)
         return dataclasses.replace(view, deltas=deltas)
+
+
+def _distinct(view: RoundView) -> tuple[Tensor, Tensor]:
+    """Position of the first message with each update of a view, and of which of them each message has the update.
+
+    The messages of a sum have one update, and it is another's only if that is of another sum.
+    """
+    if view.participants is None:
+        return torch.arange(view.victims), torch.arange(view.victims)
+    groups, place = torch.unique(view.participants, dim=0, return_inverse=True)
+    return torch.stack([(place == number).nonzero()[0, 0] for number in range(len(groups))]), place
 
 
 def _noise(view: RoundView) -> dict[str, Tensor]:

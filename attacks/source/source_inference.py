@@ -21,6 +21,14 @@ from protocol.metric_table import Metric
 from protocol.threat_model import ThreatModel
 from protocol.view import CANDIDATE_LABELS, View
 
+SOURCE = Metric(
+    "source",
+    "Source is the share of a client's records whose holder is named, or its chance in a tie.",
+    judged=True,
+    binary=True,
+    span=(0.0, 1.0),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceEstimate(Estimate):
@@ -33,15 +41,7 @@ class SourceEstimate(Estimate):
 
     inferred = "which client holds a record"
     truth = ("member", "clients")
-    metrics: ClassVar[tuple[str | Metric, ...]] = (
-        Metric(
-            "source",
-            "Source is the share of a client's records whose holder is named, or its chance in a tie.",
-            judged=True,
-            binary=True,
-            span=(0.0, 1.0),
-        ),
-    )
+    metrics: ClassVar[tuple[str | Metric, ...]] = (SOURCE,)
     senders: Tensor
     scores: Tensor
 
@@ -75,7 +75,7 @@ class SourceEstimate(Estimate):
             "share whose holder is named": float(right.mean()),
         }
         return Scores(
-            {"source": share},
+            {SOURCE.name: share},
             torch.full_like(records[asked], len(places)),
             records[asked],
             units=clients[asked],

@@ -14,6 +14,7 @@ from attacks.estimates import Estimate, Scores, check_tensor
 from attacks.record_membership.candidate_fit import CandidateFit
 from attacks.record_membership.pool import KNOWS, NEEDS, Pool
 from attacks.scoring import auc_per_victim, top_share
+from attacks.source.source_inference import SOURCE
 from attacks.sums_over_rounds.base import AFTER, lengths
 from attacks.sums_over_rounds.estimates import (
     PREDICTED,
@@ -54,7 +55,7 @@ class HoldersOverRounds(Estimate):
 
     inferred = "which records of a pool it holds, although the server receives only sums of updates"
     truth = ("own_member", "clients")
-    metrics: ClassVar[tuple[str | Metric, ...]] = ("auc", "source", REVEALED, ROUNDS_TO_REVEAL, PREDICTED)
+    metrics: ClassVar[tuple[str | Metric, ...]] = ("auc", SOURCE, REVEALED, ROUNDS_TO_REVEAL, PREDICTED)
     senders: Tensor
     after: Tensor
     scores: Tensor
@@ -84,7 +85,7 @@ class HoldersOverRounds(Estimate):
             right = top_share(scores[:, records].T, holder, 1)
             own = torch.zeros(len(held), dtype=torch.float64).index_add_(0, holder, right) / count
             source.append(own.masked_fill(count == 0, torch.nan)[known])
-        metrics = {"auc": torch.cat(auc), "source": torch.cat(source)}
+        metrics = {"auc": torch.cat(auc), SOURCE.name: torch.cat(source)}
         own_reveal = self.revealed.of(known)
         metrics[REVEALED.name] = (~self.hidden[:, known]).double().flatten()
         kept = int(known.sum())

@@ -271,8 +271,11 @@ def whole_numbers_of(found: Posterior, shares: Tensor, examples: Tensor) -> tupl
 
 
 def rank(weights: Sequence[Tensor]) -> int:
-    """Rank of the participation in all rounds."""
-    whole = torch.cat(list(weights))
-    if not len(whole):
+    """Rank of the participation in all rounds.
+
+    Raises:
+        ViewError: there is no sum.
+    """
+    if not weights:
         raise ViewError("expected sums, got none")
-    return int(torch.linalg.matrix_rank(whole))
+    return int(torch.linalg.matrix_rank(torch.cat(list(weights))))

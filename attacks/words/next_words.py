@@ -144,7 +144,7 @@ def _shares(view: RoundView, layer: str, absent: Tensor | None = None) -> tuple[
     for number in range(_PASSES):
         share = bias / scale + predicted
         fallen = (bias < 0) & ((share < _number_of_words(share)[1]) if number else True)
-        fallen = fallen if absent is None else absent
+        fallen = fallen if absent is None else (bias < 0) & absent
         weight = fallen.float()[:, None]
         state = (weight @ change).squeeze(1).double() / (bias * fallen).sum(1, keepdim=True).clamp(max=-1e-30)
         moved = (change.float() @ state.float()[..., None]).squeeze(2).double() / 2

@@ -121,6 +121,8 @@ class ClassificationDataModule(FederatedDataModule):
         The latter are training images that were not assigned, or test images. None is of a group (a lesion) of which a
         client or the attacker has an image.
         """
+        way_out = "Remove DeltaRecorder.candidates or data.renewed."
+        require(not self.renewed, "data that do not change, for candidates", f"renewed of {self.renewed}", way_out)
         train, test = self._train, self._test
         taken = torch.cat([*self.client_images(), self.auxiliary_images().flatten()])
         own = torch.arange(len(train.labels)) if train.groups is None else train.groups

@@ -163,3 +163,27 @@ def test_candidates_need_records_with_classes() -> None:
     for data, word in ((Plain(), "labelled images"), (None, "candidates")):
         with pytest.raises(InputError, match=word):
             recorded(data, candidates=CandidateOptions(per_client=1))
+
+
+def test_a_secure_sum_names_its_participants_by_pseudonym_and_holds_whose_candidates_are_whose_as_truth() -> None:
+    options = {"candidates": CandidateOptions(per_client=1)}
+    for targets in (1, 2):
+        _, seen, truth = shards(defenses=(SecureSum(participants=2, targets=targets),), **options)
+        assert seen["participants"].shape == (2 * targets, 2)
+        assert bool((seen["participants"].diff(dim=1) > 0).all())  # the order of the cohort would name clients
+        assert bool((seen["participants"] == seen["clients"][:, None]).any(1).all())
+        names = dict(zip(truth["clients"].tolist(), seen["clients"].tolist(), strict=True))
+        together = {7: (7, 8), 8: (7, 8), 9: (9, 11), 11: (9, 11)}
+        for client, own in zip(truth["clients"].tolist(), seen["participants"].tolist(), strict=True):
+            assert all(names[one] in own for one in together[client] if one in names)
+        assert truth["client/own_member"].sum(1).tolist() == [1] * len(truth["clients"])
+        assert truth["client/member"].sum(1).tolist() == [2] * len(truth["clients"])
+        assert bool((truth["client/member"] | ~truth["client/own_member"]).all())
+        assert not [name for name in seen if "member" in name]
+
+
+@pytest.mark.parametrize("defenses", [(), (SecureSum(participants=1),)])
+def test_messages_of_single_clients_have_no_participants(defenses: tuple[Defense, ...]) -> None:
+    _, seen, truth = shards(defenses=defenses, candidates=CandidateOptions(per_client=1))
+    assert "participants" not in seen
+    assert "client/own_member" not in truth

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from defenses.base import Defense, Update
+from defenses.base import Defense, Update, with_whole_tables
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from defenses.secure_aggregation import SecureAggregation, SecureSum
@@ -102,3 +102,15 @@ def test_the_model_learns_the_same(tmp_path: Path) -> None:
 def test_a_cohort_that_cannot_be_split_is_refused() -> None:
     with pytest.raises(InputError, match="multiple"):
         SecureSum(participants=4).server_sees(Update({"w": torch.ones(6, 2)}))
+
+
+def test_masks_of_a_secure_sum_cover_whole_tables() -> None:
+    """A client sends every row, as its sum with others must not show which rows are its own."""
+    names = ("embedding.weight", "bias")
+    assert SecureSum(participants=2).noises_whole(names) == names
+    assert SecureAggregation(participants=2).noises_whole(names) == ()
+    rows = {"embedding.weight": torch.tensor([[0, 2], [2, -1]])}
+    sent = Update({"embedding.weight": torch.tensor([[[1.0], [2.0]], [[3.0], [9.0]]])}, rows)
+    whole = with_whole_tables(sent, ("embedding.weight",), {"embedding.weight": torch.zeros(4, 1)})
+    seen, _ = SecureSum(participants=2).server_sees(whole)
+    assert seen.deltas["embedding.weight"].tolist() == [[[1.0], [0.0], [5.0], [0.0]]]

@@ -48,6 +48,7 @@ def common(victims: int) -> dict[str, Any]:
         "algorithm": Margin(),
         "updates": torch.rand(victims, 2),
         "messages": 1 + rows,
+        "participants": 100 + torch.stack([rows, rows.roll(1)], 1),
         "auxiliary": {"images": torch.rand(8, 3)},
         "priors": {"leaning": torch.rand(victims), "popularity": torch.rand(victims, 2)},
         "manipulation": "noise",

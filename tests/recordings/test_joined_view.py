@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,6 +17,7 @@ from datamodules.devices.synthetic_posts import SyntheticPosts
 from defenses.base import Defense
 from defenses.device_noise import DeviceNoise
 from evaluation.message_selection import client_truth, message_truth
+from fedleak_recorder import Recorder
 from fedleak_recorder.format import append_journal, shard_name, write_shard
 from modules.learners.text import FederatedText
 from protocol.errors import InputError
@@ -166,3 +168,40 @@ def test_a_recording_without_known_devices_is_refused(tmp_path: Path) -> None:
     assert PSEUDONYMS not in Recording(tmp_path / "deltas").auxiliary()
     with pytest.raises(InputError, match="devices"):
         joined_view(Recording(tmp_path / "deltas"))
+
+
+def test_messages_of_sums_name_their_participants(tmp_path: Path) -> None:
+    """The first round has groups of two, the other one a group of four, of which two are padding elsewhere."""
+    with Recorder(tmp_path, parameters={"bias": (2,)}) as recorder:
+        for number in (0, 1):
+            sent = {name: ({"bias": np.full(2, number, np.float32)}, 3) for name in ("a", "b")}
+            recorder.round(number, model={"bias": np.zeros(2)}, updates=sent)
+    groups = {0: [[5, 6], [7, 8]], 1: [[5, 6, 7, 8], [5, 6, 7, 8]]}
+    for number, own in groups.items():
+        name = shard_name("rounds", number, 0)
+        shard = load_file(tmp_path / name)
+        save_file({**shard, "participants": torch.tensor(own)}, tmp_path / "changed.safetensors")
+        line = write_shard(tmp_path, name, (tmp_path / "changed.safetensors").read_bytes())
+        append_journal(tmp_path, 0, [line])
+    recording = Recording(tmp_path)
+    names = [recording.participants(number) for number in (0, 1)]
+    assert [sorted(found.values()) for found in names] == [sorted(groups[0]), groups[1]]
+    whole = messages_view(recording)
+    assert whole.participants is not None
+    assert whole.participants.shape == (4, 4)
+    for sender, number, found in zip(
+        whole.pseudonyms.tolist(), whole.sent_in.tolist(), whole.participants, strict=True
+    ):
+        assert found[found >= 0].tolist() == names[number][sender]
+    for part in whole.each_round():
+        assert part.participants is not None
+        expected = [names[part.round][sender] for sender in part.pseudonyms.tolist()]
+        assert part.participants.tolist() == expected
+    assert messages_view(recording, rounds=[0]).participants.shape == (2, 2)  # type: ignore[union-attr]
+
+
+def test_messages_of_single_clients_name_no_participants(plain: tuple[SyntheticPosts, Recording]) -> None:
+    _, recording = plain
+    assert recording.participants(0) == {}
+    assert messages_view(recording).participants is None
+    assert joined_view(recording).participants is None

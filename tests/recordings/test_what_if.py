@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import attack
+from attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
 from datamodules.images.synthetic_images import SyntheticImages
@@ -26,9 +27,11 @@ from evaluation.what_if import COSINE, ERROR, LOSS, what_if
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError
 from protocol.view import RoundView
+from recordings.joined_view import messages_view
 from recordings.recording import Recording
 from recordings.what_if import DefendedRecording
 from tests.places import ROOT
+from tests.sum_toys import digits, record, scored, sums
 from tests.toys import quiet_trainer
 
 pytestmark = pytest.mark.integration
@@ -185,3 +188,27 @@ def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) ->
     tried = found[found["setting.defence"] == "clip"]
     assert {"ours", "baseline"} & set(tried["role"])
     assert len(tried) < len(found[found["setting.defence"] == "none"])
+
+
+def test_sums_of_recorded_updates_are_those_of_a_training_with_secure_sums(tmp_path: Path) -> None:
+    """Participants, sums and what an attack finds are the same; without the targets, nobody's truth is left."""
+    data, defense = digits(clients=10, clients_per_round=5), sums(5)
+    trained = record(tmp_path / "sums", data, rounds=14, defenses=[defense])
+    plain = record(tmp_path / "plain", data, rounds=14)
+    tried = DefendedRecording(plain.directory, [sums(5)])
+    for number in trained.rounds:
+        assert tried.participants(number).keys() == trained.participants(number).keys()
+        for own, other in zip(tried.participants(number).values(), trained.participants(number).values(), strict=True):
+            assert sorted(own) == sorted(other)
+    for seen, view in zip(messages_view(tried).each_round(), messages_view(trained).each_round(), strict=True):
+        assert torch.equal(seen.pseudonyms, view.pseudonyms)
+        assert seen.releases == view.releases
+        for name, value in view.deltas.items():
+            torch.testing.assert_close(seen.deltas[name], value, atol=1e-6, rtol=1e-4)
+    attack = RoundsToReveal(after=(3, 8))
+    (after, expected), (same, found) = scored(attack, trained), scored(attack, tried)
+    assert after == same == [3, 8, 14]
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, atol=1e-3, rtol=0, equal_nan=True)
+    assert plain.participants(0) == {}

@@ -8,15 +8,16 @@ import torch
 from attacks.composition.baselines import EqualCounts
 from attacks.composition.counts import CountEstimate
 from attacks.composition.ilrg import ILRG
-from attacks.composition.output_counts import OutputCounts, class_counts
+from attacks.composition.output_counts import OutputCounts, _way, class_counts
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_noise
-from tests.composition_toys import views
+from tests.composition_toys import SGD, views
 
 STEP = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=None)
+TWO_STEPS = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=None, epochs=2)
 OURS = [OutputCounts(), OutputCounts(images=False)]
 
 
@@ -137,3 +138,27 @@ def test_the_baseline_has_equal_counts() -> None:
     view, counts = toy()
     assert run(EqualCounts(), view, CountEstimate).counts.tolist() == [[12] * 10] * 10
     assert scored(OutputCounts(), view, counts)["exact-classes"] > float((counts == 12).double().mean())
+
+
+@pytest.mark.parametrize(("local", "expected"), [(STEP, 0.0), (SGD, 0.5), (TWO_STEPS, 0.5)])
+def test_predictions_of_a_single_step_are_those_of_the_global_model(local: LocalTraining, expected: float) -> None:
+    view, _ = toy(local)
+    assert set(_way(view).tolist()) == {expected}
+    assert set(_way(dataclasses.replace(view, algorithm=None)).tolist()) == {0.5}
+    assert set(_way(with_noise(view, 0.01)).tolist()) == {0.0}
+
+
+def test_linear_shares_have_no_bias_where_the_counts_are_not_certain() -> None:
+    """Over many draws of the noise, their mean is that without noise, and their deviation is the one that is given."""
+    view, counts = toy()
+    true = counts / counts.sum(1, keepdim=True)
+    draws = [with_noise(view, 0.002, seed) for seed in range(40)]
+    found = [OutputCounts().linear_shares(one, generator=generator_for(0, "attack")) for one in draws]
+    shares, deviation = torch.stack([one for one, _ in found]), torch.stack([one for _, one in found]).mean(0)
+    plain, _ = OutputCounts().linear_shares(view, generator=generator_for(0, "attack"))
+    assert float((plain - true).abs().max()) < 0.02
+    off = (shares.mean(0) - plain) / (deviation / 40**0.5)
+    assert float(off.abs().max()) < 5
+    assert float((shares - plain).square().mean().sqrt() / deviation.square().mean().sqrt()) == pytest.approx(
+        1, abs=0.2
+    )

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from attacks.words.estimates import WordCountEstimate
-from attacks.words.next_words import NextWords, words_per_text
+from attacks.words.next_words import NextWords, next_word_shares, words_per_text
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import RoundView
-from tests.attacks.runs import of_others, plain_view, run, with_noise
+from tests.attacks.runs import of_noise, of_others, plain_view, run, with_deltas, with_noise
 from tests.word_toys import words_seen
 
 
@@ -65,3 +65,32 @@ def test_a_last_layer_of_other_height_than_the_embedding_is_refused() -> None:
     model = {n: v for n, v in view.model.items() if not n.startswith("embedding")}
     with pytest.raises(ViewError, match="word"):
         run(NextWords(), dataclasses.replace(view, model=model), WordCountEstimate)
+
+
+def shares_of(view: RoundView, truth: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Shares of next words as `next_word_shares` gives them, if the words that do not occur are known."""
+    held = torch.zeros(view.victims, len(view.model["output.bias"]), dtype=torch.bool)
+    held.scatter_(1, truth["words"].long(), torch.ones_like(held))
+    return next_word_shares(view, ~held)
+
+
+def test_shares_among_next_words_are_exact_after_one_step_if_absent_words_are_known() -> None:
+    view, truth = words_seen()
+    found = shares_of(view, truth)
+    counts = run(NextWords(), view, WordCountEstimate).counts
+    expected = counts / counts.sum(1, keepdim=True)
+    assert float((found[:, 1:] - expected[:, 1:]).abs().max()) < 2e-3
+    others = shares_of(of_others(view), truth)
+    assert float((others[:, 1:] - expected[:, 1:]).abs().max()) > 0.02
+
+
+def test_shares_behind_noise_are_of_the_size_of_shares() -> None:
+    """The bias of an absent word cannot rise: if all do that are said to be absent, the mean state is unknown."""
+    view, _ = words_seen()
+    absent = torch.zeros(view.victims, len(view.model["output.bias"]), dtype=torch.bool)
+    absent[:, 0] = True
+    for seed in range(3):
+        noise = with_deltas(of_noise(view, seed), lambda delta: delta * delta[:, :1].sign())
+        assert bool((noise.deltas["output.bias"][:, 0] > 0).all())
+        assert float(next_word_shares(noise, absent).abs().max()) < 1
+    assert float(next_word_shares(view, torch.zeros_like(absent)).abs().max()) < 1
