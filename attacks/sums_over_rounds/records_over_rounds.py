@@ -36,7 +36,7 @@ from protocol.view import CANDIDATE_LABELS, View
 _HELD = 0.5
 """Prior probability that one of the clients holds a candidate."""
 _SURE = 0.975
-"""Posterior probability of a holder from which on a record is no longer hidden."""
+"""Posterior probability that a client holds a record, or does not, from which on that is decided."""
 _LARGEST = 30.0
 """Largest log odds that one sum gives: no fit is more certain of itself than that."""
 
@@ -113,7 +113,7 @@ class HoldersToReveal(Attack):
         after: numbers of rounds after which clients are estimated; that of the recording is added.
         most: largest number of rounds that are read.
         sensitive: share of undecided records, among those that were found in a sum of the client, below which the
-            client counts as revealed. Decided is a record of which one client is the holder with a probability of
+            client counts as revealed. A record is decided for a client that holds it, or does not, with a probability of
             0.975.
 
     Variants:
@@ -157,7 +157,7 @@ class HoldersToReveal(Attack):
             everything = torch.cat([likelihood + prior[0], (nobody + prior[1])[None]])
             law = everything.log_softmax(0)
             asked = found_in > 0
-            decided = (law.amax(0) > math.log(_SURE)).expand_as(asked)
+            decided = (law[:-1] > math.log(_SURE)) | (law[:-1] < math.log(1 - _SURE))
             undecided = (asked & ~decided).sum(1)
             hidden.append((undecided >= self.sensitive * asked.sum(1)) | ~asked.any(1))
             if rounds in kept:

@@ -63,7 +63,7 @@ class Law:
     Attributes:
         spread: variance of a client's statistic about the mean, over that of a client with one example.
         error: variance of the error of an observed mean, over that of a client with one example.
-        drift: variance of the change from one round to the next, over that of the statistic.
+        drift: share of the statistic that is new from one round to the next.
     """
 
     spread: float
@@ -111,10 +111,11 @@ def deviations_after(weights: Sequence[Tensor], law: Law) -> Tensor:
 def posterior(sums: SumsOf, law: Law | None = None) -> tuple[Posterior, Law]:
     """The law of each client's statistic in the last round, under a law or the most likely one of `laws`.
 
-    The statistic of a client is ``mean + u``, with u normal, of variance ``spread * scale``, and changing by an
-    independent step of variance ``drift * spread * scale`` from round to round. The scale of a kind with mean m is that
-    of a client with one example, ``m (1 - m)``; under declared noise, which is equal for all kinds, that of equally
-    frequent kinds. The mean is that of all sums. The likelihood is that of the innovations of a Kalman filter.
+    The statistic of a client is ``mean + u``, with u normal, of variance ``spread * scale``; from round to round u
+    becomes ``(1 - drift) u`` plus a normal step that keeps its variance. The scale of a kind with mean m is that of a
+    client with one example, ``m (1 - m)``; under declared noise, which is equal for all kinds, that of equally frequent
+    kinds. Nothing is assumed of the mean over the clients. The likelihood is that of the innovations of a Kalman
+    filter, and drift and error each have their smallest value with a prior probability of 0.9.
 
     References:
         Kalman, "A New Approach to Linear Filtering and Prediction Problems", 1960; Schweppe, "Evaluation of Likelihood
@@ -137,8 +138,7 @@ def posterior(sums: SumsOf, law: Law | None = None) -> tuple[Posterior, Law]:
 
 def _most_likely(sums: SumsOf, mean: Tensor, scale: Tensor) -> Law:
     tried = laws(sums.declared)
-    spread, error, drift = (torch.tensor([getattr(one, n) for one in tried]) for n in ("spread", "error", "drift"))
-    spread, error, drift = spread.double(), error.double(), drift.double()
+    spread, error, drift = torch.tensor([(one.spread, one.error, one.drift) for one in tried]).double().T
     ranked = mean.argsort(descending=True)[: max(int((mean > 0).sum()), 1)]
     kinds = ranked[torch.linspace(0, len(ranked) - 1, min(_MOST_COMPARED, len(ranked))).round().long()]
     state, likelihood = _State.start(sums.weights[0].shape[1], spread, len(kinds)), torch.zeros(len(tried)).double()
@@ -147,7 +147,8 @@ def _most_likely(sums: SumsOf, mean: Tensor, scale: Tensor) -> Law:
         state = state.moved(drift, spread)
         state, own = state.updated(weights, error + noise / scale.mean(), (observed - mean)[:, kinds] / root)
         likelihood += own
-    likelihood += _log_prior(drift) + _log_prior(error) - ((spread / _USUAL).log() / _SPREAD_OF_SPREADS).square() / 2
+    likelihood += _log_prior(drift) + _log_prior(error)
+    likelihood -= ((spread / _USUAL).log() / _SPREAD_OF_SPREADS).square() / 2
     return tried[int(likelihood.argmax())]
 
 
