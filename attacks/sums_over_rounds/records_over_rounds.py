@@ -113,8 +113,8 @@ class HoldersToReveal(Attack):
         after: numbers of rounds after which clients are estimated; that of the recording is added.
         most: largest number of rounds that are read.
         sensitive: share of undecided records, among those that were found in a sum of the client, below which the
-            client counts as revealed. A record is decided for a client that holds it, or does not, with a probability of
-            0.975.
+            client counts as revealed. A record is decided for a client that holds it, or does not, with a probability
+            of 0.975.
 
     Variants:
         shuffled: control: the participants of each round are drawn anew.

@@ -20,6 +20,7 @@ from reports.statement.lowering import Lowering, lowering
 from reports.statement.measured import Measured, measured
 from reports.statement.numbers import Strict, shown, with_interval
 from reports.statement.privacy import Privacy, privacy
+from reports.statement.sums import Sums, sums
 from reports.statement.system_file import Declaration, System
 
 LIMITS = (
@@ -120,6 +121,8 @@ class Statement(Strict):
     """measured and declared numbers together, by question"""
     privacy: Privacy
     """differential privacy"""
+    sums: Sums | None
+    """for how many rounds sums hide a client, null where the server sees single updates"""
     not_tried: NotTried
     """what was not tried, by name"""
     lowering: Lowering
@@ -149,6 +152,7 @@ def write_statement(
         **{"scope": _scope(recording, evaluation, run, system), "measured": questions, "declared": system},
         "combined": combined(questions, system),
         "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
+        "sums": sums(evaluation),
         "not_tried": not_tried(evaluation, attacks, [one.question for one in questions], manipulation),
         "lowering": lowering(questions, audited=run),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
