@@ -7,7 +7,7 @@ refuses what is out of range there.
 
 import dataclasses
 from collections.abc import Mapping
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def check_fields(config: Any) -> None:
 def _fits(value: Any, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return value in get_args(kind)
+    if _of_equal_parts(kind):
+        return isinstance(value, tuple | list) and all(_fits(part, get_args(kind)[0]) for part in value)
     if hasattr(kind, "_expression"):
         try:
             kind(value)
@@ -57,7 +59,14 @@ def _fits(value: Any, kind: Any) -> bool:
 def _range(kind: Any, name: str) -> str:
     if get_origin(kind) is Literal:
         return f"{name} to be one of {', '.join(get_args(kind))}"
-    return str(kind._expression.replace("v", name))
+    if _of_equal_parts(kind):
+        return f"each of {_range(get_args(kind)[0], name)}"
+    return str(kind._expression.replace("v", name)) if hasattr(kind, "_expression") else f"{name} a {kind.__name__}"
+
+
+def _of_equal_parts(kind: Any) -> bool:
+    """Whether a type is a tuple of any length."""
+    return get_origin(kind) is tuple and get_args(kind)[1:] == (Ellipsis,)
 
 
 def typed_arguments(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,6 +102,8 @@ def _checkable(hint: Any) -> Any:
     """Type hint that pydantic checks: numbers with a validator in place of the types of ranges."""
     if get_origin(hint) in (Union, UnionType):
         return Union[tuple(map(_checkable, get_args(hint)))]  # noqa: UP007
+    if _of_equal_parts(hint):
+        return GenericAlias(tuple, (_checkable(get_args(hint)[0]), ...))
     if not hasattr(hint, "_expression"):
         return hint
     from pydantic import AfterValidator

@@ -1,6 +1,5 @@
 """Published attacks on sums over rounds: linear models of the sums with ridge regression, and separated updates."""
 
-import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -120,9 +119,8 @@ class SeparatedUpdates(SumsAttack):
             sums = torch.cat([one.view.deltas[name] for one in rounds])
             deltas[name] = (inverse @ sums.flatten(1).double()).reshape(-1, *sums.shape[1:]).to(sums)
         one_each = first.select(torch.zeros(len(participants.clients), dtype=torch.int64))
-        view = dataclasses.replace(
-            one_each, deltas=deltas, example_counts=participants.examples, pseudonyms=participants.clients
-        )
+        of_clients = {"example_counts": participants.examples, "pseudonyms": participants.clients}
+        view = RoundView(**one_each.common() | of_clients | {"deltas": deltas})
         shares, _ = OutputCounts().linear_shares(view, generator=generator)
         return shares
 

@@ -16,6 +16,10 @@ from attacks.re_identification.reidentification import CentredSVM, ReidKNN, Reid
 from attacks.recommendation.imia import IMIA
 from attacks.recommendation.matched_filter import MatchedFilter
 from attacks.recommendation.raifle import Raifle
+from attacks.sums_over_rounds.published import RidgeOnSums
+from attacks.sums_over_rounds.records_over_rounds import HoldersToReveal
+from attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal
+from attacks.sums_over_rounds.words_over_rounds import WordsToReveal
 
 
 @pytest.mark.parametrize(
@@ -44,6 +48,13 @@ from attacks.recommendation.raifle import Raifle
         (PACLikelihood, "iterations", 0),
         (AffineInversion, "barriers", 0),
         (PointwiseMatching, "max_iter", 0),
+        (RoundsToReveal, "after", (0,)),
+        (RoundsToReveal, "most", 0),
+        (RoundsToReveal, "sensitive", 0),
+        (RidgeOnSums, "simulated", 1),
+        (RidgeOnSums, "ridge", -1),
+        (WordsToReveal, "sensitive", 0),
+        (HoldersToReveal, "most", 0),
     ],
 )
 def test_impossible_values_are_refused(kind: type[Attack], argument: str, value: object) -> None:
