@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from defenses.refusal import ProbeCheck as ProbeCheck
     from defenses.refusal import RefuseProbes as RefuseProbes
     from defenses.row_noise import RowNoise as RowNoise
+    from defenses.secure_aggregation import PerElementSum as PerElementSum
     from defenses.secure_aggregation import SecureAggregation as SecureAggregation
     from defenses.secure_aggregation import SecureSum as SecureSum
     from defenses.soteria import Soteria as Soteria

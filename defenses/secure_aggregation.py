@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update
-from protocol.errors import InputError
+from protocol.errors import InputError, require
+from protocol.ranges import PositiveInt
 from protocol.view import Release
 
 
@@ -132,10 +133,11 @@ class SecureSum(_Aggregate, Defense):
         """
         clients = len(next(iter(update.deltas.values())))
         if update.rows or clients % self.participants:
+            name = type(self).__name__
             raise InputError(
                 expected=f"cohorts of a multiple of {self.participants} clients whose whole update is sent",
                 found=f"{clients} clients" + (f" and rows of {', '.join(update.rows)}" if update.rows else ""),
-                way_out="Set clients_per_round to a multiple of SecureSum.participants; use FPDGD.",
+                way_out=f"Set clients_per_round to a multiple of {name}.participants; use FPDGD.",
             )
         sums = {
             name: value.reshape(-1, self.participants, *value.shape[1:]).sum(1).repeat_interleave(self.targets, 0)
@@ -144,3 +146,69 @@ class SecureSum(_Aggregate, Defense):
         positions = torch.arange(clients).reshape(-1, self.participants)[:, : self.targets].flatten()
         sent, numbers = (None if value is None else value[positions] for value in (update.sent, update.clients))
         return dataclasses.replace(update, deltas=sums, sent=sent, clients=numbers), positions
+
+
+class PerElementSum(SecureSum):
+    """Secure aggregation that reveals a number of the sum only where enough clients contribute to it.
+
+    With the updates ``d_c`` of the n clients of an aggregate, the server gets
+    ``s_j = [sum_c [d_cj != 0] >= t] * sum_c d_cj`` for each number j: zero where fewer than t of them sent a number
+    other than zero. It hides what only few clients change: a row of a table of words, the input of a rare category, a
+    neuron that one record excites. Where all clients change all numbers, e.g. under noise, it is `SecureSum`.
+
+    The global model is trained on the same sums, so numbers below the threshold do not train it. Zeros that a defence
+    after this one makes are counted too in what the server sees, but not in the training: let it be the last.
+
+    Args:
+        participants: clients n in an aggregate.
+        threshold: least number t of clients that send a number other than zero.
+        targets: attacked clients in each aggregate.
+        noise_scale: standard deviation of each participant's noise; None for that of the defences before this one, as
+            they make it public.
+
+    Raises:
+        InputError: the threshold is not between 1 and `participants`.
+
+    >>> sent = Update({"w": torch.tensor([[1.0, 0.0, 2.0], [3.0, 4.0, 0.0]])})
+    >>> seen, _ = PerElementSum(participants=2, threshold=2).server_sees(sent)
+    >>> seen.deltas["w"].tolist()
+    [[4.0, 0.0, 0.0]]
+
+    References:
+        Suimon, Koizumi, Takemasa and Hasegawa, "Per-element Secure Aggregation against Data Reconstruction Attacks in
+        Federated Learning", 2025, arXiv:2508.04285: the rule, and a protocol for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        participants: int,
+        threshold: PositiveInt = 2,
+        targets: int = 1,
+        noise_scale: float | None = None,
+    ) -> None:
+        super().__init__(participants=participants, targets=targets, noise_scale=noise_scale)
+        require(
+            1 <= threshold <= participants,
+            "PerElementSum.threshold from 1 to `participants`",
+            f"{threshold} of {participants}",
+            "With 1 it is SecureSum.",
+        )
+        self.threshold = threshold
+
+    def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
+        """Zero in all updates of an aggregate where too few are not; their weighted mean is then that of the sums."""
+        if update.rows:
+            return update  # refused when the server gets them
+        deltas = {name: value * self._shown(value) for name, value in update.deltas.items()}
+        return dataclasses.replace(update, deltas=deltas)
+
+    def server_sees(self, update: Update) -> tuple[Update, Tensor | None]:
+        """The sums where enough clients contribute, zero elsewhere; see `SecureSum.server_sees`."""
+        return super().server_sees(self.protect(update, lambda _: torch.Generator()))
+
+    def _shown(self, delta: Tensor) -> Tensor:
+        """``(C, *shape)`` whether enough clients of each one's aggregate have a number other than zero."""
+        aggregate = torch.arange(len(delta), device=delta.device) // self.participants
+        sizes = delta.new_zeros(-(-len(delta) // self.participants), *delta.shape[1:])
+        return (sizes.index_add_(0, aggregate, (delta != 0).to(delta)) >= self.threshold)[aggregate]

@@ -97,12 +97,13 @@ class DefendedRecording(Recording):
     def aggregates(self, round_number: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The round's mean update by parameter, weighted by example counts: as recorded, and with the defences.
 
-        Without an aggregation that hides the clients from the server: the sum is the same.
+        An aggregation that hides the clients leaves their sum as it is, but for what it hides in each aggregate.
         """
         sums: list[Any] = [None, None]
         scales: dict[str, float] = {}
         learner = recorded_learner(self)
-        for view in super().views(victims_per_view=_AT_ONCE, rounds=[round_number], learner=learner):
+        at_once = _ALL if any(one.joint for one in self.defenses) else _AT_ONCE
+        for view in super().views(victims_per_view=at_once, rounds=[round_number], learner=learner):
             counts = view.example_counts, shown_counts(self.defenses, view.example_counts)
             before = self._update(view)
             after = self._protected(view, before)

@@ -1,5 +1,6 @@
 """Rows of a table whose possible rows can be listed: how often each occurs, certified by the whole update."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,20 @@ _MOST_CHOSEN = 3
 """Times as many rows as the client has records at which least squares stops: it fits the rounding from there on."""
 _EXCHANGES = 24
 """Largest number of records that are exchanged one by one, to repair what was rounded wrong."""
+_MOST_EXCHANGES = 64
+"""Largest number of records that are exchanged, added or removed one by one at a known rate."""
+_LEAST_PROGRESS = 0.02
+"""Share of the squared misfit by which each of these must lower it."""
+_GROWN = 1.2
+"""Times as many rows chosen as at the last attempt at which the numbers of a sum are repaired again."""
+_CHEAP = 2**14
+"""Number of scalar products of chosen and possible rows up to which numbers of a sum are repaired at every pass."""
+_NEAR = 2.0
+"""Misfit, in changes by the row of the largest, up to which they are repaired otherwise."""
+_MANY = 1.5
+"""Times the client's number of rows from which on the update is taken for that of a sum."""
+_MOST_COPIES = 256
+"""Largest number of copies of a further row that the certificate of a sum excludes one by one."""
 _COARSE = 0.01
 """Share of an update of several steps below which a scalar product with what is left is 0, as its model is another."""
 _QUARTER = 0.25
@@ -64,7 +79,7 @@ class _Atoms:
         points = self.points[self.place[chosen]]
         return (self.changes[chosen][:, :, None] * points[:, None, :]).flatten(1)
 
-    @property
+    @functools.cached_property
     def squares(self) -> Tensor:
         """``(P,)`` squared lengths."""
         return self.changes.square().sum(1) * self.points.square().sum(1)[self.place]
@@ -82,8 +97,9 @@ def search_possible(
 ) -> FoundRecords:
     """The rows of a client, as many as it reports, among all possible rows of its table.
 
-    Of a secure sum whose clients report a number each, the number of all rows follows from the rate of one row, and is
-    taken as known in what follows.
+    Of a secure sum whose clients report a number each, the number of all rows is unknown, but the rate of one row is
+    known: each weight of least squares over the rate is about a number of copies. In single precision many are off by
+    one, and so is their sum; exchanges, additions and removals of single rows repair them until the step is the update.
 
     After one step, ``-rows = rate * sum_i n_i c_i [x_i, 1]^T`` for the possible rows x_i of each class with their
     changes c_i of the bias at the global model, and numbers n_i of copies that are whole and not negative. Least
@@ -95,8 +111,11 @@ def search_possible(
     row's from their span, other numbers of the rows found miss the update by at least ``rate * s``, and those with one
     further row by ``rate * d``. Both must be four times the rounding, but for a further row that is a sum of rows found
     with weights whose sum is not 1: such an exchange changes the number of records. (The changes by one row of all
-    classes, weighted by their probabilities, add up to 0.) That several further rows cancel each other to
-    rounding is not excluded, as it would take a coincidence of all numbers of the update.
+    classes, weighted by their probabilities, add up to 0.) In a sum, whose number of records is inferred, such an
+    exchange is excluded only if no number of copies of the further row, up to twice as many records in all, leaves
+    whole numbers of the others, none negative: a rest f at a row whose change has distance h from the span of the
+    others' misses the update by ``rate * f * h`` at least, again four times the rounding. That several further rows
+    cancel each other to rounding is not excluded, as it would take a coincidence of all numbers of the update.
 
     After several steps the changes are those of other models, so the numbers are near the true ones at most, and are
     certain for no row. But as ``weight = C^T X`` holds with any C, all rows are in the row space of the update: if the
@@ -149,25 +168,23 @@ def _solved(
     )
     atoms = _Atoms(points, changes.flatten(0, 1), place, label)
 
-    def totals(weights: Tensor) -> list[int]:
-        """Numbers of rows: the client's own, and that of all clients of a sum."""
-        several = count if rate is None else round(float(weights.sum()) / rate)
-        return [count, several] if several > count else [count]
-
-    def numbers(chosen: Tensor, weights: Tensor, total: int) -> tuple[Tensor, Tensor]:
-        copies = whole_numbers(weights, total)
-        return chosen[copies > 0], copies[copies > 0]
-
     exact = list[tuple[Tensor, Tensor]]()
+    failed_at = 0
+    options: dict[str, Any] = {"count": count, "rate": rate, "floor": floor}
+
+    def is_exact(chosen: Tensor, weights: Tensor, *, at_rate: bool) -> bool:
+        repaired = _numbers(rows, atoms, chosen, weights, at_rate=at_rate, **options)
+        exact.extend([] if repaired is None else [repaired])
+        return repaired is not None
 
     def is_enough(chosen: Tensor, weights: Tensor) -> bool:
-        tried = totals(weights)
-        for total in tried if one_step else ():
-            repaired = _repaired(rows, atoms, *numbers(chosen, weights, total), floor)
-            if repaired is not None:
-                exact.append(repaired)
-                return True
-        return len(chosen) > _MOST_CHOSEN * max(tried)
+        nonlocal failed_at
+        total = _total(weights, count, rate)
+        many = one_step and total >= _MANY * count
+        grown = many and len(chosen) >= _GROWN * failed_at and _are_near(rows, atoms, chosen, weights, count, total)
+        failed_at = len(chosen) if grown else failed_at
+        tried = one_step and (grown or not many or len(chosen) * len(place) <= _CHEAP)
+        return (tried and is_exact(chosen, weights, at_rate=grown)) or len(chosen) > _MOST_CHOSEN * total
 
     solved = nonnegative_least_squares(
         atoms.products,
@@ -176,8 +193,10 @@ def _solved(
         floor=floor if one_step else _COARSE * float(rows.norm()),
         is_enough=is_enough,
     )
-    chosen, copies = exact[0] if exact else numbers(*solved, totals(solved[1])[0])
-    sure = one_step and _is_certain(rows, atoms, chosen, copies, floor)
+    if one_step and not exact and len(solved[0]) != failed_at:
+        is_exact(*solved, at_rate=_total(solved[1], count, rate) >= _MANY * count)
+    chosen, copies = exact[0] if exact else _kept(solved[0], whole_numbers(solved[1], count))
+    sure = one_step and _is_certain(rows, atoms, chosen, copies, floor, is_sum=int(copies.sum()) != count)
     certain = torch.full((int(copies.sum()),), sure)
     if alone and not sure:
         owner = atoms.place[chosen].repeat_interleave(copies)
@@ -213,6 +232,45 @@ def _misfit(rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor) -> tupl
     made = copies.double() @ atoms.matrices(chosen)
     rate = float(-(made @ rows.flatten()) / made.square().sum().clamp(min=1e-300))
     return float((rows.flatten() + rate * made).norm()) if rate > 0 else float("inf"), rate
+
+
+def _total(weights: Tensor, count: int, rate: float | None) -> int:
+    """Number of all rows, of a sum of clients too, as the weights give it: not exact in single precision."""
+    return count if rate is None else max(count, round(float(weights.sum()) / rate))
+
+
+def _kept(chosen: Tensor, copies: Tensor) -> tuple[Tensor, Tensor]:
+    """Those with copies."""
+    return chosen[copies > 0], copies[copies > 0]
+
+
+def _are_near(rows: Tensor, atoms: _Atoms, chosen: Tensor, weights: Tensor, *totals: int) -> bool:
+    """Whether the numbers of copies of one of the totals may be repaired, by the length that they leave."""
+    longest = float(atoms.squares.max().sqrt())
+    tried = (_misfit(rows, atoms, *_kept(chosen, whole_numbers(weights, total))) for total in totals)
+    return any(misfit <= _NEAR * rate * longest for misfit, rate in tried)
+
+
+def _numbers(
+    rows: Tensor,
+    atoms: _Atoms,
+    chosen: Tensor,
+    weights: Tensor,
+    *,
+    count: int,
+    rate: float | None,
+    floor: float,
+    at_rate: bool,
+) -> tuple[Tensor, Tensor] | None:
+    """Numbers of rows of which the step is the update: in all the client's or the inferred, or `at_rate` any; or None.
+
+    The client's number comes first, as one may be given for a whole sum.
+    """
+    for total in dict.fromkeys([count, _total(weights, count, rate)]):
+        repaired = _repaired(rows, atoms, *_kept(chosen, whole_numbers(weights, total)), floor)
+        if repaired is not None:
+            return repaired
+    return _repaired_sum(rows, atoms, chosen, weights, rate, floor) if at_rate and rate is not None else None
 
 
 def _repaired(
@@ -253,7 +311,53 @@ def _repaired(
     return (chosen, copies) if misfit <= floor else None
 
 
-def _is_certain(rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor, floor: float) -> bool:
+def _repaired_sum(
+    rows: Tensor, atoms: _Atoms, chosen: Tensor, weights: Tensor, rate: float, floor: float
+) -> tuple[Tensor, Tensor] | None:
+    """Numbers of rows, of any sum, of which the step is the update, at the known rate of one row; or None.
+
+    From the rounded weights, the change of the least misfit is made until none lowers it enough: one row is exchanged
+    for another, added, or removed.
+    """
+    copies = (weights / rate).round().long()
+    chosen, copies = chosen[copies > 0], copies[copies > 0]
+    if not len(chosen):
+        return None
+    squares = rate**2 * atoms.squares
+    products = rate**2 * atoms.products(chosen)
+    before = float("inf")
+    for _ in range(_MOST_EXCHANGES):
+        left = rows + rate * (copies.double() @ atoms.matrices(chosen)).reshape(rows.shape)
+        misfit = float(left.norm())
+        if misfit <= floor:
+            return chosen[copies > 0], copies[copies > 0]
+        if misfit**2 > (1 - _LEAST_PROGRESS) * before**2:
+            return None
+        before = misfit
+        along = 2 * rate * atoms.along(left)
+        adding = along + squares
+        removing = (squares - along)[chosen].masked_fill(copies == 0, torch.inf)
+        exchanging = torch.add(removing, products, alpha=-2).add_(adding[:, None])
+        changes = exchanging.min(), adding.min(), removing.min()
+        best = int(torch.stack(changes).argmin())
+        entering, leaving = divmod(int(exchanging.argmin()), len(chosen)) if best == 0 else (-1, -1)
+        if best == 1:
+            entering = int(adding.argmin())
+        elif best == 2:
+            leaving = int(removing.argmin())
+        copies = copies.clone()
+        if leaving >= 0:
+            copies[leaving] -= 1
+        if entering >= 0 and not bool((chosen == entering).any()):
+            chosen = torch.cat([chosen, torch.tensor([entering])])
+            copies = torch.cat([copies, copies.new_zeros(1)])
+            products = torch.cat([products, rate**2 * atoms.products(chosen[-1:])], dim=1)
+        if entering >= 0:
+            copies[(chosen == entering).nonzero()[0]] += 1
+    return None
+
+
+def _is_certain(rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor, floor: float, *, is_sum: bool) -> bool:
     misfit, rate = _misfit(rows, atoms, chosen, copies)
     if not len(chosen):
         return False
@@ -264,8 +368,20 @@ def _is_certain(rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor, flo
         return False
     shares = torch.linalg.solve(gram, products.T).T  # (P, m) of the rows found in each other one
     apart = rate * (atoms.squares - (products * shares).sum(1)).clamp(min=0).sqrt() >= _APART * floor
-    apart |= (shares.sum(1) - 1).abs() > _CHANGED
     apart[chosen] = True
+    fewer = shares.sum(1) - 1  # by how many records an exchange for one copy changes their number
+    if is_sum:
+        inside = (~apart).nonzero().flatten()
+        own, total = shares[inside], int(copies.sum())
+        heights = torch.linalg.inv(gram).diagonal().rsqrt()  # distance of each row's change from the span of the others
+        most = (total / fewer[inside].abs().clamp(min=_CHANGED)).long()
+        whole = most > _MOST_COPIES
+        for number in range(1, 1 + min(int(most.max()) if len(inside) else 0, _MOST_COPIES)):
+            wanted = copies - number * own
+            rests = (wanted.round().clamp(min=0) - wanted).abs() * heights
+            whole |= (number <= most) & (rate * rests.amax(1) < _APART * floor)
+        return not bool(whole.any())
+    apart |= fewer.abs() > _CHANGED
     return bool(apart.all())
 
 

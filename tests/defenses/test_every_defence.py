@@ -25,7 +25,7 @@ from defenses.kept_back import KeptBack
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
-from defenses.secure_aggregation import SecureAggregation, SecureSum
+from defenses.secure_aggregation import PerElementSum, SecureAggregation, SecureSum
 from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
 from modules.federated import FederatedModule
@@ -118,7 +118,10 @@ def fits(kind: type[Defense], learner: str) -> bool:
 
 
 def test_defences_that_a_learner_cannot_have_are_refused() -> None:
-    for learner, kinds in {ROWS: (SecureAggregation, SecureSum), WHOLE: (RefuseProbes, RowNoise)}.items():
+    for learner, kinds in {
+        ROWS: (PerElementSum, SecureAggregation, SecureSum),
+        WHOLE: (RefuseProbes, RowNoise),
+    }.items():
         assert not any(fits(kind, learner) for kind in kinds)
         assert fits(LocalDP, learner)
 

@@ -8,7 +8,7 @@ import torch
 from defenses.base import Defense, Update, with_whole_tables
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
-from defenses.secure_aggregation import SecureAggregation, SecureSum
+from defenses.secure_aggregation import PerElementSum, SecureAggregation, SecureSum
 from protocol.errors import InputError
 from tests.ranking_toys import ranker, record, source
 
@@ -40,6 +40,8 @@ def test_one_participant_or_no_noise_changes_nothing() -> None:
         (SecureSum, {"participants": 2, "targets": 3}, "targets"),
         (SecureSum, {"participants": 0, "targets": 1}, "participants"),
         (SecureSum, {"participants": 2, "noise_scale": -1.0}, "noise_scale"),
+        (PerElementSum, {"participants": 2, "threshold": 3}, "threshold"),
+        (PerElementSum, {"participants": 2, "threshold": 0}, "threshold"),
     ],
 )
 def test_impossible_values_are_refused(kind: type[Defense], options: dict[str, float], name: str) -> None:
@@ -86,6 +88,34 @@ def test_what_is_seen_is_the_sum_of_each_aggregate_once_per_target() -> None:
     assert positions is not None
     assert positions.tolist() == [0, 1, 3, 4]
     assert seen.deltas["w"].tolist() == [[6.0, 9.0], [6.0, 9.0], [24.0, 27.0], [24.0, 27.0]]
+
+
+def test_number_is_revealed_where_enough_clients_of_the_aggregate_change_it() -> None:
+    sent = Update({"w": torch.tensor([[1.0, 0, 2], [1, 5, 0], [1, 0, 0], [0, 0, 3], [0, 7, 3], [0, 0, 3]])})
+    for threshold, expected in ((1, [[3, 5, 2], [0, 7, 9]]), (2, [[3, 0, 0], [0, 0, 9]]), (3, [[3, 0, 0], [0, 0, 9]])):
+        seen, positions = PerElementSum(participants=3, threshold=threshold).server_sees(sent)
+        assert seen.deltas["w"].tolist() == expected
+        assert positions is not None
+        assert positions.tolist() == [0, 3]
+
+
+def test_changes_that_cancel_each_other_count_as_contributions() -> None:
+    sent = Update({"w": torch.tensor([[1.0, 2.0], [-1.0, 0.0]])})
+    held = PerElementSum(participants=2).protect(sent, lambda _: torch.Generator()).deltas["w"]
+    assert held.tolist() == [[1, 0], [-1, 0]]
+
+
+def test_training_gets_what_the_sums_reveal() -> None:
+    """In an incomplete aggregate too, as of clients that a server makes up."""
+    draws = torch.Generator().manual_seed(0)
+    value = torch.randn(5, 40, generator=draws) * (torch.rand(5, 40, generator=draws) < 0.5)
+    defense = PerElementSum(participants=3, threshold=2)
+    held = defense.protect(Update({"w": value}), lambda _: draws).deltas["w"]
+    for own, now in ((value[:3], held[:3]), (value[3:], held[3:])):
+        shown = (own != 0).sum(0) >= 2
+        assert torch.equal(now, own * shown)
+    none = defense.protect(Update({"w": value[:0]}), lambda _: draws).deltas["w"]
+    assert none.shape == (0, 40)
 
 
 @pytest.mark.integration

@@ -20,7 +20,7 @@ from defenses.kept_back import KeptBack
 from defenses.local_dp import LocalDP
 from defenses.mixup import Mixup
 from defenses.rounded import HalfPrecision, Rounded
-from defenses.secure_aggregation import SecureSum
+from defenses.secure_aggregation import PerElementSum, SecureSum
 from defenses.soteria import Soteria
 from defenses.update_l1 import UpdateL1
 from evaluation.what_if import COSINE, ERROR, LOSS, what_if
@@ -94,6 +94,22 @@ def test_sums_are_those_of_the_clients(folder: Path) -> None:
     assert torch.equal(alone.deltas[name], plain.deltas[name])
     with pytest.raises(InputError, match="rounds of 1000 clients"):
         first(DefendedRecording(folder, [SecureSum(participants=1000)]))
+
+
+def test_sum_per_element_hides_the_same_from_the_mean_update(folder: Path) -> None:
+    plain = first(Recording(folder))
+    clients = plain.victims
+    sparse = TopK(share=0.3)
+    before, after = DefendedRecording(folder, [sparse, PerElementSum(participants=clients, threshold=3)]).aggregates(0)
+    seen = first(DefendedRecording(folder, [sparse, PerElementSum(participants=clients, threshold=3)]))
+    sent = first(DefendedRecording(folder, [sparse]))
+    hides = []
+    for name, value in after.items():
+        hidden = (sent.deltas[name] != 0).sum(0) < 3
+        hides.append(bool(before[name][hidden].any()))
+        assert not bool(value[hidden].any())
+        assert torch.equal(seen.deltas[name][0] == 0, hidden | (sent.deltas[name].sum(0) == 0))
+    assert any(hides)
 
 
 def test_defences_come_in_order(folder: Path) -> None:

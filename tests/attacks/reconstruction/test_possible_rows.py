@@ -10,7 +10,15 @@ from torch import Tensor
 from attacks.reconstruction import ColumnPrior, LinearInversion, MajorityRow, TabLeak
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from attacks.reconstruction.linear_layer import LinearEstimate
-from attacks.reconstruction.possible_rows import on_columns, search_possible, whole_numbers
+from attacks.reconstruction.possible_rows import (
+    _Atoms,
+    _is_certain,
+    _repaired,
+    _repaired_sum,
+    on_columns,
+    search_possible,
+    whole_numbers,
+)
 from attacks.reconstruction.record_supports import FoundRecords
 from attacks.reconstruction.table_rows import row_accuracy
 from client.engine.local_hyperparameters import LocalTraining
@@ -97,6 +105,34 @@ def test_sum_of_clients_is_solved_too(reported: int) -> None:
     assert bool(estimate.certified.all())
     found, true = (KNOWN.decode(rows.reshape(-1, *SHAPE)).tolist() for rows in (estimate.records, truth["records"]))
     assert Counter(map(tuple, found)) == Counter(map(tuple, true))
+
+
+def test_numbers_of_a_sum_are_repaired_though_their_sum_is_wrong() -> None:
+    """Rows missing, too many and in place of others, of which exchanges alone keep the wrong number of records."""
+    draws = generator_for(0, "atoms")
+    points = torch.cat([torch.rand(20, 6, generator=draws), torch.ones(20, 1)], dim=1).double()
+    changes = torch.randn(20, 12, generator=draws).double()
+    atoms = _Atoms(points, changes, torch.arange(20), torch.zeros(20).long())
+    chosen, true, rate = torch.arange(12), torch.tensor([3, 1, 2, 5, 1, 1, 2, 4, 1, 2, 3, 1]), 0.05
+    rows = -rate * (true.double() @ atoms.matrices(chosen)).reshape(12, 7)
+    rough = true.double()
+    rough[[0, 3, 7]] -= 1
+    rough[4] += 1
+    found = _repaired_sum(rows, atoms, chosen, rate * rough, rate, 1e-9)
+    assert found is not None
+    assert torch.equal(found[1], true)
+    assert _repaired(rows, atoms, chosen, rough.long(), 1e-9) is None
+    assert _repaired_sum(rows + 0.1, atoms, chosen, rate * rough, rate, 1e-9) is None
+
+
+@pytest.mark.parametrize(("shares", "certain"), [((1.0, 1.0), False), ((0.5, 0.5), False), ((0.5, 0.7), True)])
+def test_certificate_of_a_sum_excludes_other_numbers_of_records(shares: tuple[float, float], certain: bool) -> None:
+    """A third row that changes as much as whole numbers of copies of two others together may be in their place."""
+    changes = torch.tensor([[1.0, 0.0], [0.0, 1.0], shares], dtype=torch.float64)
+    atoms = _Atoms(torch.ones(1, 1).double(), changes, torch.zeros(3).long(), torch.arange(3))
+    copies = torch.tensor([3, 3])
+    rows = -3 * (changes[0] + changes[1])[:, None]
+    assert _is_certain(rows, atoms, torch.arange(2), copies, 1e-6, is_sum=True) == certain
 
 
 def test_order_of_records_and_clients_does_not_matter() -> None:
