@@ -18,12 +18,14 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     Baselines are left out of which no attack on the same question ran, unless it is slow and was not asked for: alone,
     they say nothing about the updates. Missing attacks are left out if their family does not fit. A family fits if one
     of its attacks was scored, or if the ground truth holds more than the clients' identities to score it; where it can
-    score none, families fit that lack nothing else.
+    score none, families fit that lack nothing else. Attacks on sums fit only if one was scored: other recordings have
+    none.
     `truth` has the names in the ground truth.
     """
     evaluation = _without_lonely_baselines(evaluation, attacks)
     scored = {line.family for line in evaluation.lines.values()}
     asking = [attack for attack in attacks if set(attack.estimates.truth) - {"clients"}]
+    asking = [attack for attack in asking if "participants" not in attack.threat_model.fields]
     families = {attack.family for attack in asking} & scored
     families |= {attack.family for attack in asking if set(attack.estimates.truth) <= set(truth)}
     fitting = [attack for attack in attacks if attack.family in families | scored]

@@ -113,6 +113,11 @@ def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...]]:
     name = first.removesuffix(".weight")
     if view.model[first].dim() != 2 if first else True:
         raise ViewError(f"expected a linear first layer, which gets the records themselves; found {first or 'none'}")
+    if ".tables." in f"{name}.":
+        raise ViewError(
+            f"expected a first layer that gets the records themselves; {name} is an embedding of categories, after"
+            " which rows of tables are not solved for; tableak reconstructs them"
+        )
     if f"{name}.bias" not in view.deltas or first not in view.deltas:
         raise ViewError(f"expected the updates of {name}.weight and {name}.bias; found no bias, or it is not recorded")
     images, width = view.auxiliary.get("images"), view.model[first].shape[1]

@@ -8,7 +8,7 @@ References:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from client.nets.batch_norm import BatchNorm
 from client.nets.bottleneck import Bottleneck
+from client.nets.category_embeddings import CategoryEmbeddings
 from client.nets.dropout import Dropout
 from protocol.errors import require
 from protocol.ranges import NonNegativeFloat, PositiveInt, UnitInterval
@@ -63,6 +64,8 @@ class ClassifierOptions:
         divergence: weight of its divergence in the loss.
         weights: initial weights: ``uniform``, torch's default; ``normal``, as in the experiments on LT codes: hidden
             linear layers N(0, 0.5^2), the output layer uniform as of Glorot and Bengio, biases 0.
+        embedding: numbers of the vector by which ``mlp`` replaces each category of a row; None for one-hot inputs.
+        categories: first input and number of inputs of each of these categories, ``[[1, 3], [4, 15]]``.
         standardise: mean that the network subtracts from pixels in [0, 1], and standard deviation by which it then
             divides them; None for neither.
     """
@@ -79,7 +82,8 @@ class ClassifierOptions:
     bottleneck: PositiveInt | None = None
     divergence: NonNegativeFloat = 0.001
     weights: Weights = "uniform"
-
+    embedding: PositiveInt | None = None
+    categories: Sequence[tuple[int, int]] = ()
     standardise: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -94,6 +98,12 @@ class ClassifierOptions:
             f"network.hidden and channels above 0 and an activation among {', '.join(_ACTIVATIONS)}",
             f"hidden {self.hidden}, channels {self.channels}, {self.activation}",
             "Set model.network to such values.",
+        )
+        require(
+            (self.embedding is None) == (not self.categories) and (self.embedding is None or self.name == "mlp"),
+            "network.embedding and network.categories together, with name: mlp",
+            f"embedding {self.embedding}, categories {self.categories} and {self.name}",
+            "Give both, or neither for one-hot inputs.",
         )
         require(0 <= self.dropout < 1, "network.dropout in [0, 1)", self.dropout, "Set 0 for no dropout.")
         right = (self.bottleneck is None or self.bottleneck >= 1) and math.isfinite(self.divergence)
@@ -249,7 +259,16 @@ def _with_head(
 def _mlp(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
     require(network.norm == "none", "norm: none with an mlp", network.norm, "Set network.norm: none.")
     layers: list[nn.Module] = [nn.Flatten()]
-    for before in [math.prod(shape), *[network.hidden] * (network.hidden_layers - 1)]:
+    inputs = math.prod(shape)
+    if network.embedding is not None:
+        places = [place for start, size in network.categories for place in range(start, start + size)]
+        right = len(set(places)) == len(places) and all(0 <= place < inputs for place in places)
+        way_out = "Give the first input and the number of inputs of each category."
+        require(right, f"network.categories among {inputs} inputs, each once", network.categories, way_out)
+        embeddings = CategoryEmbeddings(inputs, network.categories, network.embedding)
+        layers.append(embeddings)
+        inputs = embeddings.features
+    for before in [inputs, *[network.hidden] * (network.hidden_layers - 1)]:
         layers += [nn.Linear(before, network.hidden), _activation(network)]
     return nn.Sequential(*layers), network.hidden
 
