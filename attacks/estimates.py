@@ -95,7 +95,7 @@ class Scores:
     details: Sequence[Detail] = ()
     reconstruction: Reconstruction | None = None
     answers: Choices | Quantities | None = None
-    settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    settings: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
 
     def without(self, victims: Tensor) -> "Scores":
         """Scores in which the victims of a mask ``(V,)`` are undefined: NaN, in no curve and among no candidates."""

@@ -229,7 +229,7 @@ class Answered:
     place: Place
     info: AttackInfo
     seconds: float
-    settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    settings: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
 
 
 def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, seconds: float) -> Evaluation:

@@ -174,5 +174,5 @@ class SharesOverRounds(Estimate):
             torch.full((len(counts),), counts.shape[1]),
             (counts > 0).sum(1),
             units=clients[0, known].repeat(len(self.after)),
-            settings={"rounds": [str(number) for number in self.after.repeat_interleave(count).tolist()]},
+            settings={"rounds": self.after.repeat_interleave(count).tolist()},
         )

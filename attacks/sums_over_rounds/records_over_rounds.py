@@ -94,7 +94,7 @@ class HoldersOverRounds(Estimate):
             torch.full((kept * len(self.after),), held.shape[1]),
             held[known].sum(1).repeat(len(self.after)),
             units=clients[0, known].repeat(len(self.after)),
-            settings={"rounds": [str(n) for n in self.after.repeat_interleave(kept).tolist()]},
+            settings={"rounds": self.after.repeat_interleave(kept).tolist()},
         )
 
 

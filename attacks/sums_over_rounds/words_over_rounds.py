@@ -85,7 +85,7 @@ class WordsOverRounds(Estimate):
             mask.sum(1),
             (held & mask).sum(1),
             units=clients[0, known].repeat(len(self.after)),
-            settings={"rounds": [str(n) for n in self.after.repeat_interleave(int(known.sum())).tolist()]},
+            settings={"rounds": self.after.repeat_interleave(int(known.sum())).tolist()},
         )
 
 

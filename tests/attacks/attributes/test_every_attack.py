@@ -33,7 +33,7 @@ def auc(attack: AttributeAttack, made: Toy) -> dict[str, float]:
     scores = run(attack, view, AttributeEstimate).score(view, truth)
     found: dict[str, list[float]] = {}
     for name, value in zip(scores.settings["attribute"], scores.metrics["auc"].tolist(), strict=True):
-        found.setdefault(name, []).append(value)
+        found.setdefault(str(name), []).append(value)
     return {name: fmean(values) for name, values in found.items()}
 
 

@@ -83,7 +83,7 @@ def test_scores_are_of_known_clients_after_each_number_of_rounds() -> None:
     found = estimate.score(messages(), TRUTH)
     assert found.units is not None
     assert found.units.tolist() == [70, 30, 70, 30]
-    assert found.settings == {"rounds": ["1", "1", "2", "2"]}
+    assert found.settings == {"rounds": [1, 1, 2, 2]}
     assert found.metrics["l1"].tolist() == pytest.approx([0.8, 0.5, 0.0, 0.0], abs=1e-6)  # another truth in round 5
     assert found.metrics["exact"].tolist() == [0, 0, 1, 1]
     assert found.metrics["coverage"].tolist() == [0, 0, 1, 1]

@@ -80,6 +80,6 @@ def test_scores_name_the_holder_of_each_record_and_skip_clients_without_truth() 
     assert found.metrics["rounds-to-reveal"][0] == 1
     assert found.units is not None
     assert found.units.tolist() == [70, 90]
-    assert found.settings == {"rounds": ["1", "1"]}
+    assert found.settings == {"rounds": [1, 1]}
     with pytest.raises(ViewError, match="holds"):
         estimate.score(view, {"own_member": torch.zeros(2, 4, dtype=torch.bool), "clients": torch.tensor([70, 90])})
