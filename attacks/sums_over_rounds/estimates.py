@@ -40,6 +40,7 @@ PREDICTED_INTERVAL = Metric(
     "Predicted interval is that width as it follows from who takes part and the declared noise.",
     leak=False,
     lower_is_better=True,
+    predicts=INTERVAL.name,
 )
 
 
