@@ -193,6 +193,16 @@ class View:
             return self
         return dataclasses.replace(self, **{name: _cut(getattr(self, name), positions) for name in self.of_victims})
 
+    def distinct_messages(self) -> tuple[Tensor, Tensor]:
+        """Positions ``(M,)`` of one victim for each message, and which of these messages ``(V,)`` is each victim's.
+
+        They differ from all victims only for sums, each of which is listed for several participants.
+        """
+        if self.participants is None:
+            return torch.arange(self.victims), torch.arange(self.victims)
+        groups, place = torch.unique(self.participants, dim=0, return_inverse=True)
+        return torch.stack([(place == number).nonzero()[0, 0] for number in range(len(groups))]), place
+
     def common(self) -> dict[str, Any]:
         """The fields that views of a round and of several have, by name, to make one of the other."""
         return {one.name: getattr(self, one.name) for one in fields(View) if one.init}

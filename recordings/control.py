@@ -45,7 +45,8 @@ class ControlRecording(Recording):
             yield dataclasses.replace(self._changed(view), earlier=earlier)
 
     def _changed(self, view: RoundView) -> RoundView:
-        first, place = _distinct(view)
+        # The messages of a sum have one update, and it is another's only if that is of another sum.
+        first, place = view.distinct_messages()
         sent = view.select(first)
         others = self.control == "others" and sent.victims > 1
         deltas = {name: value.roll(1, 0) for name, value in sent.deltas.items()} if others else _noise(sent)
@@ -56,17 +57,6 @@ class ControlRecording(Recording):
                 own = deltas[name]
                 deltas[name] = own * mask.reshape(*mask.shape, *[1] * (own.dim() - 2)).to(own)
         return dataclasses.replace(view, deltas=deltas)
-
-
-def _distinct(view: RoundView) -> tuple[Tensor, Tensor]:
-    """Position of the first message with each update of a view, and of which of them each message has the update.
-
-    The messages of a sum have one update, and it is another's only if that is of another sum.
-    """
-    if view.participants is None:
-        return torch.arange(view.victims), torch.arange(view.victims)
-    groups, place = torch.unique(view.participants, dim=0, return_inverse=True)
-    return torch.stack([(place == number).nonzero()[0, 0] for number in range(len(groups))]), place
 
 
 def _noise(view: RoundView) -> dict[str, Tensor]:

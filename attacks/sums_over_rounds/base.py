@@ -1,6 +1,5 @@
-"""The base class of attacks on the class shares of single clients from sums over rounds."""
+"""The base classes of attacks on single clients from sums over rounds, and the class shares behind the sums."""
 
-import abc
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -32,31 +31,36 @@ _CERTAIN = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class SumsAttack(Attack):
-    """Base class of attacks on the class shares of clients whose updates the server receives in sums.
+    """Base class of attacks on clients whose updates the server receives in sums.
 
     Args:
         after: numbers of rounds after which clients are estimated; that of the recording is added.
         most: largest number of rounds that are read.
-        sensitive: width of a 95 % interval of a class share below which a client counts as revealed.
+        sensitive: size of what is uncertain about a client, below which it counts as revealed.
+
+    Attributes:
+        sees: what the server observes, for the threat models.
     """
 
     family = "sums-over-rounds"
     cost = "seconds per round"
-    estimates: ClassVar[type[Estimate]] = SharesOverRounds
-    threat_model: ClassVar[ThreatModel] = ThreatModel(
-        sees="the sum of the updates of several clients, round after round, and who took part",
-        knows="the class of each row and the example counts that clients report; uses the learning rate and a few"
-        " images of each class if it has them",
-        needs=("participants", "deltas", "model"),
-    )
+    sees: ClassVar[str] = "the sum of the updates of several clients, round after round, and who took part"
 
     after: tuple[PositiveInt, ...] = AFTER
     most: PositiveInt = _MOST_ROUNDS
     sensitive: PositiveFloat = 0.1
 
-    @abc.abstractmethod
-    def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
-        """See `Attack.run`."""
+
+class SharesAttack(SumsAttack):
+    """Base class of attacks on class shares; `sensitive` is the width of the 95 % interval of a share."""
+
+    estimates: ClassVar[type[Estimate]] = SharesOverRounds
+    threat_model: ClassVar[ThreatModel] = ThreatModel(
+        sees=SumsAttack.sees,
+        knows="the class of each row and the example counts that clients report; uses the learning rate and a few"
+        " images of each class if it has them",
+        needs=("participants", "deltas", "model"),
+    )
 
     def estimate(
         self,
@@ -64,7 +68,6 @@ class SumsAttack(Attack):
         shares: Tensor,
         *,
         half: Tensor | None = None,
-        hidden: Tensor | None = None,
         predicted: Tensor | None = None,
     ) -> SharesOverRounds:
         """The estimate of ``shares (T, U, K)`` after every round.
@@ -73,7 +76,6 @@ class SumsAttack(Attack):
             participants: the clients.
             shares: any numbers; they are normalised.
             half: ``(T, U, K)`` half the width of the intervals; None for none.
-            hidden: ``(T, U)`` whether a client is hidden; by default where an interval is as wide as `sensitive`.
             predicted: ``(T, U)`` mean width of the intervals as predicted.
         """
         shares = shares.clamp(min=0)
@@ -81,8 +83,6 @@ class SumsAttack(Attack):
         shares = torch.where(total > 0, shares / total.clamp(min=1e-300), 1 / shares.shape[2])
         nothing = torch.full_like(shares, torch.nan)
         low, high = (nothing, nothing) if half is None else ((shares - half).clamp(0, 1), (shares + half).clamp(0, 1))
-        if hidden is None and half is not None:
-            hidden = (high - low).amax(2) >= self.sensitive
         never = torch.full(shares.shape[1:2], torch.nan)
         widths = nothing[..., 0] if predicted is None else predicted
         kept = torch.tensor(lengths(self.after, len(shares))) - 1
@@ -95,7 +95,7 @@ class SumsAttack(Attack):
             predicted_interval=widths[kept],
             sensitive=self.sensitive,
             revealed=Revealed(
-                first=never if hidden is None else first_revealed(hidden),
+                first=never if half is None else first_revealed((high - low).amax(2) >= self.sensitive),
                 predicted=never if predicted is None else first_revealed(predicted >= self.sensitive),
             ),
         )

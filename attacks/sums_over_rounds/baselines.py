@@ -2,13 +2,13 @@
 
 import torch
 
-from attacks.sums_over_rounds.base import SumsAttack, class_sums
+from attacks.sums_over_rounds.base import SharesAttack, class_sums
 from attacks.sums_over_rounds.estimates import SharesOverRounds
 from attacks.sums_over_rounds.received_sums import Participants
 from protocol.history import History
 
 
-class MeanOfSums(SumsAttack):
+class MeanOfSums(SharesAttack):
     """Mean class shares of the sums that a client took part in: no equation between rounds is solved.
 
     Clients that have not taken part yet have the mean of all sums.

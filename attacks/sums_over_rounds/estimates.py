@@ -46,7 +46,7 @@ PREDICTED_INTERVAL = Metric(
 
 @dataclass(frozen=True, kw_only=True)
 class Revealed:
-    """From which round on each client is revealed.
+    """After how many rounds each client is revealed.
 
     Attributes:
         first: ``(U,)`` number of rounds after which a client is revealed for the first time; NaN for never.
@@ -61,7 +61,7 @@ class Revealed:
         return Revealed(first=self.first[clients], predicted=self.predicted[clients])
 
     def at_the_end(self, lengths: int) -> dict[str, Tensor]:
-        """The two metrics of ``(lengths * U,)`` values, NaN before the last U."""
+        """The two metrics, one value per client after each of so many numbers of rounds; NaN before the last number."""
         before = torch.full(((lengths - 1) * len(self.first),), torch.nan, dtype=torch.float64)
         values = {ROUNDS_TO_REVEAL.name: self.first, PREDICTED.name: self.predicted}
         return {name: torch.cat([before, own.double()]) for name, own in values.items() if bool(own.isfinite().any())}
@@ -102,6 +102,25 @@ def truth_after(view: View, values: Tensor, senders: Tensor, after: Tensor) -> t
         last = (torch.searchsorted(sent_in[order].contiguous(), ends, right=True) - 1).clamp(min=0)
         found[:, place] = values[order[last]]
     return found, known
+
+
+def scores_after(
+    metrics: Mapping[str, Tensor],
+    revealed: Revealed,
+    items: Tensor,
+    positives: Tensor,
+    *,
+    clients: Tensor,
+    after: Tensor,
+) -> Scores:
+    """Scores of ``clients (U,)`` after each of ``after (G,)`` numbers of rounds; other tensors are ``(G * U,)``."""
+    return Scores(
+        {**metrics, **revealed.at_the_end(len(after))},
+        items,
+        positives,
+        units=clients.repeat(len(after)),
+        settings={"rounds": after.repeat_interleave(len(clients)).tolist()},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,12 +187,5 @@ class SharesOverRounds(Estimate):
             metrics[REVEALED.name] = (width.amax(1) < self.sensitive).double().masked_fill(~given, torch.nan)
             predicted = self.predicted_interval[:, known].flatten()
             metrics |= {PREDICTED_INTERVAL.name: predicted} if bool(predicted.isfinite().any()) else {}
-        own = self.revealed.of(known)
-        count = int(known.sum())
-        return Scores(
-            metrics | own.at_the_end(len(self.after)),
-            torch.full((len(counts),), counts.shape[1]),
-            (counts > 0).sum(1),
-            units=clients[0, known].repeat(len(self.after)),
-            settings={"rounds": self.after.repeat_interleave(count).tolist()},
-        )
+        sizes = torch.full((len(counts),), counts.shape[1]), (counts > 0).sum(1)
+        return scores_after(metrics, self.revealed.of(known), *sizes, clients=clients[0, known], after=self.after)

@@ -8,7 +8,7 @@ from torch import Tensor
 from attacks.composition.base import auxiliary, layer_change
 from attacks.composition.output_counts import OutputCounts
 from attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
-from attacks.sums_over_rounds.base import SumsAttack
+from attacks.sums_over_rounds.base import SharesAttack
 from attacks.sums_over_rounds.estimates import SharesOverRounds
 from attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
 from protocol.history import History
@@ -22,7 +22,7 @@ _EXACT = 1e-10
 
 
 @dataclass(frozen=True, kw_only=True)
-class RidgeOnSums(SumsAttack):
+class RidgeOnSums(SharesAttack):
     """Class shares by a linear model of each round's sums, and ridge regression of its outputs on participation.
 
     In each round, least squares on `simulated` clients gives the linear model that maps an update of the last layer to
@@ -44,9 +44,9 @@ class RidgeOnSums(SumsAttack):
     name = "ridge-on-sums"
     references = ("PROLIN, ridge regression",)
     threat_model = ThreatModel(
-        sees=SumsAttack.threat_model.sees,
+        sees=SharesAttack.threat_model.sees,
         knows="the clients' training algorithm, their example counts and images of each class",
-        needs=(*SumsAttack.threat_model.needs, "auxiliary:images", "auxiliary:labels", "algorithm"),
+        needs=(*SharesAttack.threat_model.needs, "auxiliary:images", "auxiliary:labels", "algorithm"),
     )
 
     simulated: AtLeastTwo = 200
@@ -86,7 +86,7 @@ class RidgeOnSums(SumsAttack):
         return found
 
 
-class SeparatedUpdates(SumsAttack):
+class SeparatedUpdates(SharesAttack):
     """Class shares by `output-counts` on updates that least squares separates from the sums.
 
     If clients sent the same update in every round, the sums would be linear equations for the updates themselves; the

@@ -91,9 +91,9 @@ def round_sums(view: RoundView, participants: Participants, *, batches: bool = F
     """
     if view.participants is None:
         raise ViewError("expected sums of several clients' updates, got updates of single clients")
-    groups, place = torch.unique(view.participants, dim=0, return_inverse=True)
-    first = torch.stack([(place == number).nonzero().flatten()[0] for number in range(len(groups))])
-    chosen, taking = view.select(first), participants.matrix(groups)
+    chosen = view.select(view.distinct_messages()[0])
+    assert chosen.participants is not None
+    taking = participants.matrix(chosen.participants)
     examples = participants.examples.double()
     totals = (taking @ examples).round().long()
     weights = taking * _steps(view, participants.examples)

@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from attacks.base import Attack, Variants
+from attacks.base import Variants
 from attacks.estimates import Estimate, Scores, check_tensor
 from attacks.record_membership.candidate_fit import CandidateFit
 from attacks.record_membership.pool import KNOWS, NEEDS, Pool
 from attacks.scoring import auc_per_victim, top_share
 from attacks.source.source_inference import SOURCE
-from attacks.sums_over_rounds.base import AFTER, lengths
+from attacks.sums_over_rounds.base import SumsAttack, lengths
 from attacks.sums_over_rounds.estimates import (
     PREDICTED,
     REVEALED,
     ROUNDS_TO_REVEAL,
     Revealed,
     first_revealed,
+    scores_after,
     truth_after,
 )
 from attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums
@@ -29,7 +30,6 @@ from protocol.errors import ViewError
 from protocol.history import History
 from protocol.metric_table import Metric
 from protocol.progress import report_progress
-from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import CANDIDATE_LABELS, View
 
@@ -86,20 +86,14 @@ class HoldersOverRounds(Estimate):
             own = torch.zeros(len(held), dtype=torch.float64).index_add_(0, holder, right) / count
             source.append(own.masked_fill(count == 0, torch.nan)[known])
         metrics = {"auc": torch.cat(auc), SOURCE.name: torch.cat(source)}
-        own_reveal = self.revealed.of(known)
         metrics[REVEALED.name] = (~self.hidden[:, known]).double().flatten()
-        kept = int(known.sum())
-        return Scores(
-            metrics | own_reveal.at_the_end(len(self.after)),
-            torch.full((kept * len(self.after),), held.shape[1]),
-            held[known].sum(1).repeat(len(self.after)),
-            units=clients[0, known].repeat(len(self.after)),
-            settings={"rounds": self.after.repeat_interleave(kept).tolist()},
-        )
+        positives = held[known].sum(1).repeat(len(self.after))
+        sizes = torch.full_like(positives, held.shape[1]), positives
+        return scores_after(metrics, self.revealed.of(known), *sizes, clients=clients[0, known], after=self.after)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HoldersToReveal(Attack):
+class HoldersToReveal(SumsAttack):
     """Holder of each record, by the sums in which it is and those in which it is not.
 
     `candidate-fit` on a sum gives the log odds that a record is in the data of one of the participants. A record has
@@ -110,8 +104,6 @@ class HoldersToReveal(Attack):
     Threat model: that of `RoundsToReveal`, and a pool of records as of `candidate-fit`.
 
     Args:
-        after: numbers of rounds after which clients are estimated; that of the recording is added.
-        most: largest number of rounds that are read.
         sensitive: share of undecided records, among those that were found in a sum of the client, below which the
             client counts as revealed. A record is decided for a client that holds it, or does not, with a probability
             of 0.975.
@@ -124,19 +116,15 @@ class HoldersToReveal(Attack):
     """
 
     name = "holders-to-reveal"
-    family = "sums-over-rounds"
     estimates: ClassVar[type[Estimate]] = HoldersOverRounds
     cost = "seconds per round, tens of seconds for 2,000 candidates"
     threat_model: ClassVar[ThreatModel] = ThreatModel(
-        sees="the sum of the updates of several clients, round after round, and who took part",
+        sees=SumsAttack.sees,
         knows=KNOWS,
         needs=("participants", *NEEDS),
     )
     variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True}}
 
-    after: tuple[PositiveInt, ...] = AFTER
-    most: PositiveInt = 100
-    sensitive: PositiveFloat = 0.1
     shuffled: bool = False
 
     def run(self, view: History, *, generator: torch.Generator) -> HoldersOverRounds:

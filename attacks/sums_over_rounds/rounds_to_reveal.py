@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.sums_over_rounds.base import SumsAttack, class_sums, lengths, predicted_widths, shuffled_participants
+from attacks.sums_over_rounds.base import SharesAttack, class_sums, lengths, predicted_widths, shuffled_participants
 from attacks.sums_over_rounds.estimates import SharesOverRounds
 from attacks.sums_over_rounds.received_sums import Participants
 from attacks.sums_over_rounds.tracking import Z95, Posterior, at_least_zero, posterior, whole_numbers_of
@@ -16,7 +16,7 @@ from protocol.progress import with_progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class RoundsToReveal(SumsAttack):
+class RoundsToReveal(SharesAttack):
     """Class shares of each client by linear equations: who took part in a sum, and the shares behind it.
 
     Secure aggregation shows the server only sums, but it addressed the participants. With exact class shares x_t of the

@@ -21,7 +21,6 @@ _MOST_COMPARED = 64
 """Kinds, from the most to the least frequent one, by which laws are compared."""
 _CERTAIN = 0.95
 """Probability that all numbers of a client round to the right whole ones, from which on they are rounded."""
-_HALF = 0.5
 _WIDE = 10.0
 """Variance of the mean over all clients before the first sum, over that of a client with one example."""
 _USUAL, _SPREAD_OF_SPREADS = 0.2, 1.0
@@ -58,7 +57,7 @@ class SumsOf:
 
 @dataclass(frozen=True)
 class Law:
-    """A random walk of each client's statistic, and the error of the sums.
+    """How clients' statistics differ, how they change from round to round, and the error of the sums.
 
     Attributes:
         spread: variance of a client's statistic about the mean, over that of a client with one example.
@@ -254,7 +253,7 @@ def whole_numbers_of(found: Posterior, shares: Tensor, examples: Tensor) -> tupl
         for client in order:
             variance = covariance[client, client].clamp(min=0)
             deviation = (variance * found.scale).sqrt() * counts[client]
-            right = torch.erf(_HALF / (deviation.clamp(min=1e-12) * math.sqrt(2))).log().sum().exp()
+            right = torch.erf(0.5 / (deviation.clamp(min=1e-12) * math.sqrt(2))).log().sum().exp()
             if float(right) < _CERTAIN:
                 return shares, certain
             rounded = (mean[client] * counts[client]).round()

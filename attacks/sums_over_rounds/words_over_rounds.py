@@ -7,16 +7,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Attack, Variants
+from attacks.base import Variants
 from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
 from attacks.scoring import auc_per_victim, f1_per_victim
-from attacks.sums_over_rounds.base import AFTER, USUAL, lengths, shuffled_participants
+from attacks.sums_over_rounds.base import USUAL, SumsAttack, lengths, shuffled_participants
 from attacks.sums_over_rounds.estimates import (
     PREDICTED,
     REVEALED,
     ROUNDS_TO_REVEAL,
     Revealed,
     first_revealed,
+    scores_after,
     truth_after,
 )
 from attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums
@@ -28,7 +29,7 @@ from protocol.errors import ViewError
 from protocol.history import History
 from protocol.metric_table import Metric
 from protocol.progress import with_progress
-from protocol.ranges import PositiveFloat, PositiveInt
+from protocol.ranges import PositiveFloat
 from protocol.threat_model import ThreatModel
 from protocol.view import View
 
@@ -80,17 +81,12 @@ class WordsOverRounds(Estimate):
         own = self.revealed.of(known)
         if bool(own.first.isfinite().any()) or bool(own.predicted.isfinite().any()):
             metrics[REVEALED.name] = (~self.hidden[:, known]).double().flatten()
-        return Scores(
-            metrics | own.at_the_end(len(self.after)),
-            mask.sum(1),
-            (held & mask).sum(1),
-            units=clients[0, known].repeat(len(self.after)),
-            settings={"rounds": self.after.repeat_interleave(int(known.sum())).tolist()},
-        )
+        sizes = mask.sum(1), (held & mask).sum(1)
+        return scores_after(metrics, own, *sizes, clients=clients[0, known], after=self.after)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordsToReveal(Attack):
+class WordsToReveal(SumsAttack):
     """Words of each client: a word that no sum shows is none of its participants', the others by linear equations.
 
     A row of the embedding that a sum leaves unchanged belongs to a word that none of its participants has, after any
@@ -101,8 +97,6 @@ class WordsToReveal(Attack):
     Threat model: that of `RoundsToReveal`; knows which table is the embedding, and which layer is the last.
 
     Args:
-        after: numbers of rounds after which clients are estimated; that of the recording is added.
-        most: largest number of rounds that are read.
         sensitive: share of undecided words among those that a client may have, below which the client counts as
             revealed. Undecided is a word whose 95 % interval has half an occurrence in it.
 
@@ -115,19 +109,15 @@ class WordsToReveal(Attack):
     """
 
     name = "words-to-reveal"
-    family = "sums-over-rounds"
     exact = True
     estimates: ClassVar[type[Estimate]] = WordsOverRounds
-    cost = "seconds per round"
     threat_model: ClassVar[ThreatModel] = ThreatModel(
-        sees="the sum of the updates of several clients, round after round, and who took part",
+        sees=SumsAttack.sees,
         knows="which table is the embedding, and the clients' algorithm; uses texts of its own for their length",
         needs=("participants", "deltas", "model"),
     )
     variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True}}
 
-    after: tuple[PositiveInt, ...] = AFTER
-    most: PositiveInt = 100
     sensitive: PositiveFloat = 0.05
     shuffled: bool = False
 

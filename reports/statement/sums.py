@@ -89,14 +89,13 @@ def _revealed(name: str, rows: pd.DataFrame) -> Revealed:
 
 def _sentence(own: dict[str, Any], earliest: int | None, found: list[Revealed]) -> str:
     clients, rounds = int(own["clients"]), int(own["rounds"])
-    if earliest is None:
-        first = f"In {rounds} rounds, who took part in the sums separates none of {clients} clients."
-    else:
-        first = (
-            f"Sums hide each client for {earliest - 1} rounds at most: from then on, who took part determines what is"
-            f" additive, of {int(own['determined'])} of {clients} clients after {rounds} rounds."
-        )
+    times = [one.earliest for one in found] + ([] if earliest is None else [earliest])
+    hidden = f"By what was tried, every client is hidden for {min(times) - 1 if times else rounds} rounds."
+    determines = "separates no client"
+    if earliest is not None:
+        determined = f"{int(own['determined'])} of {clients} clients"
+        determines = f"determines what is additive of {determined} in {rounds} rounds, of the first after {earliest}"
     measured = (
         f"{one.attack} revealed {one.revealed} of {one.clients}, the first after {one.earliest}" for one in found
     )
-    return f"{first} Measured: {'; '.join(measured) or 'no attack revealed a client'}."
+    return f"{hidden} Who took part {determines}. Measured: {'; '.join(measured) or 'no attack revealed a client'}."
