@@ -1,10 +1,12 @@
 """Published attacks on sums over rounds: linear models of the sums with ridge regression, and separated updates."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.composition.base import auxiliary, layer_change
 from attacks.composition.output_counts import OutputCounts
 from attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
@@ -35,6 +37,9 @@ class RidgeOnSums(SharesAttack):
         simulated: number of simulated clients in each round.
         ridge: weight of the squared shares, in squared numbers of rounds of a client.
 
+    Variants:
+        least-squares: without a ridge, as the paper's first method. It is the better one for exact sums.
+
     References:
         Kerkouche, Ács and Fritz, "Client-specific Property Inference against Secure Aggregation in Federated Learning",
         WPES 2023, arXiv:2303.03908, and its code, whose ridge is 5. The paper asks for one bit of each client, and
@@ -43,6 +48,7 @@ class RidgeOnSums(SharesAttack):
 
     name = "ridge-on-sums"
     references = ("PROLIN, ridge regression",)
+    variants: ClassVar[Variants] = {"least-squares": {"ridge": 0.0, "references": ("PROLIN, least squares",)}}
     threat_model = ThreatModel(
         sees=SharesAttack.threat_model.sees,
         knows="the clients' training algorithm, their example counts and images of each class",
