@@ -1,6 +1,8 @@
 """What a defence would do: attacks on a recording whose updates went through it, next to the signal that it leaves."""
 
 import dataclasses
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pandas as pd
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from attacks.base import Attack
 from attacks.composition.base import IMAGES, LABELS
@@ -17,11 +20,10 @@ from client.algorithm import RecordAlgorithm
 from defenses.base import Defense
 from evaluation.auditing import AuditResult, audit
 from evaluation.evaluate import Slow, default_setting
+from evaluation.processes import in_processes
 from evaluation.runner import joined
-from evaluation.scores import records
 from evaluation.steps.step import RecordingRun, RecordingStep
 from protocol.metric_table import METRICS, Metric, metric
-from protocol.progress import with_progress
 from recordings import adversary_devices
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -36,8 +38,8 @@ AGGREGATE = "aggregate"
 """Label of the round's mean update."""
 _FEW = 2
 """Attacks of a question that are repeated under every defence."""
-_SECONDS = 90
-"""Time that one attack may take under all defences together, without `slow`."""
+_SECONDS = 120
+"""Time that all attacks together may take under the defences, without `slow`."""
 _EXAMPLES = 1000
 """Labelled examples of the server on which a loss is measured."""
 _LABELLED = ((IMAGES, LABELS), (adversary_devices.FEATURES, adversary_devices.LABELS))
@@ -106,14 +108,16 @@ def what_if(
     seed: int = 0,
     victims: int | None = None,
     slow: Slow = "none",
+    jobs: int = 1,
     progress: bool = True,
 ) -> AuditResult:
     """Audits a recording as it is, and as if clients had used each of some defences.
 
     All attacks run on the recording as it is; under every defence, those run again that were best at a question, and
-    their baselines. Without `slow`, an attack that would take more than 90 seconds under all defences together is left
-    out, with the reason, if the question has another. Results have the setting ``defence``, e.g. ``top-k 0.1``, and
-    metrics of the mean update, see `SignalKept`. Attacks know what a defence publicly does, and adapt if they can.
+    their baselines. Without `slow`, the slowest of them are left out, with the reason, where all together would take
+    more than two minutes under the defences, if their question has another. Results have the setting ``defence``, e.g.
+    ``top-k 0.1``, and metrics of the mean update, see `SignalKept`. Attacks know what a defence publicly does, and
+    adapt if they can.
 
     Args:
         recording: what the server saw.
@@ -122,11 +126,13 @@ def what_if(
         seed: seed of the attacks' and of the defences' draws.
         victims: number of clients to attack; None for all.
         slow: see `evaluation.audit`.
+        jobs: number of processes in which defences are tried at the same time.
         progress: whether to show a progress bar.
 
     Raises:
         InputError: a defence is no function of the update; see `DefendedRecording`.
     """
+    start = time.perf_counter()
     defended = {key: DefendedRecording.of(recording, chosen, seed=seed) for key, chosen in defences.items()}
     tried = [kind() for kind in REGISTRY.values()] if attacks is None else list(attacks)
     options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": slow}
@@ -134,42 +140,66 @@ def what_if(
     as_it_is, steps = DefendedRecording.of(recording, []), [SignalKept()]
     found = audit(as_it_is, tried, setting=plain, progress=progress, steps=steps, **options)
     spent = _seconds(found)
-    affordable = {name for name, took in spent.items() if slow != "none" or took * max(len(defended), 1) <= _SECONDS}
-    chosen = _best(found, tried, spent, affordable)
+    best = _best(found, tried, spent)
+    each = math.inf if slow != "none" else _SECONDS * min(jobs, len(defended) or 1) / max(len(defended), 1)
+    chosen = _best(found, tried, spent, most=_shared_out(each, [spent.get(name, 0.0) for name in best]))
     repeated = [one for one in tried if one.baseline or one.name in chosen]
-    parts = [found]
-    for (name, strength), one in with_progress(list(defended.items())) if progress else defended.items():
-        setting = {**plain, DEFENCE: name if strength is None else f"{name} {strength}"}
-        options |= {"setting": setting, "steps": steps}
-        parts.append(audit(one, repeated, describe=False, check_learner=False, progress=False, **options))
+    options |= {"describe": False, "check_learner": False, "progress": False, "steps": steps}
+    work = [
+        (one, repeated, options | {"setting": {**plain, DEFENCE: name if strength is None else f"{name} {strength}"}})
+        for (name, strength), one in defended.items()
+    ]
+    under = in_processes(_evaluated, work, jobs=jobs)
+    parts = [found, *tqdm(under, total=len(work), desc="defences", disable=not progress)]
     evaluation = joined([part.evaluation for part in parts])
-    left_out = _best(found, tried, spent, {*spent}) - chosen
-    reasons = {f"{name}{UNDER}": f"it takes {spent[name]:.0f} s under each; give --slow" for name in left_out}
+    reasons = {f"{name}{UNDER}": f"it takes {spent[name]:.0f} s under each; give --slow" for name in best - chosen}
     evaluation.details, evaluation.missing = dict(found.evaluation.details), {**found.missing, **reasons}
     measured = {name for part in parts for name in part.metrics}
     return dataclasses.replace(
         found,
         evaluation=evaluation,
         metrics=[name for name in METRICS if name in measured],
-        seconds=sum(part.seconds for part in parts),
+        seconds=time.perf_counter() - start,
     )
+
+
+def _evaluated(work: tuple[DefendedRecording, Sequence[Attack], Mapping[str, Any]]) -> AuditResult:
+    recording, attacks, options = work
+    return dataclasses.replace(audit(recording, attacks, **options), recording=None)
 
 
 def _seconds(found: AuditResult) -> dict[str, float]:
     """Seconds that attacks took, by name."""
-    rows = found.results[found.results["seconds_per_victim"].notna()].drop_duplicates("attack")
-    return {_name(row["attack"]): row["seconds_per_victim"] * row["n"] for row in records(rows)}
+    scores = found.scores[~found.scores["attack"].str.contains("+prior", regex=False)]
+    once = scores.drop_duplicates(["attack", "seed", "round", "victim"])
+    sums = once["seconds"].groupby(once["attack"].map(_name)).sum()
+    return {str(name): float(took) for name, took in sums.items()}
 
 
-def _best(found: AuditResult, attacks: Sequence[Attack], spent: Mapping[str, float], affordable: set[str]) -> set[str]:
-    """Names of the affordable attacks that were best at a question, or of the fastest where none of them is."""
+def _shared_out(seconds: float, costs: Sequence[float]) -> float:
+    """Most seconds of one of several costs, so that those within it are together within `seconds`.
+
+    >>> _shared_out(10, [1, 2, 30, 40]), _shared_out(10, [1, 2])
+    (3.5, inf)
+    """
+    for left, cost in zip(range(len(costs), 0, -1), sorted(costs), strict=True):
+        if cost > seconds / left:
+            return seconds / left
+        seconds -= cost
+    return math.inf
+
+
+def _best(
+    found: AuditResult, attacks: Sequence[Attack], spent: Mapping[str, float], most: float = math.inf
+) -> set[str]:
+    """Names of the attacks within so many seconds that were best at a question, or of its fastest where none is."""
     rows = found.results[found.results["mean"].notna() & ~found.results["attack"].str.contains("+prior", regex=False)]
     rows = rows.assign(name=rows["attack"].map(_name))[[metric(name).judged for name in rows["metric"]]]
     rows = rows[rows["name"].isin([attack.name for attack in attacks if not attack.baseline])]
     chosen = set[str]()
     for (_, judged), own in rows.groupby(["question", "metric"], dropna=False):
         ranked = list(own.sort_values("mean", ascending=metric(str(judged)).lower_is_better)["name"])
-        cheap = [name for name in ranked if name in affordable]
+        cheap = [name for name in ranked if spent.get(name, 0.0) <= most]
         chosen |= {*cheap[:_FEW]} or {min(ranked, key=lambda name: spent.get(name, 0.0))}
     return chosen
 

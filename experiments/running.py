@@ -1,20 +1,17 @@
 """Run of the cells of a table, sequentially or in several processes."""
 
 import logging
-import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
 from evaluation.auditing import audit
+from evaluation.processes import in_processes
 from evaluation.runner import Evaluation
 from evaluation.steps import RecordingStep
 from experiments.after import AfterStep, after_steps
@@ -23,12 +20,6 @@ from experiments.cell import Cell, Stamp
 from experiments.cell_cache import CellRun, Finished, StaleError, read_cell, trained, write_cell
 from fedleak_recorder.format import only_writer
 from protocol.errors import require
-from protocol.signals import end_with_parent
-
-
-def default_jobs() -> int:
-    """Default number of concurrent trainings: the number of cores."""
-    return len(os.sched_getaffinity(0))
 
 
 def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
@@ -82,23 +73,11 @@ def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterat
     if jobs == 1:
         yield from ((cell.key, run_cell(cell, stamp)) for group in work for cell, stamp in group)
         return
-    # A worker that waits for its first cell ends with this process too.
-    watch = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
-    with parallel_config("loky", inner_max_num_threads=1, **watch):
-        parallel = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
-        for group in parallel(delayed(_group_in_process)(group, Path.cwd(), sys.path, os.getpid()) for group in work):
-            yield from group
+    for group in in_processes(_finished_group, work, jobs=jobs):
+        yield from group
 
 
-def _group_in_process(
-    group: Sequence[tuple[Cell, Stamp]], folder: Path, path: Sequence[str], parent: int
-) -> list[tuple[str, Finished]]:
-    os.chdir(folder)  # joblib reuses processes, which may have started in another folder
-    sys.path[:] = path  # packages outside of the checkout
-    end_with_parent(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends the workers
-    torch.set_num_threads(1)
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+def _finished_group(group: Sequence[tuple[Cell, Stamp]]) -> list[tuple[str, Finished]]:
     return [(cell.key, run_cell(cell, stamp, wait=True)) for cell, stamp in group]
 
 

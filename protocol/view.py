@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
@@ -118,7 +119,9 @@ class View:
         priors: prior knowledge about each victim, by name, ``(V, ...)``; see `POPULARITY`, `USERS`, `HOLDOUT` and
             `LEANING`.
         manipulation: name of the server's manipulation, None for an honest server.
-        memo: what several attacks on this view share, see `shared`; it goes with the view.
+        memo: what several attacks on this view share, with the seconds that it took, see `shared`; it goes with the
+            view.
+        asked: by key of what was asked for, the seconds that it had taken before; 0 where it was computed then.
     """
 
     of_victims: ClassVar[tuple[str, ...]] = (
@@ -153,7 +156,8 @@ class View:
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
     priors: Mapping[str, Tensor] = field(default_factory=dict)
     manipulation: str | None = None
-    memo: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    memo: dict[Hashable, tuple[float, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    asked: dict[Hashable, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def victims(self) -> int:
@@ -209,9 +213,14 @@ class View:
 
     def shared(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
         """What `compute` returns, computed once for all attacks on this view that ask for the same `key`."""
-        if key not in self.memo:
-            self.memo[key] = compute()
-        return cast(_Value, self.memo[key])
+        if key in self.memo:
+            self.asked.setdefault(key, self.memo[key][0])
+        else:
+            start = time.perf_counter()
+            value = compute()
+            self.memo[key] = time.perf_counter() - start, value
+            self.asked[key] = 0.0
+        return cast(_Value, self.memo[key][1])
 
     def sent_models(self) -> Mapping[str, Tensor]:
         """The model that each client received, by parameter ``(V, *shape)``."""

@@ -1,5 +1,6 @@
 """Records solved for from the update of a linear first layer."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from attacks.reconstruction.linear_layer import (
     are_pixels,
     has_classes,
     layer_errors,
+    layer_inputs,
     layer_update,
     linear_estimate,
 )
@@ -45,7 +47,9 @@ class LinearInversion(ReconstructionAttack):
 
     5. If the server has the description of a table's columns (`protocol.table_columns`) and all possible rows can be
        listed, the number of copies of each is solved for instead, for any number of records (`search_possible`). A row
-       is certain only if all its numbers are on the grid and each group has exactly one 1.
+       is certain only if all its numbers are on the grid and each group has exactly one 1. Behind an embedding of the
+       categories, the layer gets the embedded rows, which the global model gives of all possible ones; this needs one
+       step at that model.
 
     Exact for one step and for several of plain SGD, with momentum, weight decay (which is subtracted), clipping, and
     for a sum of clients, as all of these keep ``weight = C^T X`` and ``bias = C^T 1`` with one matrix C. Adam, Adadelta
@@ -84,16 +88,16 @@ class LinearInversion(ReconstructionAttack):
     accuracy: PositiveFloat = 1e-3
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> LinearEstimate:
-        layer = layer_update(view)
+        layer = layer_update(view, embedded=True)
+        if layer.embedded:
+            _check_embedded(view, layer)
         if layer.noise:
             return _of_single_records(layer, view.example_counts)
         pixels = are_pixels(view)
         columns = TableColumns.of(view.auxiliary[COLUMNS]) if COLUMNS in view.auxiliary else None
-        if columns is not None and len(columns.column) != layer.weight.shape[2]:
-            raise ViewError(
-                f"expected a first layer with the {len(columns.column)} inputs of the columns; got"
-                f" {layer.weight.shape[2]}"
-            )
+        inputs = math.prod(layer.shape)
+        if columns is not None and len(columns.column) != inputs:
+            raise ViewError(f"expected a network with the {len(columns.column)} inputs of the columns; got {inputs}")
         victims = with_progress(range(view.victims))
         found = [self._solve(view, layer, victim, pixels, columns, generator) for victim in victims]
         if not pixels and not any(len(own.records) for own in found):
@@ -189,15 +193,40 @@ def _possible_rows(
         share = (steps - 1) / (2 * steps)
         model = {name: value + share * view.deltas[name][victim] for name, value in model.items()}
     rounding = ROUNDING + layer.precision
+
+    def inputs(records: Tensor) -> Tensor:
+        shaped = records.to(before.dtype).reshape(len(records), *layer.shape)
+        return layer_inputs(algorithm, model, shaped, layer.name)
+
     return search_possible(
         rows,
         int(counts),
         columns,
         _errors_at(algorithm, layer, model),
+        embed=inputs if layer.embedded else None,
         floor=rounding * float(rows.norm()) + torch.finfo(before.dtype).eps * float(before.double().norm()),
         one_step=steps == 1,
         rate=None if sums is None else float(sums[0]) / max(int(counts), 1),
     )
+
+
+def _check_embedded(view: RoundView, layer: LayerUpdate) -> None:
+    """Refuses rows behind an embedding of categories that are not solved for.
+
+    Raises:
+        ViewError: the possible rows are unknown or too many, the clients' algorithm is unknown, or they make several
+            steps, after which the embeddings are others; or the update has noise.
+    """
+    columns = TableColumns.of(view.auxiliary[COLUMNS]) if COLUMNS in view.auxiliary else None
+    listed = columns is not None and columns.possible * layer.weight.shape[1] <= MOST_POSSIBLE
+    known = has_classes(view.algorithm) and bool((view.algorithm.steps(view.example_counts) == 1).all())
+    if not (listed and known) or layer.noise:
+        lacking = "noise" if layer.noise else "no such columns" if not listed else "another or no algorithm"
+        raise ViewError(
+            f"behind an embedding of categories, rows are solved for only if the server has the columns (`auxiliary:"
+            f" columns`), their possible rows times the layer's neurons are at most {MOST_POSSIBLE}, and clients make"
+            f" one step of a known algorithm without noise; found {lacking}; tableak reconstructs rows without these"
+        )
 
 
 def _of_single_records(layer: LayerUpdate, example_counts: Tensor) -> LinearEstimate:

@@ -41,6 +41,7 @@ class LayerUpdate:
         shape: shape of a record, of D numbers.
         precision: relative precision of the recorded numbers.
         noise: standard deviation of the clients' noise on each number, 0 for none.
+        embedded: whether the layer gets embeddings of the records' categories (`layer_inputs`) in place of records.
     """
 
     name: str
@@ -49,6 +50,7 @@ class LayerUpdate:
     shape: tuple[int, ...]
     precision: float
     noise: float
+    embedded: bool = False
 
     @property
     def rows(self) -> Tensor:
@@ -61,8 +63,8 @@ class LayerUpdate:
         return size > floor * size.amax(1, keepdim=True)
 
 
-def layer_update(view: RoundView) -> LayerUpdate:
-    """The change of the first linear layer.
+def layer_update(view: RoundView, *, embedded: bool = False) -> LayerUpdate:
+    """The change of the first linear layer; `embedded` says whether it may be behind an embedding of categories.
 
     Raises:
         ViewError: the layer was not recorded, has no bias, is followed by batch norm or gets features or words instead
@@ -76,7 +78,9 @@ def layer_update(view: RoundView) -> LayerUpdate:
             f"expected plain SGD, where weight and bias change in the same proportion; the clients train with"
             f" {local.optimizer}, which scales each number by itself"
         )
-    name, shape = _first_linear(view)
+    name, shape, behind = _first_linear(view)
+    if behind and not embedded:
+        raise ViewError(f"expected a first layer that gets the records; {name} is behind an embedding of categories")
     weight, bias = (view.deltas[f"{name}.{part}"].double() for part in ("weight", "bias"))
     if bool(weight.any()) and not bool((bias.abs().amax(1) > _LEAST_BIAS * weight.abs().flatten(1).amax(1)).any()):
         raise ViewError(f"expected a change of {name}.bias, found none; batch norm after the layer undoes any bias")
@@ -91,6 +95,7 @@ def layer_update(view: RoundView) -> LayerUpdate:
         shape=shape,
         precision=torch.finfo(view.deltas[f"{name}.weight"].dtype).eps,
         noise=view.noise_scale(f"{name}.weight"),
+        embedded=behind,
     )
 
 
@@ -107,27 +112,24 @@ def are_pixels(view: RoundView) -> bool | None:
     return bool((on_grid & (levels > -_OFF_GRID) & (levels < 255 + _OFF_GRID)).all())
 
 
-def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...]]:
-    """Name of the first layer, and the shape of the records that it gets."""
-    first = next((name for name, value in view.model.items() if value.dim() > 1), "")
-    name = first.removesuffix(".weight")
+def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...], bool]:
+    """Name of the first layer, shape of the records, and whether an embedding of their categories is before it."""
+    matrices = [name for name, value in view.model.items() if value.dim() > 1]
+    tables = [name for name in matrices if ".tables." in f".{name}"]
+    first = next((name for name in matrices if name not in tables), "")
+    name, embedded = first.removesuffix(".weight"), bool(tables) and matrices[0] in tables
     if view.model[first].dim() != 2 if first else True:
         raise ViewError(f"expected a linear first layer, which gets the records themselves; found {first or 'none'}")
-    if ".tables." in f"{name}.":
-        raise ViewError(
-            f"expected a first layer that gets the records themselves; {name} is an embedding of categories, after"
-            " which rows of tables are not solved for; tableak reconstructs them"
-        )
     if f"{name}.bias" not in view.deltas or first not in view.deltas:
         raise ViewError(f"expected the updates of {name}.weight and {name}.bias; found no bias, or it is not recorded")
     images, width = view.auxiliary.get("images"), view.model[first].shape[1]
     shapes = [getattr(view.algorithm, "image_shape", None), None if images is None else tuple(images.shape[1:])]
     known = next((shape for shape in shapes if shape is not None), (width,))
-    if math.prod(known) != width:
+    if math.prod(known) != width and not embedded:
         raise ViewError(
             f"expected a first layer that gets all {math.prod(known)} numbers of a record; {name} gets {width}"
         )
-    return name, tuple(known)
+    return name, tuple(known), embedded
 
 
 def has_classes(algorithm: object) -> TypeGuard[NetworkAlgorithm]:
@@ -136,6 +138,14 @@ def has_classes(algorithm: object) -> TypeGuard[NetworkAlgorithm]:
         return isinstance(algorithm, ClassifierAlgorithm)
     head = OneOutput.of(algorithm)
     return head is not None and head.binary
+
+
+def layer_inputs(algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
+    """``(M, D)`` what a linear layer gets of each of the examples ``(M, *shape)``, in the precision of the model."""
+    network, found = copy.deepcopy(algorithm.template), list[Tensor]()
+    network.get_submodule(layer).register_forward_pre_hook(lambda _, given: found.append(given[0].detach()))
+    functional_call(network, algorithm.trained(model), (inputs,))
+    return found[0]
 
 
 def layer_errors(algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:

@@ -54,7 +54,7 @@ class _Atoms:
     """What each possible row of each class, P in all, changes at the layer: ``c [x, 1]^T``.
 
     Attributes:
-        points: ``(M, D + 1)`` possible rows with a 1 appended.
+        points: ``(M, E + 1)`` what the layer gets of each possible row, itself or embedded, with a 1 appended.
         changes: ``(P, N)`` changes c of the bias, by row and then by class.
         place: ``(P,)`` row of each.
         label: ``(P,)`` class of each.
@@ -94,6 +94,7 @@ def search_possible(
     floor: float,
     one_step: bool,
     rate: float | None = None,
+    embed: Callable[[Tensor], Tensor] | None = None,
 ) -> FoundRecords:
     """The rows of a client, as many as it reports, among all possible rows of its table.
 
@@ -122,34 +123,37 @@ def search_possible(
     possible rows in it are no more than its rank, each is a record, and certain once.
 
     Args:
-        rows: ``(N, D + 1)`` float64 change of weight and bias.
+        rows: ``(N, E + 1)`` float64 change of weight and bias.
         count: number of the client's records.
         columns: the possible rows.
         errors: changes of the bias at the global model.
         floor: length of the rounding of the rows.
         one_step: whether the clients made one step at that model.
         rate: what a row's change is multiplied by in the update of a client with `count` rows; None if unknown.
+        embed: from rows ``(M, D)`` to what the layer gets of them ``(M, E)``, where it is another; else E is D.
 
     References:
         Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23. This project, for the certificates.
     """
     values = columns.every()
-    points = columns.encode(values).float().double()  # as the network gets them
+    records = columns.encode(values).float().double()  # as the network gets them
+    points = records if embed is None else embed(records).double()
     points = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
     inside, rank = _in_span(points, rows, floor)
     options: dict[str, Any] = {"floor": floor, "one_step": one_step, "rate": rate}
-    found = _solved(rows, count, points[inside], errors, rank=rank, **options)
+    found = _solved(rows, count, points[inside], records[inside], errors, rank=rank, **options)
     if bool(found.certain.any()) or len(inside) == len(points):
         return found
     if len(inside) and not one_step:
         return found
-    return _solved(rows, count, points, errors, rank=0, **options)  # rounding may hide directions
+    return _solved(rows, count, points, records, errors, rank=0, **options)  # rounding may hide directions
 
 
 def _solved(
     rows: Tensor,
     count: int,
     points: Tensor,
+    records: Tensor,
     errors: RecordErrors,
     *,
     floor: float,
@@ -157,11 +161,14 @@ def _solved(
     rank: int,
     rate: float | None,
 ) -> FoundRecords:
-    """Rows of a client among ``points (M, D + 1)``; all are records if there are as many as the rank."""
+    """Rows of a client among ``records (M, D)``; all are its records if there are as many as the rank.
+
+    The layer gets their ``points (M, E + 1)``.
+    """
     if not len(points):
-        return FoundRecords(rows[:0, :-1], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))
+        return FoundRecords(records, torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))
     alone = len(points) == rank
-    changes = errors(points[:, :-1])  # (M, K, N)
+    changes = errors(records)  # (M, K, N)
     kinds = changes.shape[1]
     place, label = (
         each.flatten() for each in torch.meshgrid(torch.arange(len(points)), torch.arange(kinds), indexing="ij")
@@ -204,7 +211,7 @@ def _solved(
         first[1:] = owner[1:] != owner[:-1]
         certain = first & bool(len(torch.unique(owner)) == rank)
     found = chosen.repeat_interleave(copies)
-    return FoundRecords(atoms.points[atoms.place[found], :-1], atoms.label[found], certain)
+    return FoundRecords(records[atoms.place[found]], atoms.label[found], certain)
 
 
 def on_columns(found: FoundRecords, columns: TableColumns) -> FoundRecords:

@@ -147,6 +147,13 @@ class _Rows:
             return None
         return other.scores[place]
 
+    def asks_same(self, other: "_Rows") -> bool:
+        """Whether another attack was asked the same questions, in the same order."""
+        if not self.keys.equals(other.keys) or (self.questions is None) != (other.questions is None):
+            return False
+        names = ("labels", "people", "strata", "known", *(() if self.questions is None else ("questions",)))
+        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in names)
+
     def numbers(self) -> Tensor | None:
         """``(N,)`` logarithm of the number of yes-or-no questions about the same, None where it says nothing."""
         if self.questions is not None:
@@ -196,42 +203,49 @@ def _choices(answers: Answers, seed: int, shuffled: bool) -> Iterator[Evaluation
             label: own.shuffled(seed, label) if own.parts[0].attack.is_prior else own for label, own in rows.items()
         }
     rows = {label: own for label, own in rows.items() if own.enough()}
-    priors = {label: own for label, own in rows.items() if own.parts[0].attack.is_prior}
+    priors = [own for own in rows.values() if own.parts[0].attack.is_prior]
+    known: list[tuple[_Rows, Tensor]] = []  # log odds by the priors alone, once for all attacks on the same questions
     for label, own in rows.items():
         attack = own.parts[0].attack
         if attack.baseline:
             continue
-        matched = [scores for other in priors.values() if (scores := own.aligned(other)) is not None]
-        count = own.numbers()
-        before = [Column(scores) for scores in (*matched, *([] if count is None else [count]))]
+        before = _columns(priors, own)
         scores = own.scores.logit(_LEAST) if attack.with_prior == "posterior" else own.scores
         evidence = [Column(scores, linear=attack.with_prior in ("likelihood", "posterior"))]
         evidence += [Column(own.decided.double(), linear=True)] if bool(own.decided.any()) else []
-        odds, without = (own.odds(columns, _groups(own.parts, seed)) for columns in ([*evidence, *before], before))
-        left, before_it = -own.log_probability(odds), -own.log_probability(without)
+        odds = own.odds([*evidence, *before], _groups(own.parts, seed))
+        left, before_it = -own.log_probability(odds), -own.log_probability(_without(priors, own, known, seed))
         bins = _reliability(own, odds)
         extra = _metrics(before_it - left, own.parts, _calibration_error(bins)) | {"bits-left": left}
         yield from _rescored(own, extra, label)
-        if attack.with_prior in ("likelihood", "rank") and matched:
+        if attack.with_prior in ("likelihood", "rank") and any(own.aligned(other) is not None for other in priors):
             yield from _rescored(own, extra, combined_label(label), odds)
             yield Evaluation(details={combined_label(label): from_records(bins)})
         elif attack.with_prior is not None:
             yield Evaluation(details={label: from_records(bins)})
     if priors and any(own.parts[0].attack.with_prior for own in rows.values()):
-        yield from _of_priors(list(priors.values()), seed)
+        first = priors[0]
+        odds = _without(priors, first, known, seed)
+        left = -first.log_probability(odds)
+        error = _calibration_error(_reliability(first, odds))
+        extra = {"bits-left": left, "calibration-error": torch.full_like(left, error)}
+        yield from _rescored(first, extra, f"{first.parts[0].info.family}/{PRIOR}", odds)
 
 
-def _of_priors(priors: Sequence[_Rows], seed: int) -> Iterator[Evaluation]:
-    """The priors of a question together."""
-    first = priors[0]
-    matched = [Column(scores) for other in priors if (scores := first.aligned(other)) is not None]
-    matched += [] if (count := first.numbers()) is None else [Column(count)]
-    label = f"{first.parts[0].info.family}/{PRIOR}"
-    odds = first.odds(matched, _groups(first.parts, seed))
-    left = -first.log_probability(odds)
-    error = _calibration_error(_reliability(first, odds))
-    extra = {"bits-left": left, "calibration-error": torch.full_like(left, error)}
-    yield from _rescored(first, extra, label, odds)
+def _columns(priors: Sequence[_Rows], own: _Rows) -> list[Column]:
+    """What the priors say of the questions of an attack, with the number of questions about the same."""
+    matched = [Column(scores) for other in priors if (scores := own.aligned(other)) is not None]
+    count = own.numbers()
+    return [*matched, *([] if count is None else [Column(count)])]
+
+
+def _without(priors: Sequence[_Rows], own: _Rows, known: list[tuple[_Rows, Tensor]], seed: int) -> Tensor:
+    """``(N,)`` log odds by the priors alone, of those that are known or else added to them."""
+    found = next((odds for other, odds in known if own.asks_same(other)), None)
+    if found is None:
+        found = own.odds(_columns(priors, own), _groups(own.parts, seed))
+        known.append((own, found))
+    return found
 
 
 def _metrics(bits: Tensor, parts: Sequence[Answered], error: float) -> dict[str, Tensor]:

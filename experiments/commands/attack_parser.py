@@ -131,7 +131,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--scale": {"choices": ("small", "paper"), "help": "paper for all clients of every data set"},
     "--jobs": {
         "type": _at_least_one("--jobs"),
-        "help": "parallel trainings, each in a process with one thread; for small ones one per core by default",
+        "help": "processes, each with one thread, for the trainings of a table or the defences of --what-if; one per"
+        " core by default, but for large trainings",
     },
     "--part": {
         "metavar": "I/N",
@@ -174,7 +175,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "audit": (
         "Runs all attacks for which the recording has the needed data, and describes the updates in any case.",
-        (*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--gate", "--statement", "--wandb"),
+        (*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--jobs", "--gate", "--statement", "--wandb"),
     ),
     "list": ("Prints every attack by question: exact or statistical, its paper, its cost and what it needs.", ()),
     "reproduce": (

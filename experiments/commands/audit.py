@@ -10,6 +10,7 @@ from evaluation.failures import reasons
 from evaluation.gate import check_limits, gate_status, read_gate
 from evaluation.gate import gate as check_gate
 from evaluation.persons import without_persons
+from evaluation.processes import default_jobs
 from evaluation.what_if import what_if as with_defences
 from experiments.commands.defences_file import read_defences
 from experiments.commands.open_recording import open_recording
@@ -41,6 +42,7 @@ def audit(
     persons: bool = False,
     control: Control | None = None,
     what_if: str | None = None,
+    jobs: int | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
     judged = gate is not None or statement is not None
@@ -48,6 +50,7 @@ def audit(
     require(control is None or not judged, "--control without --gate and --statement", f"--control {control}", way_out)
     way_out = "Omit one of them."
     require(what_if is None or control is None, "--what-if without --control", f"--what-if {what_if}", way_out)
+    require(what_if is not None or jobs is None, "--jobs with --what-if", f"--jobs {jobs} alone", way_out)
     defences = None if what_if is None else read_defences(Path(what_if))
     out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
     write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
@@ -65,7 +68,7 @@ def audit(
         if defences is None:
             found = run_audit(recording, chosen, **options)
         else:
-            found = with_defences(recording, defences, chosen, **options)
+            found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
         key = secret_key()
         done = write_run(
             found,

@@ -6,9 +6,10 @@ from typing import Any
 
 from evaluation.auditing import AuditResult
 from evaluation.failures import nothing_scored
+from evaluation.processes import default_jobs
 from experiments.commands.results import print_outputs, results_in, shell_command
 from experiments.overrides import near
-from experiments.running import default_jobs, joined_fingerprints, run_table
+from experiments.running import joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
 from protocol.errors import require
 from reports.files import Format

@@ -1,6 +1,7 @@
 """Cutting a view: every field either follows its victims or belongs to the whole view, and none is forgotten."""
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ WHOLE = {
     *("round_models", "by_round", "known"),
 }
 """Fields that say the same of any of the victims."""
-BY_THEMSELVES = {"pairs", "earlier", "memo"}
+BY_THEMSELVES = {"pairs", "earlier", "memo", "asked"}
 """Fields that are cut in a way of their own."""
 KINDS = (RoundView, History)
 FIELDS = [(kind, field.name) for kind in KINDS for field in dataclasses.fields(kind)]
@@ -75,7 +76,8 @@ def of_rounds(victims: int) -> History:
 def small(kind: type[View], victims: int = VICTIMS) -> Any:
     """A view in which every field is given."""
     view = of_round(victims) if kind is RoundView else of_rounds(victims)
-    view.memo["key"] = 1
+    view.memo["key"] = 0.0, 1
+    view.asked["key"] = 0.0
     return view
 
 
@@ -112,7 +114,7 @@ def test_select_cuts_what_is_of_the_victims_and_keeps_the_rest(
             {key: value[chosen] for key, value in before.items()} if isinstance(before, Mapping) else before[chosen]
         )
         assert same(after, expected)
-    elif name == "memo":
+    elif name in ("memo", "asked"):
         assert after == {}
     elif name == "earlier":
         assert [one.pseudonyms.tolist() for one in after] == [(100 + chosen).tolist()]
@@ -127,6 +129,16 @@ def test_attacks_on_a_view_share_what_they_compute_and_a_part_of_it_does_not() -
     view = of_round(VICTIMS)
     assert [view.shared("key", lambda: 1), view.shared("key", lambda: 2), view.shared("other", lambda: 3)] == [1, 1, 3]
     assert view.select(torch.tensor([1])).memo == {}
+
+
+def test_the_time_of_what_was_computed_before_counts_once_asked_for() -> None:
+    view = of_round(VICTIMS)
+    view.shared("key", lambda: time.sleep(0.01))
+    assert view.asked == {"key": 0.0}
+    view.asked.clear()
+    view.shared("key", lambda: None)
+    assert view.asked == {"key": view.memo["key"][0]}
+    assert view.asked["key"] >= 0.01
 
 
 def test_rounds_of_a_history_in_memory_have_their_own_model_and_messages() -> None:

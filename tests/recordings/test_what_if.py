@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
 import pytest
 import torch
 
@@ -195,6 +196,8 @@ def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) ->
         ("clip", None): [Clip(norm=0.001)],
     }
     found = what_if(Recording(folder), defences, progress=False).results
+    both = what_if(Recording(folder), defences, jobs=2, progress=False).results
+    pd.testing.assert_frame_equal(found.drop(columns="seconds_per_victim"), both.drop(columns="seconds_per_victim"))
     rows = found.set_index(["metric", "setting.defence"])["mean"]
     assert rows[COSINE, "none"] == pytest.approx(1)
     assert rows[ERROR, "none"] == 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
@@ -36,6 +37,7 @@ KINDS = torch.tensor(
 )
 KNOWN = TableColumns.of(KINDS)
 SHAPE = (1, 1, len(KINDS))
+EMBEDDED = ClassifierOptions(name="mlp", hidden=60, embedding=2, categories=[(1, 2), (3, 5)])
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)
 
 
@@ -46,12 +48,16 @@ def drawn_rows(count: int, *, seed: int = 0) -> Tensor:
 
 
 def server_view(
-    clients: int, records: int, *, local: LocalTraining = ONE_STEP, hidden: int = 60, seed: int = 0
+    clients: int,
+    records: int,
+    *,
+    local: LocalTraining = ONE_STEP,
+    network: ClassifierOptions = ClassifierOptions(name="mlp", hidden=60),  # noqa: B008 - frozen
+    seed: int = 0,
 ) -> tuple[RoundView, dict[str, Tensor]]:
     """What the server sees, and the truth."""
     rows = drawn_rows(clients * records, seed=seed)
     labels = torch.randint(3, (len(rows),), generator=generator_for(seed, "labels"))
-    network = ClassifierOptions(name="mlp", hidden=hidden)
     learner = ImageClassifierAlgorithm(network=network, image_shape=SHAPE, num_classes=3, local=local)
     made = build_classifier(network, image_shape=SHAPE, classes=3, generator=generator_for(0, "model"))
     model = {name: value.detach() for name, value in made.named_parameters()}
@@ -91,6 +97,32 @@ def test_rows_are_exact_and_certain_also_of_more_records_than_inputs(records: in
         assert found[name].tolist() == [1, 1], name
     assert found["false-certified"].tolist() == [0, 0]
     assert torch.equal(found["unique-recovered"], found["unique"])
+
+
+def test_rows_behind_an_embedding_of_categories_are_exact_after_one_step() -> None:
+    view, truth = server_view(2, 12, network=EMBEDDED)
+    found = scores(view, truth)
+    for name in ("recovered", "certified", "label-accuracy"):
+        assert found[name].tolist() == [1, 1], name
+    assert found["false-certified"].tolist() == [0, 0]
+    assert scores(of_others(view), truth)["recovered"].max() < 0.5
+    assert scores(of_noise(view), truth)["certified"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"auxiliary": {}},
+        {"algorithm": None},
+        {"local": LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=5)},
+    ],
+    ids=["no columns", "no algorithm", "several steps"],
+)
+def test_rows_behind_an_embedding_are_refused_without_what_they_need(change: dict[str, Any]) -> None:
+    local = change.pop("local", ONE_STEP)
+    view, _ = server_view(2, 12, network=EMBEDDED, local=local)
+    with pytest.raises(ViewError, match="embedding of categories"):
+        run(LinearInversion(), dataclasses.replace(view, **change), LinearEstimate)
 
 
 @pytest.mark.parametrize("reported", [24, 8])

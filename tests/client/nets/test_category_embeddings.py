@@ -57,7 +57,7 @@ def test_categories_that_overlap_or_are_no_inputs_are_refused(categories: list[t
         build_classifier(options, image_shape=SHAPE, classes=3, generator=generator_for(0, "network"))
 
 
-def test_attacks_on_the_first_layer_refuse_embeddings() -> None:
+def test_attacks_that_take_the_first_layers_inputs_for_records_refuse_embeddings() -> None:
     shapes = classifier_shapes(OPTIONS, image_shape=SHAPE, classes=3)
     deltas = {name: torch.zeros(2, *shape) for name, shape in shapes.items()}
     view = plain_view(2, deltas=deltas, model={name: torch.zeros(shape) for name, shape in shapes.items()})
