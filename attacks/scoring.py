@@ -61,12 +61,17 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
     ordered = values.masked_fill(~negative, -torch.inf).sort(dim=1, descending=True).values
     allowed = grid.double() * negative.sum(1, keepdim=True)
     thresholds = ordered.gather(1, (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1))
-    lower, at = thresholds[..., None], values[:, None]
-    wins, passed = (((at > lower) & kind[:, None]).sum(2) for kind in (positive, negative))
-    ties, tied = (((at == lower) & kind[:, None]).sum(2) for kind in (positive, negative))
+    (wins, ties), (passed, tied) = (_above_and_at(values, kind, thresholds) for kind in (positive, negative))
     positives = positive.sum(1, keepdim=True).clamp(min=1)
     part = ((allowed - passed) / tied.clamp(min=1)).clamp(0, 1)
     return torch.where(grid >= 1, 1.0, wins / positives + ties / positives * part)
+
+
+def _above_and_at(values: Tensor, kind: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers ``(V, G)`` of the values ``(V, W)`` of a kind above thresholds ``(V, G)``, and of those at them."""
+    ascending, count = values.masked_fill(~kind, torch.inf).sort(dim=1).values, kind.sum(1, keepdim=True)
+    below, not_above = (torch.searchsorted(ascending, thresholds, right=r).minimum(count) for r in (False, True))
+    return count - not_above, not_above - below
 
 
 @dataclass(frozen=True)

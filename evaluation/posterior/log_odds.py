@@ -123,14 +123,15 @@ def cross_fitted(
         train = _drawn((~inside & known).nonzero().flatten(), group, generator)
         if not (bool(labels[train].any()) and bool((~labels[train]).any())):
             continue  # the other people's answers are all right, or all wrong: nothing can be learned
-        ones = torch.ones(len(labels), 0 if group is not None else 1, dtype=torch.float64)
+        rows = torch.cat([train, inside.nonzero().flatten()])
+        ones = torch.ones(len(rows), 0 if group is not None else 1, dtype=torch.float64)
         curves = [_Curve.of(column.scores[train], labels[train], column.linear) for column in columns]
-        parts = [curve(column.scores) for curve, column in zip(curves, columns, strict=True)]
-        design = torch.cat([ones, *(part - part[train].mean(0) for part in parts)], dim=1)
+        parts = [curve(column.scores[rows]) for curve, column in zip(curves, columns, strict=True)]
+        design = torch.cat([ones, *(part - part[: len(train)].mean(0) for part in parts)], dim=1)
         own = None if group is None else torch.unique(group[train], return_inverse=True)[1]
         sizes = [ones.shape[1], *(part.shape[1] for part in parts)]
-        weights = _fitted(_Rows(design[train], labels[train].double(), own, people[train]), sizes)
-        found[inside] = design[inside] @ weights
+        weights = _fitted(_Rows(design[: len(train)], labels[train].double(), own, people[train]), sizes)
+        found[inside] = design[len(train) :] @ weights
     if group is None:
         return _SURE * torch.tanh(found / _SURE)  # the same order
     return found - _log_sum(found, group)[group]
