@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedleak_recorder.errors import InputError as InputError
     from fedleak_recorder.format import FORMAT as FORMAT
+    from fedleak_recorder.gathered_round import Sent as Sent
     from fedleak_recorder.recorder import Recorder as Recorder
 
 __version__ = "0.1.0"
-__all__ = ["FORMAT", "InputError", "Recorder", "__version__"]
-_MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder"}
+__all__ = ["FORMAT", "InputError", "Recorder", "Sent", "__version__"]
+_MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder", "Sent": "gathered_round"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """Arrays of any framework as NumPy arrays, and as the bytes of a safetensors file."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,13 @@ from fedleak_recorder.errors import InputError, require
 Array = np.ndarray[Any, np.dtype[Any]]
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 """Types of floating-point numbers that a recording may hold."""
+_KINDS = {
+    **{f"float{bits}": f"F{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)},
+    "bool": "BOOL",
+}
+"""Types of NumPy as a safetensors file names them."""
 _WAY_OUT = "Give a dense array of NumPy, a tensor, or a list of numbers."
 
 
@@ -74,21 +82,50 @@ def is_float(array: Array) -> bool:
 
 def is_finite(array: Array) -> bool:
     """Whether an array holds real numbers, none of them NaN or infinite."""
-    return array.dtype.kind in "iu" or (is_float(array) and bool(np.isfinite(array).all()))
+    if not is_float(array):
+        return array.dtype.kind in "iu"
+    with np.errstate(over="ignore", invalid="ignore"):  # a finite sum needs one pass; an infinite one may be large
+        return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
 
 
 def shard_bytes(arrays: Mapping[str, Any]) -> bytes:
     """Content of a safetensors file of arrays of NumPy or tensors of PyTorch, which may change afterwards."""
-    content: bytes
-    if any(_is_tensor(value) for value in arrays.values()):  # NumPy has no bfloat16
-        from safetensors.torch import save as save_tensors
+    return b"".join(shard_parts(arrays))
 
-        content = save_tensors({name: value.detach().cpu().contiguous() for name, value in arrays.items()})
-        return content
-    from safetensors.numpy import save as save_arrays
 
-    content = save_arrays({name: np.asarray(value, order="C") for name, value in arrays.items()})
-    return content
+def shard_parts(arrays: Mapping[str, Any]) -> list[memoryview]:
+    """The same in parts: a header, and the memory of each array, which is not copied where it is contiguous.
+
+    The safetensors package copies every array twice, which a round of a large model does not allow.
+
+    References:
+        The safetensors format, https://huggingface.co/docs/safetensors.
+    """
+    held = {name: _plain_array(value) for name, value in arrays.items()}
+    order = sorted(held, key=lambda name: (-held[name][0].itemsize, name))  # aligned
+    header, place = dict[str, Any](), 0
+    for name in order:
+        array, kind = held[name]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [place, place + array.nbytes]}
+        place += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    parts = [memoryview(len(text).to_bytes(8, "little") + text)]
+    return parts + [held[name][0].reshape(-1).view(np.uint8).data for name in order if held[name][0].nbytes]
+
+
+def _plain_array(value: Any) -> tuple[Array, str]:
+    """A contiguous array with the same memory where possible, and its type as safetensors names it."""
+    if not _is_tensor(value):
+        array = np.asarray(value, order="C")
+        return array, _KINDS[array.dtype.name]
+    import torch
+
+    value = value.detach().cpu().contiguous()
+    if value.dtype == torch.bfloat16:  # which NumPy does not have
+        return value.view(torch.int16).numpy(), "BF16"
+    array = value.numpy()
+    return array, _KINDS[array.dtype.name]
 
 
 def _is_tensor(value: Any) -> bool:

@@ -4,8 +4,12 @@ In place of a file there may be a pipe that never ends, or a link to a device; t
 """
 
 import glob
+import hashlib
+import io
 import os
 import stat
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fedleak_recorder.errors import InputError, require
@@ -42,6 +46,10 @@ def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) 
     return content
 
 
+Content = bytes | Sequence[memoryview]
+"""Content of a file, whole or in parts, which are not copied."""
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file as `write_once`, and removes what killed processes left of it."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
@@ -51,20 +59,37 @@ def write_whole(path: Path, content: bytes) -> None:
     write_once(path, content)
 
 
-def write_once(path: Path, content: bytes) -> None:
-    """Writes a file atomically: after a crash it is complete or absent. A failed write leaves nothing behind."""
+def write_once(path: Path, content: Content) -> tuple[int, str]:
+    """Writes a file atomically, and returns its size and SHA-256: after a crash it is complete or absent.
+
+    A failed write leaves nothing behind.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
+        with temporary.open("wb", buffering=0) as file:
+            written = _write_hashed(file, [memoryview(content)] if isinstance(content, bytes) else content)
             os.fsync(file.fileno())
         temporary.replace(path)
         _flush_folder(path.parent)
+        return written
     except BaseException:  # also a signal that ends the process
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _write_hashed(file: io.RawIOBase, parts: Sequence[memoryview]) -> tuple[int, str]:
+    """Writes parts one after the other, while another thread hashes them."""
+    digest, size = hashlib.sha256(), 0
+    with ThreadPoolExecutor(1) as hashing:
+        futures = [hashing.submit(digest.update, part) for part in parts]
+        for part in parts:
+            size, rest = size + part.nbytes, part
+            while rest:
+                rest = rest[file.write(rest) or 0 :]
+        for future in futures:
+            future.result()
+    return size, digest.hexdigest()
 
 
 def _runs(process: int) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedleak_recorder.errors import InputError
-from fedleak_recorder.files import write_whole
+from fedleak_recorder.files import Content, write_whole
 from fedleak_recorder.format import (
     AUXILIARY,
     MANIFEST,
@@ -107,23 +107,31 @@ class RecordingFolder:
             write_whole(self.directory / AUXILIARY, auxiliary)
         write_whole(self.directory / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=2).encode())
 
-    def write(self, shards: Mapping[str, bytes]) -> None:
+    def write(self, shards: Mapping[str, Content]) -> None:
         """Writes shards by name, and then their lines in the journal.
 
         Raises:
             OSError: e.g. the disk is full; the folder is as it was before.
         """
-        before, _ = self._journalled()
         try:
             lines = [write_shard(self.directory, name, content) for name, content in shards.items()]
-            append_journal(self.directory, self.rank, lines)
+            self.add(lines)
         except OSError:
-            for name in shards:
-                if not self.holds(name):
-                    (self.directory / name).unlink(missing_ok=True)
+            self.discard(shards)
             raise
+
+    def add(self, lines: list[JournalLine]) -> None:
+        """Adds the lines of written shards to the journal, with which they belong to the recording."""
+        before, _ = self._journalled()
+        append_journal(self.directory, self.rank, lines)
         before.update(_shards(lines))
         self._journal = before, False
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Removes shards that were written and are not in the journal."""
+        for name in names:
+            if not self.holds(name):
+                (self.directory / name).unlink(missing_ok=True)
 
     def holds(self, name: str) -> bool:
         """Whether the journal names a shard."""

@@ -8,7 +8,6 @@ file are atomic on some file systems only; the reader merges them.
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import io
 import json
 import os
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedleak_recorder.errors import InputError, require
-from fedleak_recorder.files import read_bounded, write_once
+from fedleak_recorder.files import Content, read_bounded, write_once
 from fedleak_recorder.manifest_fields import check_fields, is_whole
 from fedleak_recorder.plain_values import parse_json
 
@@ -39,6 +38,8 @@ PRIOR = "prior/"
 """Prefix of what the server is assumed to know about each client; see `RoundView.priors`."""
 ROUND_SETTINGS = "round_settings"
 """Key of a manifest's `config`: additional columns of scores by round."""
+RECORDED_CLIENTS = "recorded_clients"
+"""Key of a manifest's `config`: number of clients of each round that are recorded, drawn at random."""
 MODEL = "model/"
 """Prefix of the global model's parameters in rounds/."""
 CLIENT_MODEL = "client_model/"
@@ -183,10 +184,9 @@ def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
         yield
 
 
-def write_shard(directory: Path, name: str, content: bytes) -> JournalLine:
+def write_shard(directory: Path, name: str, content: Content) -> JournalLine:
     """Writes a shard and returns its line for the journal."""
-    write_once(directory / name, content)  # `only_writer` removes unfinished ones
-    return JournalLine(name, len(content), hashlib.sha256(content).hexdigest())
+    return JournalLine(name, *write_once(directory / name, content))  # `only_writer` removes unfinished ones
 
 
 def append_journal(directory: Path, rank: int, lines: list[JournalLine]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak_recorder.arrays import Array, as_array, cast
+from fedleak_recorder.arrays import Array, as_array, cast, is_finite
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.format import CLIENT
 from fedleak_recorder.plain_values import whole_number
@@ -61,17 +61,42 @@ class Sent:
         )
 
 
-class Round:
-    """The clients of a round, gathered into the arrays of a shard."""
+class Group:
+    """Some clients of a round, gathered into the arrays of a shard.
 
-    def __init__(self, system: System, number: int, model: Mapping[str, Array], clients: int, key: bytes) -> None:
+    Args:
+        system: description of the system.
+        number: number of the round.
+        model: the global model before the round.
+        clients: largest number of clients.
+        key: secret key of the pseudonyms.
+        before: an earlier group of the round, whose clients have the same kinds of truth; None for the first.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        number: int,
+        model: Mapping[str, Array],
+        clients: int,
+        key: bytes,
+        before: "Group | None" = None,
+    ) -> None:
         self.system, self.number, self.model, self.key = system, number, model, key
         self.names: dict[int, str] = {}
+        self.earlier: dict[int, str] = {} if before is None else {**before.earlier, **before.names}
+        """Clients of the groups before, by pseudonym."""
+        self.first: Mapping[str, Array] | None = None if before is None else before.first
+        """Truth of the round's first client."""
+        self.shows: bool | None = None if before is None else before.shows
+        """Whether the server showed items to the round's first client."""
         self.counts: list[int] = []
         self.participants: list[Sequence[str]] = []
         self.served: list[Array] = []
         self.truths: list[Mapping[str, Array]] = []
         self.rows: dict[str, list[Array]] = {name: [] for name in system.row_parameters}
+        self.row_bytes = 0
+        """Bytes of the rows of tables."""
         self.clients = clients
         self.dense: dict[str, Array] = {}
 
@@ -81,22 +106,25 @@ class Round:
         one = sent.plain(where)
         name = pseudonym(one.client, self.key)
         require(
-            name not in self.names,
+            name not in self.names and name not in self.earlier,
             f"each client once in round {self.number}",
             f"{one.client} again in {where}",
             "Combine its updates, or give the second one to another round.",
         )
         check_arrays(self._expected(one), one.arrays, where=where)
+        self.first = one.truth if self.first is None else self.first
+        self.shows = one.served is not None if self.shows is None else self.shows
         self._check_served(one, where)
         self._check_truth(one, where)
         place = len(self.names)
         for parameter, value in one.arrays.items():
             if parameter in self.rows:
                 self.rows[parameter].append(self._rows(one, parameter, value))
+                self.row_bytes += self.rows[parameter][-1].nbytes
             else:
                 if not place:
                     self.dense[parameter] = np.empty((self.clients, *value.shape), self.system.dtype)
-                self.dense[parameter][place] = self._delta(one, parameter, value, self.model.get(parameter))
+                self._write_delta(one, parameter, value, self.dense[parameter][place])
         self.names[name] = one.client
         self.counts.append(one.examples)
         self.participants.append(one.participants or [one.client])
@@ -119,6 +147,18 @@ class Round:
         rows = value[served] if whole else value
         return self._delta(one, parameter, rows, None if before is None else before[served])
 
+    def _write_delta(self, one: Sent, parameter: str, value: Array, place: Array) -> None:
+        """Writes a delta to its place, by a subtraction in single precision where it is exact enough (`_delta`)."""
+        before = self.model.get(parameter) if (one.holds or self.system.holds) == "models" else None
+        arrays = [place, value] if before is None else [place, value, before]
+        if any(array.dtype != np.float32 for array in arrays):
+            place[...] = self._delta(one, parameter, value, before)
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.subtract(value, 0 if before is None else before, out=place)
+        if not is_finite(place):
+            self._delta(one, parameter, value, before)  # which says what is wrong
+
     def _delta(self, one: Sent, parameter: str, value: Array, before: Array | None) -> Array:
         """The delta, computed in double precision because it is small compared with the models.
 
@@ -134,9 +174,9 @@ class Round:
         return stored(delta, self.system.dtype, where=where)
 
     def _check_served(self, one: Sent, where: str) -> None:
-        needs = bool(self.rows) or bool(self.served)
+        needs = bool(self.rows) or bool(self.shows)
         require(
-            not needs if one.served is None else len(self.served) == len(self.names),
+            not needs if one.served is None else bool(self.shows),
             "the served items of every client, or of none",
             f"others in {where}",
             "Give an array 'served' with the numbers of the items to each client.",
@@ -159,7 +199,7 @@ class Round:
             expected = f"{len(one.served)} labels, one of each served item"
             found = f"{tuple(labels.shape)} in {where}"
             require(labels.shape == one.served.shape, expected, found, "Give them in the order of 'served'.")
-        first = self.truths[0] if self.truths else one.truth
+        first = self.first or {}
         expected = f"the truth {sorted(first)} of every client in round {self.number}"
         found = f"{sorted(one.truth)} in {where}"
         require(one.truth.keys() == first.keys(), expected, found, "Give the same of every client, or of none.")
@@ -184,7 +224,7 @@ class Round:
             if self.served and name == _ITEM_TRUTH:
                 truth |= {"offsets": seen["offsets"], name: np.concatenate(values)}
                 continue
-            shapes = sorted({str(tuple(value.shape)) for value in values})
+            shapes = sorted({str(tuple(value.shape)) for value in (*values, (self.first or {})[name])})
             expected = f"the truth {name!r} of one shape in round {self.number}"
             require(len(shapes) == 1, expected, ", ".join(shapes), "Give as many numbers of every client.")
             truth[f"{CLIENT}{name}"] = np.stack(values)

@@ -5,7 +5,8 @@ every controller that sends a global model and gets models or differences back, 
 ``ScatterAndGather``.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -19,7 +20,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
-from fedleak_recorder.arrays import Array, as_array
+from fedleak_recorder.arrays import as_array
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.recorder import Recorder
@@ -66,11 +67,14 @@ class RoundRecorder(FLComponent):
         """Whether a round is missing, so that the recording must not be closed."""
         self._last = -1
         """Number of the last round that is recorded."""
-        self._model: dict[str, Array] = {}
-        self._sent: dict[str, Sent] = {}
+        self._round = contextlib.ExitStack()
+        """The round that is recorded while its results arrive."""
+        self._add: Callable[[Sent], None] | None = None
+        self._received: set[str] = set()
+        """Clients whose results of the round are recorded."""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Collects the tasks and results of a round, and records it when it is over."""
+        """Records the results of a round while they arrive, and ends it when it is over."""
         result_event = EventType.AFTER_TASK_RESULT_FILTER if self.after_filters else EventType.BEFORE_TASK_RESULT_FILTER
         try:
             if event_type == EventType.BEFORE_TASK_DATA_FILTER:
@@ -82,7 +86,9 @@ class RoundRecorder(FLComponent):
             if event_type == EventType.END_RUN and self._recorder is not None and not self._failed:
                 self._recorder.close()
         except (InputError, OSError) as error:
-            self._failed = True
+            self._failed, self._add = True, None
+            with contextlib.suppress(InputError, OSError):
+                self._round.__exit__(type(error), error, error.__traceback__)  # nothing of the round is recorded
             self.system_panic(f"the round could not be recorded: {error}", fl_ctx)
 
     def _begin(self, fl_ctx: FLContext) -> None:
@@ -95,13 +101,14 @@ class RoundRecorder(FLComponent):
             return
         self._write()
         model = {name: np.array(as_array(value)) for name, value in from_shareable(task).data.items()}
-        self._number, self._model = number, model
+        self._number = number
         if self._recorder is None:
             origin = {"system": "nvflare", "job": str(fl_ctx.get_job_id())}
             versions = {"nvflare": version("nvflare")}
             self._recorder = Recorder(
                 self.folder, parameters=model, data=self.data, learner=self.learner, system=origin, versions=versions
             )
+        self._add = self._round.enter_context(self._recorder.streamed(number, model))
 
     def _receive(self, fl_ctx: FLContext) -> None:
         result = fl_ctx.get_prop(FLContextKey.TASK_RESULT)
@@ -111,8 +118,9 @@ class RoundRecorder(FLComponent):
             return
         client = fl_ctx.get_peer_context().get_identity_name()
         number, where = _round_of(result, fl_ctx), f"the result of {client}"
-        if number != self._number or number <= self._last:
-            self.log_warning(fl_ctx, f"{where} for round {number} came too late to be recorded")
+        if number != self._number or self._add is None or client in self._received:
+            reason = "came twice" if client in self._received else "came too late to be recorded"
+            self.log_warning(fl_ctx, f"{where} for round {number} {reason}")
             return
         dxo = from_shareable(result)
         holds = _HOLDS.get(dxo.data_kind)
@@ -122,20 +130,24 @@ class RoundRecorder(FLComponent):
         missing = next((name for name in self.truth if name not in reported), None)
         way_out = "Return it in the meta data of the model, or leave it out of the argument truth."
         require(missing is None, f"{missing!r} from every client", f"{', '.join(reported)} in {where}", way_out)
-        self._sent[client] = Sent(
-            client=client,
-            examples=reported.get(self.examples_key, 0),
-            arrays=dxo.data,
-            truth={name: reported[name] for name in self.truth},
-            where=where,
-            holds=holds,
+        self._add(
+            Sent(
+                client=client,
+                examples=reported.get(self.examples_key, 0),
+                arrays=dxo.data,
+                truth={name: reported[name] for name in self.truth},
+                where=where,
+                holds=holds,
+            )
         )
+        self._received.add(client)
 
     def _write(self) -> None:
-        sent, self._sent = list(self._sent.values()), {}
-        if sent and self._recorder is not None and self._number is not None:
-            self._recorder.record(self._number, self._model, sent)
-            self._last = self._number
+        """Ends the round."""
+        self._add = None
+        self._round.close()
+        if self._received and self._number is not None:
+            self._received, self._last = set(), self._number
 
 
 def _round_of(content: Shareable, fl_ctx: FLContext) -> int:

@@ -1,8 +1,10 @@
 """Recorder of any federated system: a call per round, with arrays of any framework."""
 
+import contextlib
 import dataclasses
+import heapq
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,6 +13,7 @@ import numpy as np
 from fedleak_recorder.arrays import FLOATS, Array, as_array, is_float
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.folder import RecordingFolder
+from fedleak_recorder.format import RECORDED_CLIENTS
 from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.plain_values import whole_number
 from fedleak_recorder.pseudonyms import pseudonym, secret_key
@@ -49,6 +52,8 @@ class Recorder:
         system: the system, its version and its settings, as free text by key.
         versions: versions of the system's packages.
         key: secret key of at least 16 bytes; needed to resume, because another key gives other pseudonyms.
+        clients: number of clients of each round that are recorded, drawn by the secret key, the same in every round as
+            long as they take part; None for all. The manifest says so: what an audit finds is of a random sample.
         resume_at: first round to record again after a restart from a checkpoint: the rounds before it are kept. Without
             it each round has a number of its own.
 
@@ -83,6 +88,7 @@ class Recorder:
         system: Mapping[str, Any] | None = None,
         versions: Mapping[str, str] | None = None,
         key: bytes | None = None,
+        clients: int | None = None,
         resume_at: int | None = None,
     ) -> None:
         require(holds in ("models", "deltas"), "holds as 'models' or 'deltas'", repr(holds), "Correct it.")
@@ -97,6 +103,12 @@ class Recorder:
         self.folder, self.key = Path(folder), secret_key() if key is None else key
         self._resume_at = None if resume_at is None else _round_number(resume_at, "resume_at")
         self._dtype = dtype
+        self._most = None
+        if clients is not None:
+            way_out = "Give at least 1, or leave it out to record all."
+            self._most = whole_number(clients, what="clients", where="the recorder", way_out=way_out, most=10**9)
+            require(self._most >= 1, "clients of at least 1", clients, way_out)
+            system = {RECORDED_CLIENTS: self._most, **(system or {})}
         self._system = System(
             parameters={},
             data={"name": data} if isinstance(data, str) else _mapping(data, "data"),
@@ -185,14 +197,50 @@ class Recorder:
 
     def record(self, number: int, model: Arrays | None, sent: Iterable[Sent]) -> None:
         """Records a `round` of messages, for adapters; their arrays may also be lists in the model's order."""
+        messages = sorted(sent, key=lambda one: pseudonym(one.client, self.key))
+        with self.streamed(number, model, clients=len(messages)) as add:
+            for one in messages:
+                add(one)
+
+    @contextlib.contextmanager
+    def streamed(
+        self, number: int, model: Arrays | None, *, clients: int | None = None
+    ) -> Iterator[Callable[[Sent], None]]:
+        """A round whose messages are added while they arrive; memory holds a few clients, not the round.
+
+        In the block, call what it gives with a `Sent` for each client. The round belongs to the recording when the
+        block has ended; after an exception in it, nothing of the round is recorded. The order of the clients in the
+        files is that of their arrival.
+
+        Args:
+            number: number of the round, from 0 or 1.
+            model: the global model before the round; None if it is unknown and clients send deltas.
+            clients: number of clients, if it is known.
+
+        Example:
+            >>> import tempfile
+            >>> with Recorder(tempfile.mkdtemp(), parameters={"weight": (2,)}) as recorder:
+            ...     with recorder.streamed(0, {"weight": [0.0, 0.0]}) as add:
+            ...         add(Sent(client="phone-17", arrays={"weight": [1.0, 2.0]}, examples=30))
+        """
         way_out = f"Make another one with key=recorder.key and resume_at={number}."
         require(not self._closed, "a recorder that is open", "one that was closed", way_out)
         number = _round_number(number, "number of a round")
-        messages = sorted(sent, key=lambda one: pseudonym(one.client, self.key))
         writer = self._begin(model)
         before = {} if model is None else self._named(model, f"the global model before round {number}")
-        arrays = (dataclasses.replace(one, arrays=self._named(one.arrays, _where(one, number))) for one in messages)
-        writer.write(number, before, arrays, len(messages))
+        most = None if clients is None else min(clients, self._most or clients)
+        with writer.streamed(number, before, self._most if most is None else most) as stream:
+
+            def plain(one: Sent) -> Sent:
+                return dataclasses.replace(one, arrays=self._named(one.arrays, _where(one, number)))
+
+            if self._most is None:
+                yield lambda one: stream.add(plain(one))
+                return
+            drawn = _Drawn(self._most, self.key)
+            yield lambda one: drawn.add(plain(one))
+            for one in drawn.kept():
+                stream.add(one)
 
     def close(self) -> None:
         """Notes that no round is missing, and lets other processes write to the folder; call it after all rounds."""
@@ -267,6 +315,28 @@ class Recorder:
         unknown = next((name for name in given if name not in updates), None)
         found = f"{what} of {unknown!r}, which sent nothing"
         require(unknown is None, f"{what} of the clients of the round", found, "Correct the names.")
+
+
+class _Drawn:
+    """The clients whose pseudonyms are the smallest: a random sample, as the secret key gives the pseudonyms."""
+
+    def __init__(self, most: int, key: bytes) -> None:
+        self._most, self._key = most, key
+        self._sent: list[tuple[int, int, Sent]] = []
+
+    def add(self, one: Sent) -> None:
+        """Keeps a copy of a message, if its client is among the drawn ones so far."""
+        rank = -pseudonym(one.client, self._key)
+        if len(self._sent) == self._most and rank < self._sent[0][0]:
+            return
+        own = dataclasses.replace(one, arrays={name: np.array(value) for name, value in one.arrays.items()})
+        heapq.heappush(self._sent, (rank, -id(own), own))
+        if len(self._sent) > self._most:
+            heapq.heappop(self._sent)
+
+    def kept(self) -> list[Sent]:
+        """Those that are left, by pseudonym."""
+        return [one for *_, one in sorted(self._sent, key=lambda entry: -entry[0])]
 
 
 def _where(one: Sent, number: int) -> str:

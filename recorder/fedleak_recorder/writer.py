@@ -2,23 +2,29 @@
 
 import contextlib
 import errno
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from fedleak_recorder.arrays import as_array, shard_bytes
+import numpy as np
+
+from fedleak_recorder.arrays import Array, as_array, shard_bytes, shard_parts
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.folder import RecordingFolder
-from fedleak_recorder.format import MODEL, shard_name
-from fedleak_recorder.gathered_round import Round, Sent, stored
+from fedleak_recorder.format import MODEL, JournalLine, shard_name, write_shard
+from fedleak_recorder.gathered_round import Group, Sent, stored
 from fedleak_recorder.pseudonyms import run_name
 from fedleak_recorder.shape_check import check_arrays
 from fedleak_recorder.shard_check import InMemory, MisfitError, check_auxiliary, check_seen, check_truth
 from fedleak_recorder.system import System, manifest_of
 
+GROUP_BYTES = 2**26
+"""Bytes of updates that are in memory, and in one file, at a time; one client's where that is larger."""
+
 
 class RecordingWriter:
-    """A recording that grows by one round at a time; memory holds one round.
+    """A recording that grows by one round at a time; memory holds a part of one, see `RoundStream`.
 
     A folder that an earlier writer left unfinished is started again; no other files in a folder are changed.
 
@@ -40,17 +46,17 @@ class RecordingWriter:
         self, directory: str | Path, system: System, *, key: bytes, resume_at: int | None = None, growing: bool = False
     ) -> None:
         self.directory = Path(directory)
-        self.system, self._key = system, key
+        self.system, self.key = system, key
         self._resume_at, self._growing, self._begun = resume_at, growing, False
-        self._folder = RecordingFolder(directory)
+        self.folder = RecordingFolder(directory)
         if resume_at is None:
             with on_disk(f"into {directory}"):
-                self._folder.check_free()
+                self.folder.check_free()
         auxiliary = {
             name: as_array(value, where=f"{name!r} of the auxiliary data") for name, value in system.auxiliary.items()
         }
         self._auxiliary = shard_bytes(auxiliary) if auxiliary else None
-        self._manifest = manifest_of(system, self._auxiliary, run_name(key))
+        self.manifest = manifest_of(system, self._auxiliary, run_name(key))
         with _misfits("auxiliary data that fit together"):
             check_auxiliary(auxiliary)
 
@@ -62,61 +68,120 @@ class RecordingWriter:
 
     def release(self) -> None:
         """Lets other processes write to the folder."""
-        self._folder.release()
+        self.folder.release()
 
     def declare(self) -> None:
         """Writes the manifest, with which the folder becomes a recording."""
         with on_disk(f"the manifest into {self.directory}"):
-            self._begin()
-            self._folder.declare(self._manifest, self._auxiliary)
+            self.begin()
+            self.folder.declare(self.manifest, self._auxiliary)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Locks the folder, and clears it for a new recording or keeps the rounds of the resumed one."""
         if self._begun:
             return
-        self._folder.lock()
+        self.folder.lock()
         if self._resume_at is None:
-            self._folder.start()
+            self.folder.start()
         else:
             way_out = "Give the description and the key of the training that is resumed, or another folder."
-            self._folder.resume(self._manifest, self._resume_at, way_out=way_out)
+            self.folder.resume(self.manifest, self._resume_at, way_out=way_out)
         if self._growing:
-            self._folder.declare(self._manifest, self._auxiliary)
+            self.folder.declare(self.manifest, self._auxiliary)
         self._begun = True
 
     def write(self, number: int, model: Mapping[str, Any], sent: Iterable[Sent], clients: int) -> None:
         """Writes a `Recorder.round` of so many clients at most, whose messages are read one after the other."""
+        with self.streamed(number, model, clients) as stream:
+            for one in sent:
+                stream.add(one)
+
+    @contextlib.contextmanager
+    def streamed(self, number: int, model: Mapping[str, Any], clients: int | None = None) -> Iterator["RoundStream"]:
+        """A round whose messages are added one after the other; after an exception nothing of it is recorded.
+
+        Args:
+            number: number of the round.
+            model: the global model before it.
+            clients: largest number of clients, if it is known.
+        """
         before = {name: as_array(value, where=f"{name!r} of the global model") for name, value in model.items()}
         if before or self.system.holds == "models":
             check_arrays(self.system.parameters, before, where=f"the global model before round {number}")
-        if not clients:
-            return
-        gathered = Round(self.system, number, before, clients, self._key)
-        for one in sent:
-            gathered.add(one)
-        seen, truth = gathered.shards()
-        for name, value in before.items():
-            where = f"{name!r} of the global model before round {number}"
-            seen[f"{MODEL}{name}"] = stored(value, self.system.dtype, where=where)
-        with _misfits(f"a round {number} whose arrays and truth fit together"):
-            check_seen(InMemory(seen), self._manifest)
-            check_truth(InMemory(truth), InMemory(seen))
-        shards = {shard_name(kind, number, 0): shard_bytes(held) for kind, held in (("truth", truth), ("rounds", seen))}
-        with on_disk(f"round {number} into {self.directory}"):
-            self._begin()
-            require(
-                not self._folder.holds(shard_name("rounds", number, 0)),
-                f"a round that is not recorded in {self.directory}",
-                f"round {number}, which is",
-                f"Give each round a number of its own; to record it again, make a recorder with resume_at={number}.",
-            )
-            self._folder.write(shards)
+        stream = RoundStream(self, number, before, clients)
+        try:
+            yield stream
+            stream.finish()
+        except BaseException:
+            stream.discard()
+            raise
 
     def close(self) -> None:
         """Notes in the journal that no round is missing; further rounds may follow, and then another call."""
         with on_disk(f"the end of the journal into {self.directory}"):
-            self._begin()
-            self._folder.close()
+            self.begin()
+            self.folder.close()
+
+
+class RoundStream:
+    """A round that is written in groups of clients, of `GROUP_BYTES` at most, while its messages arrive.
+
+    Memory holds one group. The journal names the files after the last group, so that a crash leaves no half round.
+    """
+
+    def __init__(self, writer: RecordingWriter, number: int, model: Mapping[str, Array], clients: int | None) -> None:
+        self._writer, self._number, self._model = writer, number, model
+        system = writer.system
+        tables = {*system.row_parameters}
+        width = sum(math.prod(shape) for name, shape in system.parameters.items() if name not in tables)
+        fit = max(1, GROUP_BYTES // max(width * np.dtype(system.dtype).itemsize, 1))
+        self._size = fit if clients is None else max(1, min(fit, clients))
+        self._group = Group(system, number, model, self._size, writer.key)
+        self._lines: list[JournalLine] = []
+        self._written: list[str] = []
+
+    def add(self, sent: Sent) -> None:
+        """Adds what one client sent."""
+        if len(self._group.names) == self._size or self._group.row_bytes >= GROUP_BYTES:
+            self._flush()
+            self._group = Group(
+                self._writer.system, self._number, self._model, self._size, self._writer.key, self._group
+            )
+        self._group.add(sent)
+
+    def finish(self) -> None:
+        """Writes the last group, and notes all of them in the journal."""
+        if self._group.names:
+            self._flush()
+        if self._lines:
+            with on_disk(f"round {self._number} into {self._writer.directory}"):
+                self._writer.folder.add(self._lines)
+
+    def discard(self) -> None:
+        """Removes what was written of the round."""
+        self._writer.folder.discard(self._written)
+
+    def _flush(self) -> None:
+        number, writer = self._number, self._writer
+        seen, truth = self._group.shards()
+        for name, value in self._model.items():
+            where = f"{name!r} of the global model before round {number}"
+            seen[f"{MODEL}{name}"] = stored(value, writer.system.dtype, where=where)
+        with _misfits(f"a round {number} whose arrays and truth fit together"):
+            check_seen(InMemory(seen), writer.manifest)
+            check_truth(InMemory(truth), InMemory(seen))
+        place = len(self._written) // 2
+        shards = {shard_name("truth", number, place): truth, shard_name("rounds", number, place): seen}
+        with on_disk(f"round {number} into {writer.directory}"):
+            writer.begin()
+            require(
+                not any(writer.folder.holds(name) for name in shards),
+                f"a round that is not recorded in {writer.directory}",
+                f"round {number}, which is",
+                f"Give each round a number of its own; to record it again, make a recorder with resume_at={number}.",
+            )
+            self._written += shards
+            self._lines += [write_shard(writer.directory, name, shard_parts(held)) for name, held in shards.items()]
 
 
 @contextlib.contextmanager

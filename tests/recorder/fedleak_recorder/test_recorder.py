@@ -11,6 +11,8 @@ from torch import Tensor
 
 from fedleak_recorder import InputError, Recorder
 from fedleak_recorder.format import read_journal
+from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.pseudonyms import pseudonym
 from recordings.recording import Recording
 
 CLIENTS = ["alice", "bob", "carol"]
@@ -311,3 +313,78 @@ def test_what_cannot_be_recorded_is_refused(
     with pytest.raises(InputError) as refused:
         record()
     assert all(part in str(refused.value) for part in told), refused.value
+
+
+def streamed(folder: Path, clients: int, *, most: int | None = None, fails_at: int | None = None) -> Recording:
+    """A round of clients that arrive one after the other; client c sends the delta c, to items c and c + 1."""
+    parameters = {"weight": (2, 3), "table": (40, 2)}
+    options: dict[str, Any] = {"holds": "deltas", "row_parameters": ["table"], "key": KEY, "clients": most}
+    with Recorder(folder, parameters=parameters, **options) as recorder:
+        for number in range(2):
+            with recorder.streamed(
+                number, {name: np.zeros(shape, np.float32) for name, shape in parameters.items()}
+            ) as add:
+                for client in range(clients):
+                    arrays = {
+                        "weight": np.full((2, 3), client, np.float32),
+                        "table": np.full((2, 2), client, np.float32),
+                    }
+                    truth = {"number": [client]} if client != fails_at else {}
+                    sent = Sent(
+                        client=str(client), examples=client, arrays=arrays, served=[client, client + 1], truth=truth
+                    )
+                    add(sent)
+                    arrays["weight"][:] = np.nan  # the caller may use the memory again
+    return Recording(folder)
+
+
+def rows_of(recording: Recording) -> dict[int, list[Any]]:
+    """By client's number: its update, rows, served items and examples in round 1."""
+    found = {}
+    for view in recording.views(rounds=[1]):
+        for place, number in enumerate(recording.truth(view)["number"].flatten().tolist()):
+            deltas = [value[place].flatten().tolist() for _, value in sorted(view.deltas.items())]
+            assert view.served is not None
+            found[number] = [*deltas, view.served[place].tolist(), int(view.example_counts[place])]
+    return found
+
+
+def test_groups_of_clients_are_read_as_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = rows_of(streamed(tmp_path / "whole", 9))
+    assert len(whole) == 9
+    for size in (1, 100):
+        monkeypatch.setattr("fedleak_recorder.writer.GROUP_BYTES", size)
+        recording = streamed(tmp_path / str(size), 9)
+        assert len(list((tmp_path / str(size)).glob("rounds/000001-*"))) > 1
+        assert rows_of(recording) == whole
+        assert recording.closed
+        assert sum(len(recording.pseudonyms(number)) for number in recording.rounds) == 18
+
+
+def test_a_round_that_fails_in_a_later_group_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedleak_recorder.writer.GROUP_BYTES", 1)
+    with pytest.raises(InputError, match="truth"):
+        streamed(tmp_path, 5, fails_at=3)
+    assert not list(tmp_path.glob("*/*.safetensors"))
+    assert read_journal(tmp_path / "journal.jsonl").lines == [] if (tmp_path / "journal.jsonl").exists() else True
+
+
+def test_drawn_clients_are_the_same_in_every_round_and_depend_on_the_key(tmp_path: Path) -> None:
+    recording = streamed(tmp_path, 9, most=4)
+    names = recording.pseudonyms(0)
+    assert len(names) == 4 == len(rows_of(recording))
+    assert names == recording.pseudonyms(1) == sorted(pseudonym(str(client), KEY) for client in range(9))[:4]
+    assert recording.manifest.config["recorded_clients"] == 4
+
+
+def test_a_client_that_comes_again_in_a_later_group_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedleak_recorder.writer.GROUP_BYTES", 1)
+    messages = [Sent(client=name, examples=1, arrays=small(1.0)) for name in ("alice", "bob", "carol", "alice")]
+    recorder = Recorder(tmp_path, parameters=SMALL)
+    stream = recorder.streamed(0, small(0.0))
+    add = stream.__enter__()
+    for one in messages[:3]:
+        add(one)
+    with pytest.raises(InputError, match="alice again"):
+        add(messages[3])
+    recorder.close()

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 import attack
+from fedleak_recorder import Recorder
 from recordings.recording import Recording
 from tests.places import ROOT
 
 PAGE = (ROOT / "docs/record-your-system.md").read_text(encoding="utf-8")
-LOOP, FLOWER, NVFLARE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LOOP, STREAMED, FLOWER, NVFLARE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 Update = tuple[dict[str, Tensor], int]
 
 
@@ -74,3 +75,19 @@ def test_the_loop_of_the_page_is_recorded_exactly_and_audited(tmp_path: Path, mo
             assert sorted(view.deltas[name].flatten(1).tolist()) == sorted(own.flatten(1).tolist())
     assert attack.main(["audit", "--deltas", "runs/mine/deltas", "--out", "runs/mine"]) == 0
     assert "last-layer-counts" in Path("runs/mine/results.json").read_text(encoding="utf-8")
+
+
+def test_the_streamed_round_of_the_page_is_read_as_the_one_of_the_loop(tmp_path: Path) -> None:
+    before = {"weight": torch.zeros(2, 3)}
+    replies = [(f"client {place}", {"weight": torch.full((2, 3), float(place))}, place) for place in range(3)]
+    deltas = []
+    for name in ("streamed", "whole"):
+        with Recorder(tmp_path / name, parameters=before, key=b"k" * 32) as recorder:
+            if name == "whole":
+                recorder.round(0, before, {client: (update, count) for client, update, count in replies})
+            else:
+                known = {"recorder": recorder, "number": 0, "before": before, "replies": replies}
+                exec(compile(STREAMED, "record-your-system.md", "exec"), known)
+        (view,) = Recording(tmp_path / name).views()
+        deltas.append(dict(zip(view.pseudonyms.tolist(), view.deltas["weight"].tolist(), strict=True)))
+    assert deltas[0] == deltas[1]
