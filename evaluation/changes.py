@@ -135,10 +135,7 @@ def _numbered_alike(
     for sides in ((before, after), (before, without_persons(after, key)), (without_persons(before, key), after)):
         if {*sides[0].scores["person"]} & {*sides[1].scores["person"]}:
             return sides, None
-    return (before, after), (
-        f"no client has the same number in both; write both with the same {KEY_VARIABLE}, or with --persons, and record"
-        " other systems with the same key too"
-    )
+    return (before, after), "no client has the same number in both"
 
 
 _Cells = Mapping[tuple[str, Key], pd.DataFrame]
@@ -189,7 +186,11 @@ def _matching(before: _Side, after: _Side, rows: Sequence[Change], why_not: str 
         ]
     minus = f"Differences are {after.name} minus {before.name}"
     if why_not is not None:
-        return [f"{minus}. They are not paired, because {why_not}; the intervals are those of independent clients."]
+        found = [f"{minus}. They are not paired, because {why_not}: the intervals are those of independent clients."]
+        if before.people and after.people and not before.people & after.people:
+            way_out = f"Clients have the same numbers in audits with one {KEY_VARIABLE}, or with --persons"
+            found.append(f"{way_out}; those of other systems, if they were recorded with that key too.")
+        return found
     shared, loose = len(before.people & after.people), sum(one.gaps is None for one in rows)
     counts = f"{len(before.people)} in {before.name}, {len(after.people)} in {after.name}"
     found = [f"{minus}, paired on the clients that have the same number in both: {shared} ({counts})."]

@@ -92,13 +92,20 @@ def audit(
     if declared is not None:
         write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
-    print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits))
+    print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
     return gate_status([verdict["verdict"] for verdict in verdicts])
 
 
-def _next(deltas: str, directory: Path, missing: Mapping[str, str], limits: Mapping[str, float] | None) -> str:
+def _next(
+    deltas: str,
+    directory: Path,
+    missing: Mapping[str, str],
+    limits: Mapping[str, float] | None,
+    reference: str | None,
+) -> str:
     """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
     given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
+    given += [] if reference is None else ["--reference", reference]
     if any("--slow" in reason for reason in missing.values()):
         return shell_command("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
     if limits is None:
