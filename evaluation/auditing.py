@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,15 @@ import pandas as pd
 
 from attacks.base import Attack
 from attacks.registry import REGISTRY, make_attack
+from evaluation.as_recorded import as_recorded
 from evaluation.causes import Cause
+from evaluation.changes import Changes, changes
 from evaluation.derived import derived
 from evaluation.evaluate import Slow, default_setting, evaluate_recording
 from evaluation.failures import explain
+from evaluation.gate import LimitError, Outcome, Verdict, gate
 from evaluation.learner_match import with_learner_check
+from evaluation.limit_names import check_limits
 from evaluation.message_selection import MessageSelection
 from evaluation.posterior.posterior import POSTERIOR
 from evaluation.relevance import relevant, truth_names
@@ -23,8 +27,10 @@ from evaluation.runner import Evaluation
 from evaluation.scores import concat, differing, setting_columns, stacked, with_setting
 from evaluation.steps import RecordingRun, RecordingStep
 from evaluation.steps.bounds import bounds_of
+from evaluation.stored import StoredRun, read_run
 from evaluation.summary import summarise
 from evaluation.update_table import UPDATES, update_table
+from protocol.errors import require
 from protocol.metric_table import METRICS, metric_names
 from recordings.control import ControlRecording
 from recordings.recording import Recording
@@ -43,6 +49,7 @@ class AuditResult:
         seed: seed of the attacks' draws, the first one of a table.
         seconds: wall time.
         recording: recording that was attacked; None for the cells of a table.
+        attacks: attacks that were asked for, also those that could not run.
     """
 
     evaluation: Evaluation
@@ -51,6 +58,7 @@ class AuditResult:
     seed: int = 0
     seconds: float = 0.0
     recording: Recording | None = None
+    attacks: Sequence[Attack] = ()
 
     @functools.cached_property
     def reported(self) -> Evaluation:
@@ -89,6 +97,62 @@ class AuditResult:
         """The columns of `results` that a person compares."""
         settings = [name for name in setting_columns(self.results) if name in differing(self.results)]
         return self.results[[*_SHOWN[:2], *settings, *_SHOWN[2:]]]
+
+    def changes(self, reference: "AuditResult | StoredRun | str | Path", *, key: bytes | None = None) -> Changes:
+        """What changed from a reference to this audit; ``changes(reference).table`` is a DataFrame.
+
+        Args:
+            reference: another audit, or the folder of a run.
+            key: see `evaluation.changes.changes`.
+
+        Raises:
+            InputError: the folder holds no run, or a damaged one.
+        """
+        if isinstance(reference, AuditResult):
+            reference = StoredRun("the reference", reference.evaluation, reference.data)
+        stored = reference if isinstance(reference, StoredRun) else read_run(Path(reference))
+        return changes(stored, StoredRun("this audit", self.evaluation, self.data), key=key)
+
+    def check(
+        self,
+        limits: Mapping[str, float] | None = None,
+        *,
+        reference: "AuditResult | StoredRun | str | Path | None" = None,
+        accept: Collection[Outcome] = (),
+        **further: float,
+    ) -> list[Verdict]:
+        """Checks limits on what attacks may infer, as ``attack.py audit --gate`` does, e.g. in a test.
+
+        ``found.check(auc=0.6)`` or ``found.check({"composition/l1": 0.25, "beyond-baseline": 0.05})``.
+
+        Args:
+            limits: limits by name, see docs/gate.md.
+            reference: run to compare with, for a limit on ``change``.
+            accept: outcomes other than ``ok`` that are accepted, e.g. ``("undecided",)``.
+            further: limits whose name is a word.
+
+        Returns:
+            The verdict on each limit.
+
+        Raises:
+            LimitError: an `AssertionError`: a limit does not hold, with the sentence of each such limit.
+            InputError: a name is unknown, or a limit is no value of its metric.
+        """
+        whole = {**(limits or {}), **further}
+        require(whole, "a limit to check", "none", "E.g. check(auc=0.6).")
+        check_limits(whole, self.attacks, reference=reference is not None)
+        compared = None
+        if reference is not None:
+            kept = reference if isinstance(reference, AuditResult | StoredRun) else read_run(Path(reference))
+
+            def compared(evaluation: Evaluation) -> Changes:
+                return dataclasses.replace(self, evaluation=evaluation).changes(kept)
+
+        verdicts = gate(whole, self.attacks, compared)(as_recorded(self.results), self.evaluation)
+        broken = [one for one in verdicts if one.verdict not in ("ok", *accept)]
+        if broken:
+            raise LimitError(broken)
+        return verdicts
 
     def __repr__(self) -> str:
         """The table as text."""
@@ -178,4 +242,4 @@ def audit(
     measured |= {name for step in steps for name in metric_names(step.metrics)} | set(POSTERIOR)
     metrics = [name for name in METRICS if name in measured]
     data = dict(recording.manifest.data)
-    return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording)
+    return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording, chosen)

@@ -3,28 +3,28 @@
 A limit applies to every attack, or to those of one question; baselines are exempt. An attack's interval decides: the
 limit holds if the whole interval is on the safe side, and is exceeded if the whole interval is beyond; otherwise it is
 undecided, as it is over few clients, in a round that is beyond the limit, and where a mean hides some clients; see
-`evaluation.limits`. A metric with `worst_client` is limited for each client instead. What was not measured does not
-pass.
+`evaluation.limits`. A metric with `worst_client` is limited for each client instead. A limit may also be one on a
+difference, see `evaluation.relative_limits`. What was not measured does not pass.
 """
 
 import dataclasses
-import difflib
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
 
 from attacks.base import Attack
+from evaluation.changes import Changes
 from evaluation.failures import reasons
 from evaluation.learner_match import simulates
+from evaluation.limit_names import asks, parts_of
 from evaluation.limits import FEWEST, Measured, measured
+from evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE, Differences, beyond_baseline, changed
 from evaluation.risk import worst_clients
 from evaluation.runner import Evaluation
 from evaluation.scores import differing, number, records, rows_of
-from protocol.errors import InputError, require
 from protocol.metric_table import METRICS, metric
 
 FAILED = 3
@@ -69,76 +69,29 @@ Gate = Callable[[pd.DataFrame, Evaluation], list[Verdict]]
 """Function from results (see `evaluation.summary.summarise`) and their evaluation to verdicts."""
 
 
-def read_gate(texts: Iterable[str]) -> dict[str, float]:
-    """Limits from the command line: ``auc=0.6``, ``auc=0.6,f1=0.5`` or JSON.
+class LimitError(AssertionError):
+    """Limits that do not hold; the message has the gate's sentences, and `verdicts` has all verdicts."""
 
-    Raises:
-        InputError: a text has another form, or a limit is not a finite number.
-    """
-    limits: dict[str, float] = {}
-    for text in texts:
-        try:
-            if text.lstrip().startswith("{"):
-                pairs = [(str(name), str(limit)) for name, limit in json.loads(text).items()]
-            else:
-                pairs = [part.partition("=")[::2] for part in text.split(",")]
-            wrong = [limit for _, limit in pairs if "_" in limit]
-            limits |= {name.strip(): float(limit) for name, limit in pairs}
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            wrong = [text]
-        require(not wrong, "--gate METRIC=NUMBER", text, "E.g. --gate auc=0.6 or --gate l1=0.3.")
-    for name, limit in limits.items():
-        require(math.isfinite(limit), f"a finite limit on {name}", limit, "Set a number.")
-    return limits
+    def __init__(self, verdicts: Sequence[Verdict]) -> None:
+        super().__init__("\n".join(one.message for one in verdicts))
+        self.verdicts = verdicts
 
 
-def check_limits(limits: Mapping[str, float], attacks: Sequence[Attack]) -> None:
-    """Checks the names and values of limits; call it after loading the attacks, whose estimates may add metrics.
+def gate(
+    limits: Mapping[str, float],
+    attacks: Sequence[Attack],
+    changes_of: Callable[[Evaluation], Changes] | None = None,
+) -> Gate:
+    """Function that checks limits, by metric, on the results of attacks.
 
     Args:
-        limits: limits by ``METRIC`` or ``QUESTION/METRIC``, where a question is a family of attacks.
+        limits: see `check_limits`.
         attacks: attacks of the audit.
-
-    Raises:
-        InputError: a question or a metric is unknown, a metric does not measure leakage, or a limit is no value of it.
+        changes_of: what changed in an evaluation from a reference, for limits on ``change``; None without a reference.
     """
-    for name, limit in limits.items():
-        question, metric_name = _parts(name)
-        questions = {one.family for one in attacks if not one.baseline}
-        if question is not None:
-            require(question in questions, "QUESTION/METRIC=LIMIT", repr(name), _near(question, questions))
-        asked = [one for one in attacks if question in (None, one.family)]
-        gated = [one.name for one in METRICS.values() if one.leak]
-        known = gated if question is None else [m for one in asked for m in one.estimates.metric_names() if m in gated]
-        if metric_name not in known:
-            why = ", which measures no leakage" if metric_name in METRICS and metric_name not in gated else ""
-            raise InputError(
-                expected=f"a metric of leakage{f' of {question}' if question else ''}",
-                found=f"{metric_name!r}{why}",
-                way_out=f"{_near(metric_name, dict.fromkeys(known))} An attack of your own adds its metric: "
-                "--attacks PACKAGE.CLASS.",
-            )
-        low, high = metric(metric_name).span or (-math.inf, math.inf)
-        within = f"a limit on {metric_name} from {low:g} to {high:g}"
-        require(low <= limit <= high, within, f"{limit:g}", "It could never be exceeded, or always; correct it.")
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean {found[0]}?" if found else f"Known: {', '.join(known) or 'none'}."
-
-
-def _parts(name: str) -> tuple[str | None, str]:
-    """Question, None for all, and metric of a limit."""
-    question, given, metric_name = name.rpartition("/")
-    return (question if given else None), metric_name
-
-
-def gate(limits: Mapping[str, float], attacks: Sequence[Attack]) -> Gate:
-    """Function that checks limits, by metric, on the results of attacks."""
 
     def check(results: pd.DataFrame, evaluation: Evaluation) -> list[Verdict]:
-        found = [_verdict(name, limit, results, evaluation, attacks) for name, limit in limits.items()]
+        found = [_verdict(name, limit, results, evaluation, attacks, changes_of) for name, limit in limits.items()]
         return [_with_learner(verdict, results, evaluation, attacks) for verdict in found]
 
     return check
@@ -150,20 +103,29 @@ def gate_status(outcomes: Sequence[str]) -> int:
 
 
 def _verdict(
-    name: str, limit: float, results: pd.DataFrame, evaluation: Evaluation, attacks: Sequence[Attack]
+    name: str,
+    limit: float,
+    results: pd.DataFrame,
+    evaluation: Evaluation,
+    attacks: Sequence[Attack],
+    changes_of: Callable[[Evaluation], Changes] | None,
 ) -> Verdict:
-    rows, (question, metric_name) = _of_attacks(name, results), _parts(name)
+    rows, (question, metric_name) = _of_attacks(name, results), parts_of(name)
     sign = -1 if metric(metric_name).lower_is_better else 1
     keys = differing(results) if len(results) else set()
-    asked = [one for one in attacks if not one.baseline and question in (None, one.family)]
-    found = [
-        one
-        for row in rows
-        for one in measured(row, evaluation.scores, limit=sign * limit, keys=keys, attacks=len(rows))
-        if not math.isnan(one.value)
-    ]
+    asked = [one for one in attacks if not one.baseline and asks(question)(one.family, one.estimates.inferred)]
+    if metric_name == CHANGE and changes_of is not None:
+        apart = changed(changes_of(evaluation), asks(question), limit)
+    elif metric_name == BEYOND_BASELINE:
+        apart = beyond_baseline(rows, results, evaluation.scores, keys, limit)
+    else:
+        options: dict[str, Any] = {"limit": sign * limit, "keys": keys, "attacks": len(rows)}
+        apart = Differences([one for row in rows for one in measured(row, evaluation.scores, **options)])
+    found = [one for one in apart.measured if not math.isnan(one.value)]
     if not found:
-        message = f"gate could not be checked: {_why_not(name, bool(rows), asked, evaluation.missing)}"
+        why_not = apart.left_out if metric_name in RELATIVE else ""
+        why_not = why_not or _why_not(name, bool(rows), asked, evaluation.missing)
+        message = f"gate could not be checked: {why_not}"
         return Verdict(name, limit, None, None, None, None, 0, "unchecked", message)
     outcomes = [_outcome(one, sign * limit) for one in found]
     outcome: Outcome = next(kind for kind in ("failed", "undecided", "ok") if kind in outcomes)
@@ -173,8 +135,10 @@ def _verdict(
     low, high = (None, None) if not all(map(math.isfinite, ends)) or ends[0] == ends[1] else sorted(ends)
     if not metric(metric_name).worst_client and ends[0] == ends[1]:
         low, high = ends
-    message = _message(name, limit, one, outcome, (low, high), len(rows))
-    if outcome == "ok":
+    message = _message(name, limit, one, outcome, (low, high), len(found if metric_name in RELATIVE else rows))
+    if outcome == "ok" and metric_name in RELATIVE:
+        message += f"; {apart.left_out}" if apart.left_out else ""
+    elif outcome == "ok":
         message += _not_covered(metric_name, rows, asked, evaluation)
     return Verdict(name, limit, one.label, sign * one.value, low, high, one.n, outcome, message)
 
@@ -208,12 +172,14 @@ def _with_learner(
 
 
 def _of_attacks(name: str, results: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of the attacks for a metric, without baselines and references."""
+    """Rows of the attacks for a metric, or those that judge attacks, without baselines and references."""
     if results.empty:
         return []
-    question, metric_name = _parts(name)
-    rows = results[(results["metric"] == metric_name) & results["role"].isin(("ours", "published"))]
-    return records(rows if question is None else rows[rows["family"] == question])
+    question, metric_name = parts_of(name)
+    judged = [one.name for one in METRICS.values() if one.judged]
+    names = judged if metric_name in RELATIVE else [metric_name]
+    rows = records(results[results["metric"].isin(names) & results["role"].isin(("ours", "published"))])
+    return [row for row in rows if asks(question)(str(row["family"]), str(row["tells"]))]
 
 
 def _outcome(one: Measured, limit: float) -> Outcome:
@@ -227,7 +193,7 @@ def _outcome(one: Measured, limit: float) -> Outcome:
 def _message(
     name: str, limit: float, one: Measured, outcome: Outcome, ends: tuple[float | None, float | None], attacks: int
 ) -> str:
-    entry = metric(_parts(name)[1])
+    entry = metric(parts_of(name)[1])
     lower, sign = entry.lower_is_better, -1 if entry.lower_is_better else 1
     value, beyond, within = sign * one.value, *(("below", "above") if lower else ("above", "below"))
     joint = f" for {attacks} attacks" if attacks > 1 and not entry.worst_client else ""
@@ -235,7 +201,8 @@ def _message(
         "" if None in ends else f"95% interval{joint} {' to '.join(number(end) for end in ends if end is not None)}, "
     )
     people = f"the worst of {one.n} clients" if entry.worst_client else f"n = {one.n}"
-    found, known = f"{one.label} {name} {number(value)}", f"({known}{people})"
+    about = f"{one.about}; " if one.about else ""
+    found, known = f"{one.label} {name} {number(value)}", f"({about}{known}{people})"
     if outcome == "failed":
         return f"GATE FAILED: {found} is {beyond} the limit {limit:g} {known}"
     if outcome == "undecided":
@@ -263,7 +230,7 @@ def _needed(one: Measured, limit: float, worst: bool) -> str:
 
 
 def _why_not(name: str, scored: bool, attacks: Sequence[Attack], missing: Mapping[str, str]) -> str:
-    measuring = [one.name for one in attacks if _parts(name)[1] in one.estimates.metric_names()]
+    measuring = [one.name for one in attacks if parts_of(name)[1] in one.estimates.metric_names()]
     if scored:
         return f"{name} is not defined for any of these clients"
     if not measuring:

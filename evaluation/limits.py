@@ -36,6 +36,7 @@ class Measured:
         n: number of clients.
         enough: whether there are enough clients to decide.
         doubt: why it does not pass, although the interval is on the safe side of the limit; None for no reason.
+        about: what the value is made of, for the message; empty for the attack's own metric.
     """
 
     label: str
@@ -45,6 +46,7 @@ class Measured:
     n: int
     enough: bool
     doubt: str | None = None
+    about: str = ""
 
 
 def measured(
@@ -66,15 +68,21 @@ def measured(
     units = n if groups is None else groups.nunique()
     safe, leaky = sorted((sign * row["low"], sign * row["high"]))
     value = sign * row["mean"]
-    ends = (value - (value - safe) * _wider(units, attacks), value + (leaky - value) * _wider(units, 1))
+    ends = (value - (value - safe) * wider(units, attacks), value + (leaky - value) * wider(units, 1))
     low, high = sorted(sign * end for end in (metric(row["metric"]).span or (-math.inf, math.inf)))
-    doubt = _hidden(own, sign, limit, attacks)
+    doubt = None
+    if len(own):
+        values = sign * crossed(own).mean(axis=1)
+        doubt = hidden(values, limit=limit, tests=attacks, binary=metric(row["metric"]).binary, sign=sign)
     yield Measured(label, value, max(ends[0], low), min(ends[1], high), n, n >= FEWEST, doubt)
     yield from _rounds(own, label, sign, limit, attacks)
 
 
-def _wider(units: int, tests: int) -> float:
-    """Half a t interval for several tests over that of a percentile bootstrap, which is too short for few units."""
+def wider(units: int, tests: int = 1) -> float:
+    """Half a t interval for several tests over that of a percentile bootstrap, which is too short for few units.
+
+    It is infinite for fewer than two units; `units` are clients, or what is resampled instead of them.
+    """
     if units < 2:
         return math.inf
     quantile = float(stats.t.ppf(1 - _TAIL / tests, units - 1))
@@ -95,28 +103,32 @@ def _rounds(own: pd.DataFrame, label: str, sign: int, limit: float, attacks: int
             yield Measured(f"{label} in round {number}", mean, *ends, n, n >= FEWEST, doubt)
 
 
-def _hidden(own: pd.DataFrame, sign: int, limit: float, attacks: int) -> str | None:
-    """What a mean hides: clients without a value, or some that are beyond the limit unlike the others.
+def hidden(values: "pd.Series[float]", *, limit: float, tests: int, binary: bool, sign: int = 1) -> str | None:
+    """What the mean of clients' values hides: clients without a value, or some beyond the limit unlike the others.
 
     The others' spread about their median says how many clients would be beyond the limit if all were alike; the
     binomial distribution, whether more are.
+
+    Args:
+        values: ``(P,)`` values in the units of `Measured`, NaN where a client has none.
+        limit: limit in the same units.
+        tests: number of attacks and settings that are held against the limit.
+        binary: whether a single value is 0 or 1, so that values are never alike.
+        sign: factor from these units to those of the metric.
     """
-    if own.empty:
+    people, known = len(values), values.dropna().to_numpy()
+    if people - len(known) > MOST_UNSCORED * people:
+        return f"{people - len(known)} of {people} clients have no value"
+    beyond = known[known > limit]
+    if binary or not len(beyond):
         return None
-    people = own["person"].nunique()
-    values = (sign * crossed(own).mean(axis=1)).dropna().to_numpy()
-    if people - len(values) > MOST_UNSCORED * people:
-        return f"{people - len(values)} of {people} clients have no value"
-    beyond = values[values > limit]
-    if metric(str(own["metric"].iloc[0])).binary or not len(beyond):
-        return None
-    middle = float(np.median(values))
-    spread = _TO_NORMAL * float(np.median(np.abs(values - middle)))
+    middle = float(np.median(known))
+    spread = _TO_NORMAL * float(np.median(np.abs(known - middle)))
     alike = float(stats.norm.sf((limit - middle) / spread)) if spread else float(middle > limit)
-    if stats.binom.sf(len(beyond) - 1, len(values), alike) >= _TAIL / attacks:
+    if stats.binom.sf(len(beyond) - 1, len(known), alike) >= _TAIL / tests:
         return None
     mean = f"{sign * float(beyond.mean()):.3f}"
-    return f"{len(beyond)} of {len(values)} clients are beyond the limit, {mean} on average, unlike the others"
+    return f"{len(beyond)} of {len(known)} clients are beyond the limit, {mean} on average, unlike the others"
 
 
 def _worst_client(row: Mapping[str, Any], scores: pd.DataFrame, label: str, sign: int) -> Measured:

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,27 @@ from datamodules.io.files import write_whole
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
+from protocol.errors import InputError, require
 
 EVALUATION = "evaluation.json"
 """Name of the file in the folder of a run."""
 FORMAT = 2
 _BODY = ("scores", "lines", "roc", "missing", "pictures", "figures", "profiles", "details")
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """Evaluation of a run, to be compared with that of another one.
+
+    Attributes:
+        name: name of the run.
+        evaluation: its evaluation.
+        data: name and hash of its data; empty if an earlier version of this project did not keep them.
+    """
+
+    name: str
+    evaluation: Evaluation
+    data: Mapping[str, str]
 
 
 class DamagedError(Exception):
@@ -65,6 +82,25 @@ def read_evaluation(path: Path) -> tuple[Evaluation, dict[str, Any]]:
     if not whole:
         raise DamagedError("damaged (other bytes than were written)")
     return found
+
+
+def read_run(directory: Path) -> StoredRun:
+    """The run that ``attack.py`` wrote into a folder.
+
+    Raises:
+        InputError: there is none, or it is damaged.
+    """
+    path, way_out = (
+        directory / EVALUATION,
+        "Give a folder that attack.py audit, run or reproduce wrote, or write it anew.",
+    )
+    require(path.is_file(), f"a folder with {EVALUATION}", f"none in {directory}", way_out)
+    try:
+        evaluation, more = read_evaluation(path)
+    except DamagedError as error:
+        found = f"one that is {error} in {directory}"
+        raise InputError(expected=f"{EVALUATION} as attack.py writes it", found=found, way_out=way_out) from None
+    return StoredRun(directory.resolve().name, evaluation, more.get("data", {}))
 
 
 def hashed(content: Any) -> str:

@@ -71,21 +71,31 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
         own = {str(label): rows for label, rows in part.groupby("attack", sort=False)}
         for attack, against in _pairs({k: crossed(v) for k, v in own.items()}, evaluation.lines, name):
             pair = own[attack], own[against]
-            gaps = _gap(*(crossed(one) for one in pair))
+            summary, gaps, influenced = paired(*pair, seed=seed)
             if gaps.empty:
                 continue
-            shared = _gap(*(crossed(one, "influence") for one in pair))
-            summary = _about_the_mean(gaps, shared, clusters(pair[0]), generator_for(seed, "differences"))
             ends = {"mean": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
             cell = {"attack": attack, "against": against, "metric": name, **ends, "seeds": gaps.shape[1]}
             ratio = (np.nan,) * 3
-            if shared.empty:
+            if not influenced:
                 one, two = (crossed(rows) for rows in pair)
                 aligned = _matrix(two.reindex(index=one.index, columns=one.columns))
                 ratio = crossed_ratio(_matrix(one), aligned, generator=generator_for(seed, "ratios"))
             cell |= dict(zip(RATIO, ratio, strict=True))
             found.append({**cell, **{key: part[key].iloc[0] for key in settings}})
     return from_records(found, [*DIFFERENCE, *settings])
+
+
+def paired(one: pd.DataFrame, two: pd.DataFrame, *, seed: int = 0) -> tuple[Summary, pd.DataFrame, bool]:
+    """Paired difference of the scores of two lines for one setting and metric, the first minus the second.
+
+    Returns:
+        Mean with its interval, see `summarise`; differences of clients ``(P, S)`` by seed, without those that have
+        none; and whether clients affect each other's values, so that the interval is of the influences.
+    """
+    gaps, shared = _gap(crossed(one), crossed(two)), _gap(crossed(one, "influence"), crossed(two, "influence"))
+    groups, generator = clusters(one), generator_for(seed, "differences")
+    return _about_the_mean(gaps, shared, groups, generator), gaps, not shared.empty
 
 
 def crossed(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:

@@ -18,6 +18,9 @@ from attacks.record_membership.pool import record_losses
 from attacks.registry import REGISTRY
 from client.algorithm import RecordAlgorithm
 from defenses.base import Defense
+from evaluation.as_recorded import COSINE as COSINE
+from evaluation.as_recorded import DEFENCE as DEFENCE
+from evaluation.as_recorded import NONE as NONE
 from evaluation.auditing import AuditResult, audit
 from evaluation.evaluate import Slow, default_setting
 from evaluation.processes import in_processes
@@ -31,9 +34,7 @@ from recordings.what_if import DefendedRecording
 
 UNDER = " under defences"
 """After the name of an attack that did not run under defences, in `Evaluation.missing`."""
-DEFENCE, NONE = "defence", "none"
-"""Setting of a result: the defence with its strength, and its value without one."""
-COSINE, ERROR, LOSS = "aggregate-cosine", "aggregate-error", "auxiliary-loss"
+ERROR, LOSS = "aggregate-error", "auxiliary-loss"
 AGGREGATE = "aggregate"
 """Label of the round's mean update."""
 _FEW = 2

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evaluation.as_recorded import as_recorded as as_recorded
 from evaluation.failures import hardly_exceeds, same_cell
-from evaluation.scores import SETTING, describe, differing, number, records, rows_of, setting_columns, setting_of
-from evaluation.what_if import COSINE, DEFENCE, NONE
+from evaluation.scores import describe, differing, number, records, rows_of, setting_columns, setting_of
 from protocol.metric_table import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
@@ -78,12 +78,6 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
     elif hardly_exceeds(best, results):
         verdict = f"On {where}, no attack infers {inferred}{_than(best, results, 'much better')}."
     return Headline(verdict, measured, best["metric"], best["question"], best.get(DATA), added(best, results))
-
-
-def as_recorded(results: pd.DataFrame) -> pd.DataFrame:
-    """Results without those under defences that were tried on a recording, see `evaluation.what_if`."""
-    tried = bool((results["metric"] == COSINE).any())
-    return results[results[SETTING + DEFENCE] == NONE] if tried else results
 
 
 def added(row: Row, results: pd.DataFrame) -> str:

@@ -31,11 +31,15 @@ def write_report(
     *,
     sections: Sequence[Section] = (),
     differences: Sequence[Table] = (),
+    changes: Sequence[tuple[Sequence[str], Sequence[Table]]] = (),
     parts: Sequence[Run] = (),
     figures: Sequence[CaptionedFigure] = (),
     causes: Sequence[str] = (),
 ) -> Path:
-    """Writes report.html into a folder, with the main figure first; `parts` are the runs that `run` joins, if any."""
+    """Writes report.html into a folder, with the main figure first.
+
+    `parts` are the runs that `run` joins, if any; `changes` sentences and tables on what changed from another run.
+    """
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results, check = run.results, run.learner_check
     learner = [f"{check[:1].upper()}{check[1:]}."] if check else []
@@ -50,6 +54,7 @@ def write_report(
         ],
         sections=sections,
         differences=differences,
+        changes=changes,
         missing=reasons(run.not_run),
         causes=causes,
         baselines=BASELINES,

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluation.changes import changes
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import AttackInfo, records, setting_columns, stacked, with_setting
-from evaluation.stored import EVALUATION, DamagedError, read_evaluation
+from evaluation.stored import EVALUATION, DamagedError, StoredRun, read_evaluation
 from protocol.errors import InputError
 from protocol.provenance import command
+from reports.change_tables import stored_changes
 from reports.files import Format
 from reports.run import Run
 from reports.sections import metrics_of
@@ -20,7 +22,8 @@ from reports.write_run import write_page
 def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] = ()) -> Run:
     """Joins the results of several runs, folders with a results.json, and writes one page.
 
-    Runs that have a cell in common differ in a setting ``run``.
+    Runs that have a cell in common differ in a setting ``run``. What changed from the first run to each other one is
+    compared, if they have an attack, a metric and a data set in common.
 
     Raises:
         InputError: a results.json is missing, or a file is damaged.
@@ -29,6 +32,8 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     names = [run.experiment for run in runs]
     names = names if len(set(names)) == len(names) else [str(directory) for directory in directories]
     found = [_evaluation(directory, run) for directory, run in zip(directories, runs, strict=True)]
+    stored = [StoredRun(*one) for one in zip(names, found, (run.data for run in runs), strict=True)]
+    compared = [changes(stored[0], one) for one in stored[1:]]
     labels = [label for one in found for label in one.roc]
     if len(set(labels)) < len(labels):
         for one, name in zip(found, names, strict=True):
@@ -54,6 +59,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         gate=[verdict for run in runs for verdict in run.gate],
         read_back=[key for run in runs for key in run.read_back],
         learner_check="; ".join(dict.fromkeys(run.learner_check for run in runs if run.learner_check)),
+        changes=[stored_changes(one) for one in compared if one.rows],
         details={f"{label} in {run.experiment}": rows for run in runs for label, rows in run.details.items()},
     )
     whole.write(out)

@@ -173,6 +173,7 @@ class Run:
         details: rows of attacks' own tables by label, see `attacks.estimates.Scores.details`.
         learner_check: comparison of the learner's updates with the recorded ones, see `evaluation.learner_match`.
         advice: which of the defences tried on the recording keep within the limits, see `evaluation.advice`.
+        changes: what changed from other runs, see `reports.change_tables.stored_changes`.
         format: version of the file.
     """
 
@@ -195,12 +196,13 @@ class Run:
     details: dict[str, list[dict[str, Value]]] = field(default_factory=dict)
     learner_check: str = ""
     advice: str = ""
+    changes: list[dict[str, Any]] = field(default_factory=list)
     format: Literal[1] = 1
 
     def write(self, directory: Path) -> Path:
         """Writes results.json, with null for NaN."""
         path = directory / "results.json"
-        empty = {name for name in ("details", "learner_check", "advice") if not getattr(self, name)}
+        empty = {name for name in ("details", "learner_check", "advice", "changes") if not getattr(self, name)}
         write_whole(path, TypeAdapter(Run).dump_json(self, indent=2, exclude=empty))
         return path
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -10,16 +11,18 @@ from datamodules.io.files import write_whole
 from evaluation.advice import advice
 from evaluation.auditing import AuditResult
 from evaluation.captioned_figure import CaptionedFigure
+from evaluation.changes import changes
 from evaluation.evaluate import TRACEBACKS
 from evaluation.failures import sentences
 from evaluation.gate import Gate
 from evaluation.persons import in_order_of_persons, without_persons
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, describe, differing, plain_records, records, setting_of
-from evaluation.stored import EVALUATION, write_evaluation
+from evaluation.stored import EVALUATION, StoredRun, write_evaluation
 from evaluation.summary import paired_differences
 from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
+from reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
 from reports.figures.report_figures import report_figures, roc_table
 from reports.files import Format, write_files
 from reports.headline import as_recorded, headline
@@ -30,7 +33,7 @@ from reports.run import Run
 from reports.sections import detail_sections, difference_tables, sections, text_tables
 from reports.wandb_log import Show
 
-SCORES, COMPOSITIONS, ROC = "scores.csv", "compositions.csv", "roc.csv"
+SCORES, COMPOSITIONS, ROC, CHANGES = "scores.csv", "compositions.csv", "roc.csv", "changes.csv"
 
 
 def write_run(
@@ -44,6 +47,7 @@ def write_run(
     formats: Sequence[Format] = (),
     persons: bool = False,
     key: bytes | None = None,
+    reference: StoredRun | None = None,
 ) -> Run:
     """Writes the files of a run and prints its table.
 
@@ -57,13 +61,15 @@ def write_run(
         formats: formats of further files, see `reports.files`.
         persons: whether the files hold pseudonyms and client numbers instead of new numbers, see `evaluation.persons`.
         key: secret key of the new numbers; None for that of `secret_key`.
+        reference: run to compare with; None for none.
     """
+    name = experiment or directory.resolve().name
     evaluation, everything = found.evaluation, with_papers(found.everything)
     results = everything[everything["metric"].isin(found.metrics)].reset_index(drop=True)
     verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
     shared = evaluation if persons else in_order_of_persons(without_persons(evaluation, key or secret_key()))
     run = Run(
-        *(experiment or directory.resolve().name, command(), found.seed, commit(), versions()),
+        *(name, command(), found.seed, commit(), versions()),
         *({"sha256": "", **found.data}, hardware(), found.seconds, results),
         dict(evaluation.missing),
         [dataclasses.asdict(cause) for cause in found.causes],
@@ -73,9 +79,10 @@ def write_run(
         {label: plain_records(table) for label, table in shared.details.items()},
         evaluation.learner_check,
         advice(results, evaluation, gate),
+        changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, found.data), key)],
     )
     run.write(directory)
-    write_evaluation(directory / EVALUATION, shared)
+    write_evaluation(directory / EVALUATION, shared, data=dict(found.data))
     write_gate(directory, verdicts)
     for name, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: roc_table(evaluation)}.items():
         if len(table):
@@ -96,6 +103,10 @@ def write_run(
     return run
 
 
+def _changed(reference: StoredRun, run: StoredRun, key: bytes | None) -> dict[str, Any]:
+    return stored_changes(changes(reference, run, key=key))
+
+
 def write_page(
     directory: Path,
     run: Run,
@@ -114,11 +125,18 @@ def write_page(
     figures = report_figures(evaluation, everything, metrics)
     own = detail_sections(run.details)
     found, differences = [*sections(run.results, run.differences), *own], difference_tables(run.differences)
-    write_report(directory, run, sections=found, differences=differences, parts=parts, figures=figures, causes=causes)
+    changed = [(one["notes"], change_tables(one, place)) for place, one in enumerate(run.changes)]
+    options: dict[str, Any] = {"parts": parts, "figures": figures, "causes": causes, "changes": changed}
+    write_report(directory, run, sections=found, differences=differences, **options)
     tables = [table for section in found for table in section.tables] + differences
+    tables += [table for _, own in changed for table in own]
     numbers = {"results": run.results, "differences": run.differences}
     numbers |= {table.name: table.rows for section in own for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
+    (directory / CHANGES).unlink(missing_ok=True)
+    if run.changes:
+        write_whole(directory / CHANGES, change_rows(run.changes).to_csv(index=False).encode())
+        print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
     first = headline(run.results, run.differences)
     print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(run.results)}\n")
     if written:

@@ -65,7 +65,11 @@ def _override(text: str) -> tuple[str, Any]:
 
 _FLAG: dict[str, Any] = {"nargs": "?", "const": True, "type": _truth, "metavar": "true"}
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "directories": {"nargs": "+", "metavar": "DIR", "help": "folders that hold a results.json"},
+    "directories": {
+        "nargs": "+",
+        "metavar": "DIR",
+        "help": "folders that hold a results.json; the first is the reference of what changed",
+    },
     "config": {"metavar": "TABLE", "help": "a table: its file, or its name in configs/paper, e.g. raifle_table5"},
     "--config": {"metavar": "FILE", "help": "values of the options below, in YAML"},
     "--attack": {"help": "name of `attack.py list` or class path; its hyper-parameters are --attack.NAME VALUE"},
@@ -99,9 +103,15 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "METRIC=LIMIT",
         "help": "limit on what an attack infers, or QUESTION/METRIC=LIMIT: the highest mean over victims, e.g. auc=0.6;"
         " for distances and errors the lowest, e.g. l1=0.3. A question is a family of attacks, e.g."
-        " record-membership/auc=0.6. Baselines are exempt. The 95%% interval decides: exit status 3 if that of an"
-        " attack is entirely beyond a limit, 5 if one contains it, hides exposed clients or has fewer than 5 victims,"
-        " 4 if no attack measured the metric",
+        " record-membership/auc=0.6. change=0.05 limits how much more is inferred than in --reference, and"
+        " beyond-baseline=0.05 than by the best baseline. Baselines are exempt. The 95%% interval decides: exit status"
+        " 3 if that of an attack is entirely beyond a limit, 5 if one contains it, hides exposed clients or has fewer"
+        " than 5 victims, 4 if no attack measured the metric",
+    },
+    "--reference": {
+        "metavar": "RUN",
+        "help": "folder of an earlier run: the report starts with what changed since then, on the same clients if"
+        " FEDLEAK_KEY was the same",
     },
     "--attacks": {
         "action": "extend",
@@ -175,7 +185,10 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "audit": (
         "Runs all attacks for which the recording has the needed data, and describes the updates in any case.",
-        (*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--jobs", "--gate", "--statement", "--wandb"),
+        (
+            *(*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--jobs"),
+            *("--gate", "--reference", "--statement", "--wandb"),
+        ),
     ),
     "list": ("Prints every attack by question: exact or statistical, its paper, its cost and what it needs.", ()),
     "reproduce": (

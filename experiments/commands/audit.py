@@ -6,11 +6,15 @@ from typing import Any
 
 from attacks.registry import REGISTRY, check_distinct, make_attack
 from evaluation.auditing import audit as run_audit
+from evaluation.changes import Changes, changes
 from evaluation.failures import reasons
-from evaluation.gate import check_limits, gate_status, read_gate
 from evaluation.gate import gate as check_gate
+from evaluation.gate import gate_status
+from evaluation.limit_names import check_limits, read_gate
 from evaluation.persons import without_persons
 from evaluation.processes import default_jobs
+from evaluation.runner import Evaluation
+from evaluation.stored import StoredRun, read_run
 from evaluation.what_if import what_if as with_defences
 from experiments.commands.defences_file import read_defences
 from experiments.commands.open_recording import open_recording
@@ -43,6 +47,7 @@ def audit(
     control: Control | None = None,
     what_if: str | None = None,
     jobs: int | None = None,
+    reference: str | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
     judged = gate is not None or statement is not None
@@ -55,6 +60,7 @@ def audit(
     out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
     write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
     limits = None if gate is None else read_gate(gate)
+    compared = None if reference is None else read_run(Path(reference))
     recording = open_recording(deltas, learner, learner_arguments, control)
     given = [make_attack(name) for name in attacks or []]
     added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
@@ -62,7 +68,7 @@ def audit(
     check_distinct([type(attack) for attack in chosen])
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
     limits = limits if declared is None else declared.with_limits(limits)
-    check_limits(limits or {}, chosen)
+    check_limits(limits or {}, chosen, reference=compared is not None)
     with results_folder(out) as directory:
         options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
         if defences is None:
@@ -70,26 +76,39 @@ def audit(
         else:
             found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
         key = secret_key()
+
+        def changed(evaluation: Evaluation) -> Changes:
+            assert compared is not None  # checked with the limits
+            return changes(compared, StoredRun(directory.resolve().name, evaluation, found.data), key=key)
+
         done = write_run(
             found,
             directory=directory,
-            gate=None if limits is None else check_gate(limits, chosen),
+            gate=None if limits is None else check_gate(limits, chosen, changed),
             shows=shows_in_wandb(wandb, directory),
             formats=format or (),
             persons=persons,
             key=key,
+            reference=compared,
         )
     evaluation, verdicts = found.evaluation if persons else without_persons(found.evaluation, key), done.gate
     if declared is not None:
         write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
-    print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits))
+    print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
     return gate_status([verdict["verdict"] for verdict in verdicts])
 
 
-def _next(deltas: str, directory: Path, missing: Mapping[str, str], limits: Mapping[str, float] | None) -> str:
+def _next(
+    deltas: str,
+    directory: Path,
+    missing: Mapping[str, str],
+    limits: Mapping[str, float] | None,
+    reference: str | None,
+) -> str:
     """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
     given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
+    given += [] if reference is None else ["--reference", reference]
     if any("--slow" in reason for reason in missing.values()):
         return shell_command("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
     if limits is None:

@@ -20,7 +20,8 @@ from attacks.ranking.list_posterior import ListPosterior
 from attacks.recommendation.item_deltas import Direction, RowNorm
 from attacks.recommendation.matched_filter import MatchedFilter
 from bench.gate import shares
-from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, check_limits, gate, gate_status, read_gate
+from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, gate, gate_status
+from evaluation.limit_names import check_limits, read_gate
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, records, score_table
 from evaluation.summary import summarise
@@ -231,12 +232,16 @@ def test_a_malformed_limit_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "way_out"),
     [
-        ("AUC", "Known: auc"),
+        ("AUC", "Did you mean auc?"),
         ("l11", "Did you mean l1?"),
         ("coverage", "which measures no leakage"),
         ("fpr", "which measures no leakage"),
-        ("ndcg@10", "Known: auc"),
-        ("recomendation/auc", "Did you mean recommendation?"),
+        ("ndcg@10", "E.g. auc or l1"),
+        ("recomendation/auc", "Did you mean recommendation (which of the items"),
+        ("class-shares/l1", "Did you mean composition (what share of its examples each class has)?"),
+        ("beyond-baselin", "Did you mean beyond-baseline?"),
+        ("nothing/auc", "A question is a family of attacks: recommendation, composition."),
+        ("change", "--reference RUN"),
         ("recommendation/l1", "of recommendation"),
         ("composition/auc", "of composition"),
     ],
@@ -346,6 +351,22 @@ def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(
         str(int(status == UNCHECKED)),
         str(int(status == FAILED)),
     )
+
+
+@pytest.mark.integration
+def test_an_audit_is_compared_with_its_reference(
+    deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, again = (["audit", "--deltas", str(deltas), "--out", str(tmp_path / name)] for name in ("first", "again"))
+    assert attack.main(first) == 0
+    assert attack.main([*again, "--reference", str(tmp_path / "first"), "--gate", "change=0.0"]) == 0
+    assert "gate ok: highest change 0.000" in capsys.readouterr().out
+    (compared,) = Run.read(tmp_path / "again/results.json").changes
+    assert {(row["verdict"], row["change"]) for row in compared["rows"]} == {("equal", 0.0)}
+    assert "What changed" in (tmp_path / "again/report.html").read_text()
+    missing = ["--reference", str(tmp_path / "none")]
+    assert attack.main([*again, *missing]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.integration

@@ -13,7 +13,7 @@ import yaml
 from lightning import Trainer
 
 from attacks.registry import REGISTRY
-from evaluation.gate import check_limits, read_gate
+from evaluation.limit_names import check_limits, read_gate
 from experiments.table import Choice, read_table
 from modules.learners.fncf import FNCF
 from modules.lightning.checkpoint_io import CheckedCheckpointIO

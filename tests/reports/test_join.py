@@ -123,3 +123,17 @@ def test_values_are_read_back_as_they_were(tmp_path: Path, left: Left) -> None:
     join_runs([run], tmp_path / "again")
     again = (tmp_path / "again" / "report.html").read_text(encoding="utf-8")
     assert page.count("<figure ") == again.count("<figure ")
+
+
+def test_page_starts_with_what_changed_from_the_first_run(tmp_path: Path, left: Left) -> None:
+    joined = join_runs([left("one"), left("two", "two")], tmp_path / "both", ["csv"])
+    (compared,) = joined.changes
+    assert (compared["reference"], compared["run"]) == ("one", "two")
+    assert {row["change"] for row in compared["rows"]} == {0.0}
+    page = (tmp_path / "both/report.html").read_text(encoding="utf-8")
+    assert page.index("<h2>What changed</h2>") < page.index("<h2>Can the server infer")
+    table = pd.read_csv(tmp_path / "both/changes.csv")
+    assert table["verdict"].tolist() == ["equal"] * len(table)
+    assert Run.read(tmp_path / "both/results.json").changes == joined.changes
+    join_runs([left("three")], tmp_path / "both")
+    assert not (tmp_path / "both/changes.csv").exists()

@@ -64,17 +64,18 @@ def test_only_what_exists_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("missing", "limits", "words"),
+    ("missing", "limits", "reference", "words"),
     [
-        ({"raifle": "it is slow; add --slow"}, {"auc": 0.6}, "audit --deltas d --gate auc=0.6 --slow "),
-        ({"decaf": "the recording lacks learner"}, None, "audit --deltas d --gate METRIC=LIMIT "),
-        ({}, {"auc": 0.6}, "report out RUN "),
+        ({"raifle": "it is slow; add --slow"}, {"auc": 0.6}, None, "audit --deltas d --gate auc=0.6 --slow "),
+        ({"raifle": "it is slow; add --slow"}, None, "first", "audit --deltas d --reference first --slow "),
+        ({"decaf": "the recording lacks learner"}, None, None, "audit --deltas d --gate METRIC=LIMIT "),
+        ({}, {"auc": 0.6}, None, "report out RUN "),
     ],
 )
 def test_after_an_audit_come_slow_attacks_a_gate_or_a_page(
-    missing: dict[str, str], limits: dict[str, float] | None, words: str
+    missing: dict[str, str], limits: dict[str, float] | None, reference: str | None, words: str
 ) -> None:
-    assert _next("d", Path("out"), missing, limits).startswith(f"python attack.py {words}")
+    assert _next("d", Path("out"), missing, limits, reference).startswith(f"python attack.py {words}")
 
 
 def run_of(*attacks: str) -> Run:

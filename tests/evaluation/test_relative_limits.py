@@ -1,0 +1,145 @@
+"""A limit on a difference holds, fails or stays undecided by the interval of the difference on the same clients."""
+
+import numpy as np
+import pytest
+
+from attacks.base import Attack
+from attacks.composition.baselines import UniformPresent
+from attacks.composition.decaf import Decaf
+from attacks.composition.last_layer import LastLayerCounts
+from evaluation.auditing import AuditResult
+from evaluation.changes import changes
+from evaluation.gate import LimitError, Verdict, gate
+from evaluation.runner import Evaluation
+from evaluation.scores import AttackInfo, concat, score_table
+from evaluation.stored import StoredRun
+from evaluation.summary import summarise
+from protocol.errors import InputError
+from tests.frames import line_of
+
+DATA = {"name": "d", "sha256": "0"}
+LABELS = ("decaf", "last-layer-counts", "uniform-present", "linkability")
+BEFORE = np.linspace(0.5, 0.7, 12)
+NOISE = 0.01 * np.sin(np.arange(12))
+
+
+def audited(metric: str = "l1", *, lines: dict[str, AttackInfo] | None = None, **values: np.ndarray) -> AuditResult:
+    """An audit with values of twelve clients by attack."""
+    tables = [
+        score_table(label.replace("_", "-"), {metric: own}, setting={"data": "d"}, seed=0, victims=range(len(own)))
+        for label, own in values.items()
+    ]
+    evaluation = Evaluation(scores=concat(tables), lines=lines or {name: line_of(name) for name in LABELS})
+    attacks: list[Attack] = [Decaf(), LastLayerCounts(), UniformPresent()]
+    return AuditResult(evaluation, [metric], DATA, attacks=attacks)
+
+
+def verdict(found: AuditResult, name: str, limit: float, reference: AuditResult | None = None) -> Verdict:
+    (one,) = found.check({name: limit}, reference=reference, accept=("failed", "undecided", "unchecked"))
+    return one
+
+
+RISES = {
+    "more, beyond": (BEFORE - 0.2 + NOISE, "failed"),
+    "more, within": (BEFORE - 0.02 + NOISE, "ok"),
+    "less": (BEFORE + 0.4 + NOISE, "ok"),
+    "equal": (BEFORE, "ok"),
+    "about the limit": (BEFORE - 0.05 + 10 * NOISE, "undecided"),
+}
+
+
+@pytest.mark.parametrize(("values", "expected"), RISES.values(), ids=RISES)
+@pytest.mark.parametrize("name", ["change", "composition/change", "what share of its examples each class has/change"])
+def test_rise_of_the_leak_is_limited(name: str, values: np.ndarray, expected: str) -> None:
+    found = verdict(audited(decaf=values), name, 0.05, audited(decaf=BEFORE))
+    assert (found.verdict, found.metric, found.n) == (expected, name, 12)
+    assert "composition: l1 0.600 by decaf in the reference" in found.message
+
+
+def test_rise_is_that_of_the_best_attack_of_either_run() -> None:
+    before = audited(decaf=BEFORE, last_layer_counts=BEFORE + 0.3)
+    after = audited(decaf=BEFORE, last_layer_counts=BEFORE + 0.01)  # rose, but is not the best
+    assert verdict(after, "change", 0.05, before).verdict == "ok"
+    after = audited(decaf=BEFORE, last_layer_counts=BEFORE - 0.2 + NOISE)
+    found = verdict(after, "change", 0.05, before)
+    assert (found.verdict, found.attack) == ("failed", "last-layer-counts")
+    assert found.value == pytest.approx(0.2, abs=0.01)
+
+
+def test_exposure_of_a_few_clients_is_not_hidden_by_the_mean() -> None:
+    after = BEFORE + 0.1 + NOISE
+    after[0] = 0.0
+    found = verdict(audited(decaf=after), "change", 0.05, audited(decaf=BEFORE))
+    assert (found.verdict, "1 of 12 clients are beyond the limit" in found.message) == ("undecided", True)
+
+
+def test_attacks_that_only_the_reference_has_are_named_next_to_an_ok() -> None:
+    before = audited(decaf=BEFORE, last_layer_counts=BEFORE - 0.3)
+    found = verdict(audited(decaf=BEFORE), "change", 0.05, before)
+    assert found.verdict == "ok"
+    assert "Only in the reference, and not compared: last-layer-counts. Of these, last-layer-counts" in found.message
+
+
+def test_nothing_in_common_is_unchecked() -> None:
+    found = verdict(audited(decaf=BEFORE), "change", 0.05, audited(last_layer_counts=BEFORE))
+    assert (found.verdict, "could not be checked" in found.message) == ("unchecked", True)
+
+
+GAINS = {
+    "better": (BEFORE - 0.3 + NOISE, "failed"),
+    "hardly better": (BEFORE - 0.02 + NOISE, "ok"),
+    "worse": (BEFORE + 0.2, "ok"),
+    "about the limit": (BEFORE - 0.05 + 10 * NOISE, "undecided"),
+}
+
+
+@pytest.mark.parametrize(("values", "expected"), GAINS.values(), ids=GAINS)
+def test_gain_over_the_best_baseline_is_limited(values: np.ndarray, expected: str) -> None:
+    found = verdict(audited(decaf=values, uniform_present=BEFORE), "beyond-baseline", 0.05)
+    assert found.verdict == expected
+    assert "uniform-present 0.600" in found.message
+
+
+def test_gain_is_paired_on_clients() -> None:
+    spread = np.linspace(0.1, 0.9, 12)
+    assert verdict(audited(decaf=spread - 0.1, uniform_present=spread), "beyond-baseline", 0.05).verdict == "failed"
+
+
+def test_guessing_is_a_baseline_and_a_distance_needs_one() -> None:
+    link = {"linkability": AttackInfo(role="ours", family="linkability", question="LinkEstimate", tells="links")}
+    found = verdict(audited("auc", lines=link, linkability=0.9 + NOISE), "beyond-baseline", 0.05)
+    assert (found.verdict, "guessing 0.5" in found.message) == ("failed", True)
+    assert found.value == pytest.approx(0.4, abs=0.01)
+    found = verdict(audited(decaf=BEFORE), "beyond-baseline", 0.05)
+    assert (found.verdict, "no baseline for composition/l1" in found.message) == ("unchecked", True)
+
+
+def test_python_check_raises_with_the_sentences_of_the_gate() -> None:
+    found = audited(decaf=BEFORE - 0.3, uniform_present=BEFORE)
+    with pytest.raises(AssertionError, match=r"GATE FAILED: decaf l1 0\.300 is below the limit 0\.5") as broken:
+        found.check(l1=0.5)
+    assert isinstance(broken.value, LimitError)
+    assert [one.verdict for one in broken.value.verdicts] == ["failed"]
+    (held,) = found.check(l1=0.1)
+    assert held.verdict == "ok"
+    with pytest.raises(LimitError, match="UNDECIDED"):
+        audited(decaf=BEFORE[:3]).check(l1=0.1)
+    assert audited(decaf=BEFORE[:3]).check(l1=0.1, accept=["undecided"])[0].verdict == "undecided"
+
+
+def test_python_check_refuses_wrong_names() -> None:
+    found = audited(decaf=BEFORE)
+    for name, way_out in (("l11", "Did you mean l1"), ("compositon/l1", "Did you mean composition"), ("change", "RUN")):
+        with pytest.raises(InputError, match=way_out):
+            found.check({name: 0.5})
+    with pytest.raises(InputError, match="at least 0"):
+        found.check({"beyond-baseline": -0.1})
+    with pytest.raises(InputError, match="a limit to check"):
+        found.check()
+
+
+def test_gate_of_the_command_gives_the_same_verdict() -> None:
+    before, after = audited(decaf=BEFORE), audited(decaf=BEFORE - 0.2 + NOISE)
+    stored = StoredRun("the reference", before.evaluation, DATA)
+    check = gate({"change": 0.05}, after.attacks, lambda own: changes(stored, StoredRun("this audit", own, DATA)))
+    assert check(summarise(after.evaluation), after.evaluation) == [verdict(after, "change", 0.05, before)]
