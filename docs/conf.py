@@ -1,7 +1,7 @@
 """Configuration of Sphinx. The source is the whole checkout, so that links work here as they do in a code browser.
 
-Pages of attacks, of a server's deviations and of the API are written into docs/generated/ before Sphinx reads:
-`make docs`.
+Pages of attacks, of a server's deviations and of the API, and two sample statements, are written into docs/generated/
+before Sphinx reads: `make docs`.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "recorder")]
 
-from docs.tools import attack_pages, server_page  # noqa: E402
+from docs.tools import attack_pages, sample_statements, server_page  # noqa: E402
 
 project = "fedleak"
 author = "the authors of fedleak"
@@ -33,7 +33,7 @@ root_doc = "README"
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
 exclude_patterns = [
     *(f"{folder.name}/**" for folder in ROOT.iterdir() if folder.is_dir() and folder.name != "docs"),
-    *("docs/results/**", "docs/families/**", "docs/tutorials/**", "docs/_templates/**"),
+    *("docs/results/**", "docs/families/**", "docs/tutorials/**", "docs/_templates/**", "docs/samples/**"),
 ]
 templates_path = ["_templates"]
 
@@ -42,6 +42,7 @@ html_title = "fedleak"
 html_additional_pages = {"index": "index.html"}  # the first page is README.html
 html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"], "navigation_with_keys": False}
 html_show_sourcelink = False
+html_extra_path = ["generated/extra"]  # the sample statements, as pages of their own
 html_math_renderer = "mathml"  # drawn by the browser, without a script of another site
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -107,12 +108,20 @@ def api_pages() -> dict[str, str]:
 def generate(*_: Any) -> None:
     """Writes the pages that the code describes."""
     generated = {"attacks": attack_pages.pages(), "server": server_page.pages(), "api": api_pages()}
+    generated["samples"] = {"index.md": sample_statements.page()}
+    (ROOT / "docs" / "generated" / "extra").mkdir(parents=True, exist_ok=True)
     for folder, pages in generated.items():
         place = ROOT / "docs" / "generated" / folder
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         for name, text in pages.items():
             (place / name).write_text(text, encoding="utf-8")
+
+
+def make_samples(app: Sphinx) -> None:
+    """Makes the sample statements, unless links are checked only."""
+    if app.builder.name == "html":
+        sample_statements.write(ROOT / "docs" / "generated" / "extra" / "samples")
 
 
 def add_contents(_: Sphinx, name: str, source: list[str]) -> None:
@@ -149,6 +158,7 @@ def setup(app: Sphinx) -> None:
     """Connects the steps of this build."""
     hide_bars()
     app.connect("config-inited", generate)
+    app.connect("builder-inited", make_samples)
     app.connect("source-read", add_contents)
     app.connect("autodoc-process-docstring", keep_colons, priority=100)  # napoleon has 500
     app.add_html_math_renderer("mathml", (add_math, None), (add_math, None))

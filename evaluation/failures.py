@@ -39,6 +39,8 @@ _REMEDIES = {
     "sent_in": "record two rounds or more",
 }
 """What to do about a field that a view lacks."""
+_PLAIN = {"auxiliary": "auxiliary data", "participants": "sums of updates", "sent_in": "several rounds"}
+"""Fields of a view in plain words."""
 
 Row = dict[str, Any]
 """Row of a table of results."""
@@ -179,13 +181,20 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
     kinds = [need for need in attack.threat_model.needs if isinstance(need, type)]
     other = [kind for kind in kinds if not isinstance(view.algorithm, kind)]
     if view.algorithm is not None and other:
-        return f"the clients' algorithm, {type(view.algorithm).__name__}, is no {', '.join(map(_described, other))}"
+        return (
+            f"it needs {', '.join(map(_described, other))}; the clients' algorithm is {type(view.algorithm).__name__}"
+        )
     lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
     if lacking:
-        needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
         heads: dict[str, list[str]] = defaultdict(list)
         for head, _, entry in lacking:
             heads[head].append(entry)
+        needs = [
+            f"{_PLAIN.get(head, head)} ({', '.join(filter(None, entries)) or head})"
+            if any(entries) or head in _PLAIN
+            else head
+            for head, entries in heads.items()
+        ]
         ways_out = [remedy for head, entries in heads.items() if (remedy := _remedy(head, entries))]
         return "; ".join([f"the recording lacks {', '.join(needs)}", *dict.fromkeys(ways_out)])
     unknown = ", ".join(name for name in attack.estimates.truth if name not in truth)
@@ -225,9 +234,9 @@ def nothing_scored(missing: Mapping[str, str], attacks: Sequence[Attack]) -> Inp
 
 
 def _described(kind: type) -> str:
-    """Name of a kind of algorithm, with the first sentence of its documentation."""
-    sentence = re.split("[.;]", inspect.getdoc(kind) or "")[0]
-    return f"{kind.__name__} ({sentence[:1].lower()}{sentence[1:]})"
+    """First sentence of the documentation of a kind of algorithm, with its name."""
+    sentence = re.split(r"[.;](?=\s|$)", inspect.getdoc(kind) or "")[0].replace("``", "")
+    return f"{sentence[:1].lower()}{sentence[1:]} ({kind.__name__})"
 
 
 def _other_classes(view: View, truth: Mapping[str, Tensor]) -> str | None:

@@ -26,6 +26,9 @@ class Metric:
             for no limits.
         predicts: metric whose value the attack expects of itself by this one, so that tables show the measured value
             next to it; None for what is measured.
+        words: a value in everyday words, with ``{}`` for `words_scale` times the value, e.g. "names the right client
+            for {} of 100 records"; continues "the best attack". Empty for none: a statement then has the number alone.
+        words_scale: see `words`.
     """
 
     name: str
@@ -39,6 +42,8 @@ class Metric:
     worst_client: bool = False
     span: tuple[float, float] | None = None
     predicts: str | None = None
+    words: str = ""
+    words_scale: float = 100.0
 
     def __post_init__(self) -> None:
         if self.predicts is not None and (self.leak or self.judged):
@@ -90,9 +95,24 @@ _SHARE: dict[str, Any] = {"span": (0.0, 1.0)}
 _LOW_SHARE: dict[str, Any] = _LOW | _SHARE
 _POSITIVE: dict[str, Any] = {"span": (0.0, math.inf)}
 for _metric in (
-    Metric("auc", "AUC is 0.5 for guessing and 1 for certainty.", judged=True, guessing=0.5, **_SHARE),
+    Metric(
+        "auc",
+        "AUC is 0.5 for guessing and 1 for certainty.",
+        judged=True,
+        guessing=0.5,
+        words="puts the right one of a right and a wrong answer first in {} of 100 cases",
+        **_SHARE,
+    ),
     Metric("f1", "F1 is the harmonic mean of the precision and the recall of the decided items.", **_SHARE),
-    Metric("l1", "L1 is 0 where all shares are right and 2 where nothing is.", **_LOW, judged=True, span=(0.0, 2.0)),
+    Metric(
+        "l1",
+        "L1 is 0 where all shares are right and 2 where nothing is.",
+        judged=True,
+        span=(0.0, 2.0),
+        words="assigns {} of 100 examples of a client to a wrong class",
+        words_scale=50.0,
+        **_LOW,
+    ),
     Metric(
         "l2", "L2 is the Euclidean distance of the shares, 0 where all are right.", **_LOW, span=(0.0, math.sqrt(2))
     ),
@@ -109,7 +129,13 @@ for _metric in (
     ),
     Metric("coverage", "Coverage is the part of the shares that lie within their 95% intervals.", **_OTHER),
     Metric("exact", "Exact is the share of clients of whom all class counts are right.", binary=True, **_SHARE),
-    Metric("error", "The error is the share of items that are predicted wrongly.", **_LOW, judged=True, **_SHARE),
+    Metric(
+        "error",
+        "The error is the share of items that are predicted wrongly.",
+        judged=True,
+        words="is wrong about {} of 100 items",
+        **_LOW_SHARE,
+    ),
     Metric(
         "label-error", "The label error is the share of a client's own items that are predicted wrongly.", **_LOW_SHARE
     ),
@@ -122,7 +148,13 @@ for _metric in (
         **_OTHER,
         **_LOW,
     ),
-    Metric("ap", "AP is the area under the precision-recall curve, 1 for certainty.", judged=True, **_SHARE),
+    Metric(
+        "ap",
+        "AP is the area under the precision-recall curve, 1 for certainty.",
+        judged=True,
+        words="gives a ranking in which {} of 100 answers down to each right one are right on average",
+        **_SHARE,
+    ),
     Metric("times-chance", "Times chance is AP over that of guessing, 1 for guessing.", **_POSITIVE),
     Metric("times-random", "Times random is AP over that of a random order, 1 for guessing.", **_POSITIVE),
     Metric("top1", "Top 1 is the share of messages whose user comes first.", binary=True, **_SHARE),

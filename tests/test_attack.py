@@ -219,7 +219,7 @@ def test_an_attack_that_cannot_run_leaves_nothing(
     deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for kind, lacks in (
-        ("decaf", "is no ClassifierAlgorithm"),
+        ("decaf", "(ClassifierAlgorithm); the clients' algorithm is"),
         ("membership/pir-fingerprint", "without member in truth/"),
         ("tests.test_attack.WithoutScorer", "expected OtherEstimate, got InteractionEstimate"),
         ("tests.test_attack.NeedsTheImpossible", "found mind. Fix `needs`"),

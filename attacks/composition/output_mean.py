@@ -44,6 +44,7 @@ class PositiveShare(Estimate):
             lower_is_better=True,
             judged=True,
             span=(0.0, 1.0),
+            words="is wrong by {} percentage points about the share of positive examples",
         ),
         Metric(
             "share-correlation",
@@ -80,6 +81,8 @@ class TargetMean(Estimate):
             "Mean error is the distance of the inferred mean target and the true one, in the targets' units.",
             lower_is_better=True,
             judged=True,
+            words="is wrong by {} about the mean target, in the targets' unit",
+            words_scale=1.0,
         ),
         Metric(
             "mean-correlation",

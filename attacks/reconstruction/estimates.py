@@ -49,6 +49,7 @@ class ReconstructionEstimate(Estimate):
             "Recovered is the share of a client's training examples that are reconstructed exactly.",
             judged=True,
             span=(0.0, 1.0),
+            words="rebuilds {} of 100 training examples exactly",
         ),
         Metric(
             "certified",
@@ -71,6 +72,7 @@ class ReconstructionEstimate(Estimate):
             " of the same class.",
             judged=True,
             span=(0.0, 1.0),
+            words="makes likenesses by which {} of 100 training examples are told from up to 99 others of their class",
         ),
         Metric("identified-by-chance", "Identified by chance is that share for guessing.", leak=False),
         Metric("rouge1", "ROUGE-1 is the F1 of the words of a sentence and of its reconstruction.", span=(0.0, 1.0)),

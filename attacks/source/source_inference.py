@@ -27,6 +27,7 @@ SOURCE = Metric(
     judged=True,
     binary=True,
     span=(0.0, 1.0),
+    words="names the right client for {} of 100 records",
 )
 
 

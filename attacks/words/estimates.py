@@ -126,7 +126,11 @@ class WordCountEstimate(Estimate):
     inferred = "how often its texts have each word"
     truth = ("words", "next_words")
     metrics = (
-        Metric("exact-words", "Exact words is the share of occurring words whose rounded count is right."),
+        Metric(
+            "exact-words",
+            "Exact words is the share of occurring words whose rounded count is right.",
+            words="gets the number of occurrences right for {} of 100 words",
+        ),
         Metric("within-one", "Within one is the share of occurring words whose count is wrong by at most one."),
         Metric("word-recall", "Word recall is the share of a text's words that are inferred, repetitions included."),
         Metric(

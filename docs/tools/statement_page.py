@@ -10,7 +10,7 @@ from datamodules.io.files import write_whole
 from protocol.provenance import CHECKOUT
 from reports.statement.numbers import Strict
 from reports.statement.statement import Statement
-from reports.statement.system_file import Promise, System
+from reports.statement.system_file import PARTS, System
 
 SCHEMA, PAGE = CHECKOUT / "docs" / "statement.schema.json", CHECKOUT / "docs" / "statement.md"
 _START = "<!-- fields: python -m docs.tools.statement_page -->\n"
@@ -28,9 +28,10 @@ def page() -> str:
 
 def _tables() -> Iterator[str]:
     """A table of fields for each object of the two files."""
-    titles: dict[type[Strict], str] = {System: "system.yaml", Promise: "epsilon in system.yaml"}
+    titles: dict[type[Strict], str] = {System: "system.yaml"}
+    titles |= {kind: f"{name} in system.yaml" for name, kind in PARTS.items()}
     titles[Statement] = "statement.json"
-    for kind in dict.fromkeys((*titles, *Strict.__subclasses__())):
+    for kind in dict.fromkeys((*titles, *sorted(Strict.__subclasses__(), key=lambda kind: kind.__name__))):
         yield f"\n### {titles.get(kind, kind.__name__)}\n\n{kind.__doc__}\n\n| Field | Meaning |\n|---|---|"
         yield from (f"| `{name}` | {field.description} |" for name, field in kind.model_fields.items())
 

@@ -1,4 +1,4 @@
-"""Measured and declared numbers together: people exposed, precision and lift."""
+"""Measured and declared numbers together: clients exposed, precision and lift."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluation.risk import Range
 from reports.statement.measured import Measured, Rates
-from reports.statement.numbers import Interval, Strict, of_range, shown, with_interval
+from reports.statement.numbers import Interval, Strict, in_percent, of_range, percent, shown, with_interval
 from reports.statement.system_file import System
 
 
@@ -15,16 +15,18 @@ class Combined(Strict):
 
     question: str
     """family of attacks"""
-    people: int
-    """declared number of people"""
+    estimate: str
+    """type of the attacks' estimates, as in `measured`"""
+    clients: int
+    """declared number of clients, that of people where each has one"""
     prior: float
     """declared share of them of whom the answer is yes"""
     true: float
-    """prior * people"""
+    """prior * clients"""
     exposed: Interval
-    """tpr * prior * people: of these, those whom the attack names"""
+    """tpr * prior * clients: of these, those that the attack names"""
     wrong: Interval
-    """fpr * (1 - prior) * people: others whom it names"""
+    """fpr * (1 - prior) * clients: others that it names"""
     precision: Interval | None
     """share of the named for whom the answer is yes; null if nobody is named"""
     lift: Interval | None
@@ -36,30 +38,30 @@ class Combined(Strict):
 
 
 def combined(questions: Sequence[Measured], system: System) -> list[Combined]:
-    """People exposed, for each question with rates and a declared prior."""
+    """Clients exposed, for each question with rates and a declared prior."""
     found = []
     for position, one in enumerate(questions):
         prior = system.of("prior", one.question)
         if one.rates is not None and prior is not None:
-            found.append(_combined(one.question, one.rates, prior, position, system.people))
+            found.append(_combined(one, one.rates, prior, position, system))
     return found
 
 
-def exposure(tpr: Range, fpr: Range, *, people: int, prior: float) -> dict[str, Any]:
-    """Fields of `Combined` on the exposure of people to a decision with measured rates.
+def exposure(tpr: Range, fpr: Range, *, clients: int, prior: float) -> dict[str, Any]:
+    """Fields of `Combined` on the exposure of clients to a decision with measured rates.
 
-    ``exposed = TPR * prior * people`` and ``precision = TPR * prior / (TPR * prior + FPR * (1 - prior))``. The
+    ``exposed = TPR * prior * clients`` and ``precision = TPR * prior / (TPR * prior + FPR * (1 - prior))``. The
     precision's interval takes the unfavourable ends of both rates, so it covers at least 90%.
 
     Args:
         tpr: true-positive rate of the decision.
         fpr: false-positive rate.
-        people: number of people.
+        clients: number of clients.
         prior: share of them of whom the answer is yes.
     """
-    true = people * prior
-    found: dict[str, Any] = {"people": people, "prior": prior, "true": true, "precision": None, "lift": None}
-    found |= {"exposed": of_range(tpr.times(true)), "wrong": of_range(fpr.times(people - true))}
+    true = clients * prior
+    found: dict[str, Any] = {"clients": clients, "prior": prior, "true": true, "precision": None, "lift": None}
+    found |= {"exposed": of_range(tpr.times(true)), "wrong": of_range(fpr.times(clients - true))}
 
     def precision(tpr: float, fpr: float) -> float:
         named = tpr * prior + fpr * (1 - prior)
@@ -71,20 +73,22 @@ def exposure(tpr: Range, fpr: Range, *, people: int, prior: float) -> dict[str, 
     return found
 
 
-def _combined(question: str, rates: Rates, prior: float, position: int, people: int) -> Combined:
-    made = exposure(_range(rates.tpr), _range(rates.fpr), people=people, prior=prior)
+def _combined(one: Measured, rates: Rates, prior: float, position: int, system: System) -> Combined:
+    given = "declared.people" if system.clients is None else "declared.clients"
+    made = exposure(_range(rates.tpr), _range(rates.fpr), clients=system.clients or system.people, prior=prior)
     named, wrong = (with_interval(made[name], whole=True) for name in ("exposed", "wrong"))
     right = ""
     if made["precision"] is not None:
         lift = shown(made["lift"].value)
-        right = f"; {with_interval(made['precision'])} of those named are right, {lift} times the prior"
+        right = f"; of those named, {percent(made['precision'])} are right, {lift} times the declared share"
+    each = "; each person has one client" if system.clients is None else ""
     sentence = (
-        f"Ask of each of {people:,} people: {rates.asks} At the declared prior of {prior:g}, the answer is yes for"
-        f" {made['true']:,.0f}. At the measured rates, the server names {named} of them and wrongly {wrong} others"
-        f"{right}."
+        f"Ask of each of {shown(made['clients'], whole=True)} clients (declared{each}): {rates.asks} At the declared"
+        f" share of {in_percent(prior)}, the answer is yes for {shown(made['true'], whole=True)}. At the measured"
+        f" rates, the server names {named} of these and, wrongly, {wrong} others{right}."
     )
-    sources = [*(f"measured[{position}].rates.{rate}" for rate in ("tpr", "fpr")), "declared.people", "declared.prior"]
-    return Combined(question=question, **made, sources=sources, sentence=sentence)
+    sources = [*(f"measured[{position}].rates.{rate}" for rate in ("tpr", "fpr")), given, "declared.prior"]
+    return Combined(question=one.question, estimate=one.estimate, **made, sources=sources, sentence=sentence)
 
 
 def _range(found: Interval) -> Range:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import server
 from attacks.base import Attack
+from evaluation.failures import is_slow, is_unscored
 from evaluation.runner import Evaluation
 from protocol.class_paths import classes_in
 from protocol.taxonomy import NONE_FITS, TAXONOMY
@@ -15,18 +16,33 @@ from server.deviation import Deviation
 
 KNOWN_CLASSES: Mapping[str, str] = {
     "manipulated-model": "records that a server reads out of updates of a model made for it (imprints, trap weights)",
-    "sums-over-rounds": "what the sums of many rounds together give away about a single client",
+    "sums-over-rounds": "what the sums of many rounds together reveal about a single client",
     "reconstruction": "records (pictures, sentences, rows of a table) rebuilt from an update",
     "record-membership": "whether a certain record was in a client's training data",
     "source": "which client a certain record came from",
     "property": "properties of a client's data as a whole, other than class shares",
     "attributes": "attributes of a person, such as age, gender or health, that are not in the data",
-    "released-model": "what the final model gives away to those who only query it, and copies of it (model stealing)",
-    "participants": "what other participants learn from the global models that they receive",
-    "eavesdropping": "what sizes and times of messages give away on the network",
-    "collusion": "a server that colludes with some of the clients",
+    "released-model": "what those can infer who only query the final model, and copies of it (model stealing)",
+    "participants": "what other participants can infer from the global models that they receive",
+    "eavesdropping": "what can be inferred on the network from sizes and times of messages",
+    "collusion": "what a server can infer that colludes with some of the clients",
 }
 """Classes of attack on federated learning by the family that would hold them."""
+
+
+class NotMeasured(Strict):
+    """A question without a result."""
+
+    question: str
+    """families of the attacks on it, or the class of attack"""
+    infers: str
+    """what would be inferred, in words"""
+    reasons: list[str]
+    """why it was not measured: the most frequent reason of the attacks of each family"""
+    summary: str
+    """the same, without what to do about it"""
+    names: Names
+    """names in public taxonomies, with the letters of its attacks"""
 
 
 class NotRun(Strict):
@@ -54,16 +70,14 @@ class OtherServer(Strict):
 class NotTried(Strict):
     """What this audit did not try."""
 
-    not_measured: dict[str, str]
-    """every question without a result, and the reason"""
+    not_measured: list[NotMeasured]
+    """every question without a result"""
     could_not_run: list[NotRun]
     """attacks on the measured questions that could not run"""
     other_questions: list[NotRun]
     """attacks on other questions, none of which the recording fits"""
     without_attack: dict[str, str]
     """known classes of attack of which this version has none"""
-    names: dict[str, Names]
-    """names in public taxonomies of every question without a result"""
     deviations: list[OtherServer]
     """what a server may do besides averaging, and the recording does not declare"""
 
@@ -71,27 +85,31 @@ class NotTried(Strict):
 def not_tried(
     evaluation: Evaluation, attacks: Sequence[Attack], measured: Collection[str] = (), manipulation: str | None = None
 ) -> NotTried:
-    """What was not tried, by name; `measured` are the families with a result."""
+    """What was not tried, by name; `measured` are the estimates (see `Estimate.question`) with a result."""
     families = {name: attack.family for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
     without = {name: what for name, what in KNOWN_CLASSES.items() if name not in families.values()}
-    asking = [attack.family for attack in attacks if not attack.baseline]  # a family of baselines alone is no question
-    reasons: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, reason in {**evaluation.missing, **evaluation.unrelated}.items():
-        reasons[families.get(name, name)][reason] += 1
-    open_ones = {
-        name: "this version has no attack on it"
-        if name in without
-        else reasons[name].most_common(1)[0][0]
-        if reasons[name]
-        else "no attack gave a value"
-        for name in sorted({*asking, *without} - {*measured, DECLARED_PRIVACY})
-    }
+    asking: dict[str, list[Attack]] = defaultdict(list)  # baselines alone are no question
+    for attack in attacks:
+        if not attack.baseline and attack.family != DECLARED_PRIVACY and attack.estimates.truth:
+            asking[attack.estimates.question()].append(attack)
+    unknown = "this version has no attack on it"
     return NotTried(
-        not_measured=open_ones,
+        not_measured=[
+            *(_not_measured(own, evaluation) for name, own in asking.items() if name not in measured),
+            *(
+                NotMeasured(
+                    question=name,
+                    infers=what,
+                    reasons=[unknown],
+                    summary=unknown,
+                    names=of_taxonomy(TAXONOMY.get(name, NONE_FITS)),
+                )
+                for name, what in without.items()
+            ),
+        ],
         could_not_run=_by_reason(evaluation.missing, families),
         other_questions=_by_reason(evaluation.unrelated, families),
         without_attack=without,
-        names={family: _names(family, attacks) for family in open_ones},
         deviations=[
             OtherServer(deviation=kind.__name__, does=kind.does, letter=kind.public_names().letter)
             for kind in classes_in(server, Deviation)
@@ -100,12 +118,29 @@ def not_tried(
     )
 
 
-def _names(family: str, attacks: Sequence[Attack]) -> Names:
-    """Names of a family, with the letters of its attacks."""
-    own = [attack.public_names() for attack in attacks if attack.family == family and not attack.baseline]
-    letters = ", ".join(sorted({one.letter for one in own if one.letter}))
-    found = own[0] if own and family not in TAXONOMY else TAXONOMY.get(family, NONE_FITS)
-    return of_taxonomy(replace(found, letter=letters or found.letter))
+def _not_measured(own: Sequence[Attack], evaluation: Evaluation) -> NotMeasured:
+    """A question that the given attacks ask."""
+    missing = {**evaluation.missing, **evaluation.unrelated}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in own:
+        counts[one.family].update(missing[name] for name in (one.name, f"{one.family}/{one.name}") if name in missing)
+    reasons = [*dict.fromkeys(of_family.most_common(1)[0][0] for of_family in counts.values() if of_family)]
+    reasons = reasons or ["no attack gave a value"]
+    letters = ", ".join(sorted({letter for one in own if (letter := one.public_names().letter)}))
+    return NotMeasured(
+        question=", ".join(counts),
+        infers=own[0].estimates.inferred,
+        reasons=reasons,
+        summary=", or ".join(dict.fromkeys(map(_short, reasons))),
+        names=of_taxonomy(replace(own[0].public_names(), letter=letters or None)),
+    )
+
+
+def _short(reason: str) -> str:
+    """A reason without what to do about it."""
+    if is_slow(reason):
+        return "the attacks on it are slow and were left out"
+    return "the recording lacks the truth about it" if is_unscored(reason) else reason.partition(";")[0]
 
 
 def _by_reason(missing: Mapping[str, str], families: Mapping[str, str]) -> list[NotRun]:

@@ -1,6 +1,7 @@
 """What would lower a leak, as far as that was measured anywhere."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import yaml
 
 from evaluation.scores import SETTING, records, setting_columns
 from evaluation.what_if import COSINE, DEFENCE
-from protocol.metric_table import metric
 from protocol.provenance import CHECKOUT
 from reports.headline import best_baseline
 from reports.run import ATTACKS, Run
+from reports.statement.everyday import gain
 from reports.statement.measured import Measured
 from reports.statement.numbers import Cell, Interval, Strict, of_row
 
@@ -20,14 +21,21 @@ _DEFENCES = ("epsilon", "amount", "participants")
 """Settings of the published results that a client or operator can change to leak less."""
 _RESULTS = CHECKOUT / "docs" / "results"
 _TABLES = CHECKOUT / "configs" / "paper"
-_NAMES = {"epsilon": "epsilon of local privacy", "amount": "amount of noise", "participants": "participants of a sum"}
+_NAMES = {
+    "epsilon": "epsilon of local privacy, per message",
+    "amount": "variance of the noise on each number",
+    "participants": "participants of a sum",
+}
+_HERE = "this recording"
 
 
 class At(Strict):
-    """Largest leak at one value of a defence, over all other settings of the table."""
+    """Largest leak at one value of a defence, over all other settings."""
 
     value: Cell
     """value of the defence's setting"""
+    table: str
+    """table in docs/results that it stands in; `this recording` for a defence tried on it"""
     attack: str
     """best attack there"""
     result: Interval
@@ -36,8 +44,12 @@ class At(Strict):
     """number of clients"""
     baseline: str | None
     """best baseline in the same setting, null if there is none"""
+    baseline_reads: bool
+    """whether it reads the update, so that noise makes it worse too"""
     baseline_result: Interval | None
     """its mean"""
+    gain: float
+    """share of the way from the best of the baseline and guessing to certainty"""
     signal: float | None = None
     """cosine of the round's mean update with and without the defence, null for a trained one"""
 
@@ -47,10 +59,12 @@ class Effect(Strict):
 
     question: str
     """family of attacks"""
-    table: str
-    """table in docs/results; `this recording` for a defence tried on it"""
-    setting: dict[str, Cell]
-    """setting that the cells share: the data"""
+    infers: str
+    """what the server infers, in words"""
+    data: str
+    """name of the data"""
+    here: bool
+    """whether the defence was tried on this recording"""
     defence: str
     """what varies, e.g. epsilon of local privacy"""
     note: str
@@ -70,81 +84,112 @@ class Lowering(Strict):
     """effects, those on this recording first"""
 
 
-def lowering(measured: Sequence[Measured], folder: Path = _RESULTS, audited: Run | None = None) -> Lowering:
+def lowering(
+    measured: Sequence[Measured],
+    folder: Path = _RESULTS,
+    audited: Run | None = None,
+    reading: Collection[str] = (),
+) -> Lowering:
     """Measured effects of defences on the same questions and metrics: tried on the recording, and published ones.
 
     An audit of a recording as it is measures no effect itself. At each value of a defence stands the largest leak
-    over all other settings of the table on the same data, of those settings in which the defence varies.
+    over all tables and other settings on the same data, of those settings in which the defence varies: the one that
+    goes furthest from its baseline, or guessing, to certainty, because settings differ in what can be guessed.
+
+    Args:
+        measured: results of the audit.
+        folder: published results.
+        audited: the audit, None for none.
+        reading: names of the baselines that read the update.
     """
-    effects = [
-        effect
-        for path in sorted(folder.glob("*.json"))
-        for run in [Run.read(path)]
-        for one in measured
-        for effect in _effects(run, one, path.stem)
-    ]
+    tables = [(path.stem, Run.read(path)) for path in sorted(folder.glob("*.json"))]
+    effects = [effect for one in measured for effect in _published(tables, one, reading)]
     elsewhere = (
-        "The effects in other tables below were measured on other data; the model's utility, which falls too, is not"
-        " compared. Where tables give several values at one setting of a defence, the largest counts: the others tried"
-        " other attacks."
+        "Effects on other data are those of the published results of this project. Each row has the largest leak at"
+        " that value of the defence, over all other settings that were measured: the one furthest beyond its baseline."
+        " The model's utility, which falls too, is not compared."
         if effects
-        else "None was measured for these questions on other data either."
+        else "No effect on these questions was measured on other data either."
     )
     advice = "" if audited is None else audited.advice
     here = advice or (
-        "This audit is of one recording, so it measured no effect of a defence on this system; audit with --what-if, or"
-        " train and record with a defence and audit again."
+        "This audit is of one recording, so it measured no effect of a defence on this system. To measure one, audit"
+        " with --what-if, or train and record with the defence and audit again."
     )
-    own = [effect for one in measured for effect in _tried(audited.results, one)] if audited and advice else []
+    own = [effect for one in measured for effect in _tried(audited.results, one, reading)] if audited and advice else []
     return Lowering(sentence=f"{here} {elsewhere}", effects=[*own, *effects])
 
 
-def _tried(results: pd.DataFrame, one: Measured) -> Iterator[Effect]:
+def _tried(results: pd.DataFrame, one: Measured, reading: Collection[str]) -> Iterator[Effect]:
     """The effect of defences tried on the recording."""
     column = SETTING + DEFENCE
-    same = results[(results["family"] == one.question) & (results["metric"] == one.metric)]
-    same = same[same["role"].isin(ATTACKS) & same["mean"].notna()]
+    same = _of_attacks(results, one)
     kept = results[results["metric"] == COSINE].groupby(column)["mean"].mean()
-    cells = [at.model_copy(update={"signal": kept.get(str(at.value))}) for at in _cells(same, one, results, column)]
+    found = _largest(same, results, column, _HERE, reading).values()
+    cells = [at.model_copy(update={"signal": kept.get(str(at.value))}) for at in found]
     for data in same[SETTING + "data"].unique()[:1]:
-        common: dict[str, Any] = {"question": one.question, "table": "this recording", "metric": one.metric}
-        yield Effect(**common, setting={"data": str(data)}, defence="defence", note="", cells=cells)
+        yield _effect(one, str(data), "defence", "", cells, here=True)
 
 
-def _effects(run: Run, one: Measured, table: str) -> Iterator[Effect]:
-    """An effect for each defence and data of a table."""
-    results = run.results
-    same = results[(results["family"] == one.question) & (results["metric"] == one.metric)]
-    same = same[same["role"].isin(ATTACKS) & same["mean"].notna()]
-    for key in _DEFENCES:
-        column = SETTING + key
-        if column not in same or same.empty:
-            continue
-        others = [name for name in setting_columns(same) if name != column]
-        given = same[same[column].notna()]
-        varied = given.groupby([given[name].map(repr) for name in others] or "metric", sort=False)[column]
-        given = given[varied.transform(lambda values: values.map(repr).nunique()) > 1]
-        for data, rows in given.groupby(SETTING + "data", sort=False):
-            cells = _cells(rows, one, results, column)
-            common: dict[str, Any] = {"question": one.question, "table": table, "metric": one.metric}
+def _published(tables: Sequence[tuple[str, Run]], one: Measured, reading: Collection[str]) -> Iterator[Effect]:
+    """An effect for each defence, what it covers, and data of all tables."""
+    found: dict[tuple[str, str, str], dict[Any, At]] = defaultdict(dict)
+    for name, run in tables:
+        same = _of_attacks(run.results, one)
+        for key in _DEFENCES:
+            column = SETTING + key
+            if column not in same or same.empty:
+                continue
+            given = same[same[column].notna()]
+            if key == "amount":  # of other mitigations, the amount is no variance
+                given = given[given[SETTING + "mitigation"].isin(("none", "noise"))]
+            others = [setting for setting in setting_columns(same) if setting not in (column, SETTING + "mitigation")]
+            varied = given.groupby([given[other].map(repr) for other in others] or "metric", sort=False)[column]
+            given = given[varied.transform(lambda values: values.map(repr).nunique()) > 1]
             note = _covered(run.experiment) if key == "epsilon" else ""
-            yield Effect(**common, setting={"data": str(data)}, defence=_NAMES[key], note=note, cells=cells)
+            for data, rows in given.groupby(SETTING + "data", sort=False):
+                cells = found[str(data), key, note]
+                for value, at in _largest(rows, run.results, column, name, reading).items():
+                    if value not in cells or at.gain > cells[value].gain:
+                        cells[value] = at
+    for (data, key, note), by_value in found.items():
+        yield _effect(one, data, _NAMES[key], note, list(by_value.values()), here=False)
 
 
-def _cells(rows: pd.DataFrame, one: Measured, results: pd.DataFrame, column: str) -> list[At]:
-    """The largest leak at every value of one setting with its baseline, the largest of all first."""
-    sign = -1 if metric(one.metric).lower_is_better else 1
-    by_value: dict[Any, dict[str, Any]] = {}
-    for row in records(rows):
-        value = row[column]
-        if value not in by_value or sign * row["mean"] > sign * by_value[value]["mean"]:
-            by_value[value] = row
-    cells = []
-    for value, row in sorted(by_value.items(), key=lambda item: -sign * item[1]["mean"]):
+def _of_attacks(results: pd.DataFrame, one: Measured) -> pd.DataFrame:
+    """Results of attacks on a question, by its metric."""
+    same = (results["family"] == one.question) & (results["question"] == one.estimate)
+    same &= (results["metric"] == one.metric) & results["role"].isin(ATTACKS) & results["mean"].notna()
+    return results[same]
+
+
+def _effect(one: Measured, data: str, defence: str, note: str, cells: Sequence[At], *, here: bool) -> Effect:
+    ordered = sorted(cells, key=lambda at: (-_value(at), -at.gain))
+    common: dict[str, Any] = {"question": one.question, "infers": one.infers, "metric": one.metric}
+    return Effect(**common, data=data, here=here, defence=defence, note=note, cells=ordered)
+
+
+def _value(at: At) -> float:
+    """Value of a defence's setting, 0 if it is no number."""
+    try:
+        return float(at.value or 0)
+    except ValueError:
+        return 0.0
+
+
+def _largest(
+    rows: pd.DataFrame, results: pd.DataFrame, column: str, table: str, reading: Collection[str]
+) -> dict[Any, At]:
+    """The largest leak at every value of one setting, with the best baseline of the same setting."""
+    by_value = {value: max(records(own), key=lambda row: gain(row, results)) for value, own in rows.groupby(column)}
+    cells = {}
+    for value, row in by_value.items():
         found = best_baseline(row, results)
         baseline = (None, None) if found is None else (found["attack"], of_row(found))
-        common: dict[str, Any] = {"value": value, "attack": row["attack"], "result": of_row(row), "n": row["n"]}
-        cells.append(At(**common, baseline=baseline[0], baseline_result=baseline[1]))
+        common: dict[str, Any] = {"value": value, "table": table, "attack": row["attack"], "n": row["n"]}
+        common |= {"baseline": baseline[0], "baseline_result": baseline[1], "baseline_reads": baseline[0] in reading}
+        common["gain"] = gain(row, results)
+        cells[value] = At(**common, result=of_row(row))
     return cells
 
 

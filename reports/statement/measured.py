@@ -9,16 +9,28 @@ import pandas as pd
 
 from attacks.base import Attack
 from attacks.record_membership.estimates import PLACE
-from evaluation.failures import best_guess, is_near
 from evaluation.risk import operating_point, worst_clients, worst_tenth
 from evaluation.runner import Evaluation
-from evaluation.scores import records, rows_of, setting_of
+from evaluation.scores import records, rows_of, setting_columns, setting_of
 from evaluation.summary import crossed
-from protocol.metric_table import METRICS, metric
+from protocol.metric_table import metric
 from protocol.taxonomy import MANIPULATING, NONE_FITS, TAXONOMY
 from reports.headline import added, best_baseline
 from reports.run import ATTACKS
-from reports.statement.numbers import Cell, Interval, Names, Strict, of_range, of_row, of_taxonomy, shown, with_interval
+from reports.statement.everyday import Answer, answer, everyday, gain
+from reports.statement.numbers import (
+    Cell,
+    Interval,
+    Names,
+    Strict,
+    in_percent,
+    of_range,
+    of_row,
+    of_taxonomy,
+    percent,
+    shown,
+    with_interval,
+)
 from reports.statement.system_file import System
 
 DECLARED_PRIVACY = "declared-privacy"
@@ -68,11 +80,30 @@ class Exposed(Strict):
     """number of candidates that the client does not hold with at least its score"""
 
 
+class ByMetric(Strict):
+    """Largest leak by one metric."""
+
+    metric: str
+    """metric"""
+    meaning: str
+    """meaning of the metric"""
+    attack: str
+    """best attack by it"""
+    result: Interval
+    """its mean over clients"""
+    baseline: str | None
+    """best baseline by it, null if there is none"""
+    baseline_result: Interval | None
+    """its mean"""
+
+
 class Measured(Strict):
-    """Result of one question."""
+    """Result of one question, by the metric by which most is inferred."""
 
     question: str
     """family of attacks"""
+    estimate: str
+    """type of the attacks' estimates, which tells questions of one family apart"""
     infers: str
     """what the server infers, in words"""
     sensitivity: str | None
@@ -109,8 +140,8 @@ class Measured(Strict):
     """number of clients for whom the attack is perfect in all rounds"""
     baseline: Baseline | None
     """best baseline, null if there is none"""
-    beyond_baseline: bool
-    """false if mean or interval hardly differ from guessing or the baseline"""
+    answer: Answer
+    """whether the whole interval is beyond guessing and the baseline, and whether by a fifth of the way to certainty"""
     worst_tenth: Interval | None
     """mean over the tenth of the clients about whom most is inferred"""
     worst_clients: int
@@ -123,46 +154,109 @@ class Measured(Strict):
     """rates at one threshold, null where the attack ranks nothing or no acceptable rate is declared"""
     adds: str
     """what the update adds to what is known without it, in bits; empty where it was not measured"""
+    not_run: list[str]
+    """attacks on the same question, of the same family, that gave no result"""
+    others: list[ByMetric]
+    """the same question by the other metrics of a leak"""
+    everyday: str
+    """the result in everyday words"""
     sentence: str
-    """the result in a sentence"""
+    """the result in a sentence, with the attack and the metric"""
 
 
 Row = dict[str, Any]
+_READS_UPDATES = "Whoever can read a client's updates"
+_READS_SUMS = "Whoever can read sums that contain a client's updates"
 
 
 def measured(
-    results: pd.DataFrame, evaluation: Evaluation, system: System, *, attacks: Sequence[Attack], seed: int
+    results: pd.DataFrame,
+    evaluation: Evaluation,
+    system: System,
+    *,
+    attacks: Sequence[Attack],
+    seed: int,
+    differences: pd.DataFrame | None = None,
+    summed: int = 1,
 ) -> list[Measured]:
-    """Best attack of each question, the largest leak first, by the results and the evaluation behind them."""
+    """Best attack of each question, the largest leak first, by the results and the evaluation behind them.
+
+    Of several metrics that judge attacks, the one counts by which the best attack goes furthest from guessing, or the
+    best baseline, to certainty. What an attack infers without ground truth is no question. `summed` is the largest
+    number of clients in one message.
+    """
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna() & results["family"].notna()]
     scored = scored[(scored["family"] != DECLARED_PRIVACY) & scored["metric"].map(lambda name: metric(name).leak)]
-    reading = [one.name for one in attacks if one.baseline and _reads_update(one)]
+    asked = {one.estimates.question() for one in attacks if one.estimates.truth}
+    scored = scored[scored["question"].isin(asked)]
+    reading = reading_baselines(attacks)
+    results = _with_blind_baselines(results, attacks, reading)
     blind = results[~results["attack"].isin(reading)]
     found = []
-    for _, rows in scored.groupby("family", sort=False):
-        judging = [name for name in METRICS if METRICS[name].judged and name in set(rows["metric"])]
-        name = judging[0] if judging else rows["metric"].iloc[0]
-        sign = -1 if metric(name).lower_is_better else 1
-        candidates = records(rows[rows["metric"] == name])
-        best = max(candidates, key=lambda row: sign * row["mean"])
-        tried = len({row["attack"] for row in candidates})
+    for _, rows in scored.groupby("question", sort=False):
+        leaks = {name: max(records(own), key=_inferred) for name, own in rows.groupby("metric", sort=False)}
+        judging = [row for name, row in leaks.items() if metric(str(name)).judged] or list(leaks.values())[:1]
+        best = max(judging, key=lambda row: gain(row, results))
+        tried = rows[rows["metric"] == best["metric"]]["attack"].nunique()
         baseline = best_baseline(best, blind) or best_baseline(best, results)
         against = None if baseline is None else _baseline(baseline, reading, evaluation, seed)
         made = _measured(best, tried, against, evaluation, system, seed) | {"adds": added(best, results)}
         made["names"] = names_of(best, attacks, evaluation)
-        gain, beyond = _gain(best, results), not is_near(best, results)
-        found.append((gain, Measured(**made, beyond_baseline=beyond, sentence=_sentence(made, beyond))))
+        made["not_run"] = _not_run(best, attacks, evaluation)
+        made["others"] = [_by_metric(row, results) for row in leaks.values() if row is not best]
+        reads = against is not None and against.reads_update
+        made["answer"] = answer(best, results, differences, reads=reads, summed=summed)
+        made |= {
+            "everyday": everyday(made, _READS_UPDATES if summed == 1 else _READS_SUMS),
+            "sentence": _sentence(made),
+        }
+        found.append((gain(best, results), Measured(**made)))
     return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
 
 
-def _gain(row: Row, results: pd.DataFrame) -> float:
-    guess, certain = best_guess(row, results), metric(row["metric"]).certainty
-    return 0.0 if guess is None or guess == certain else (row["mean"] - guess) / (certain - guess)
+def _with_blind_baselines(results: pd.DataFrame, attacks: Sequence[Attack], reading: Sequence[str]) -> pd.DataFrame:
+    """Results with baselines of other questions about the same ground truth, where a question has only ones that read.
+
+    A baseline that reads sums is worse than none where they are mostly noise: any attack would seem to infer something.
+    """
+    truth = {one.estimates.question(): {*one.estimates.truth} - {"clients"} for one in attacks}
+    blind = results[(results["role"] == "baseline") & results["mean"].notna() & ~results["attack"].isin(reading)]
+    settings, tables = setting_columns(results), [results]
+    for question in results["question"].dropna().unique():
+        if question in set(blind["question"]) or not truth.get(question):
+            continue
+        others = [other for other, names in truth.items() if names == truth[question]]
+        for cell in records(results[results["question"] == question][settings].drop_duplicates()):
+            tables.append(blind[blind["question"].isin(others)].assign(question=question, **cell))
+    return pd.concat(tables, ignore_index=True)
 
 
-def _reads_update(baseline: Attack) -> bool:
-    model = baseline.threat_model
-    return "deltas" in model.fields and model.sees not in ("no update", "no message")
+def _inferred(row: Row) -> float:
+    """A mean, larger for more leakage."""
+    return -row["mean"] if metric(row["metric"]).lower_is_better else float(row["mean"])
+
+
+def _not_run(row: Row, attacks: Sequence[Attack], evaluation: Evaluation) -> list[str]:
+    """Names of the attacks on a question, of one family, that gave no result."""
+    own = [one for one in attacks if not one.baseline and one.family == row["family"]]
+    own = [one for one in own if one.estimates.question() == row["question"]]
+    reasons = evaluation.missing.keys() | evaluation.unrelated.keys()
+    return [one.name for one in own if {one.name, f"{one.family}/{one.name}"} & reasons]
+
+
+def _by_metric(row: Row, results: pd.DataFrame) -> ByMetric:
+    found = best_baseline(row, results)
+    name, result = (None, None) if found is None else (found["attack"], of_row(found))
+    meaning = metric(row["metric"]).meaning
+    common: dict[str, Any] = {"metric": row["metric"], "meaning": meaning, "attack": row["attack"]}
+    return ByMetric(**common, result=of_row(row), baseline=name, baseline_result=result)
+
+
+def reading_baselines(attacks: Sequence[Attack]) -> list[str]:
+    """Names of the baselines that read the update."""
+    models = {one.name: one.threat_model for one in attacks if one.baseline}
+    blind = ("no update", "no message")
+    return [name for name, model in models.items() if "deltas" in model.fields and model.sees not in blind]
 
 
 def _measured(
@@ -173,7 +267,8 @@ def _measured(
     worst, people = worst_tenth(own, seed=seed), [int(person) for person in worst_clients(own).index]
     direction = "lower" if entry.lower_is_better else "higher"
     return {
-        **{"question": row["family"], "infers": row["tells"], "attack": row["attack"], "attacks": tried},
+        **{"question": row["family"], "estimate": row["question"], "infers": row["tells"]},
+        **{"attack": row["attack"], "attacks": tried},
         **{"sensitivity": system.of("sensitivity", row["family"]), "setting": setting_of(row)},
         **{"sees": row["sees"], "knows": row["knows"], "metric": row["metric"], "meaning": entry.meaning},
         **{"direction": f"{direction} means that more is inferred", "result": of_row(row)},
@@ -225,26 +320,23 @@ def _rates(row: Row, evaluation: Evaluation, acceptable: float | None, seed: int
     return Rates(acceptable_fpr=point.allowed, fpr=of_range(point.fpr), tpr=of_range(point.tpr), **counts)
 
 
-def _sentence(made: Mapping[str, Any], beyond: bool) -> str:
-    """The result in plain words, with its direction."""
+def _sentence(made: Mapping[str, Any]) -> str:
+    """The attack's result with its metric and direction."""
     result, baseline, rates = made["result"], made["baseline"], made["rates"]
-    more = "From an update, the server can infer"
-    if not beyond:
-        more = "Hardly better than guessing or a baseline, the server can infer"
     against = [] if made["guessing"] is None else [f"guessing gives {made['guessing']:g}"]
     if baseline is not None:
         without = "a baseline" if baseline.reads_update else "without the update"
         against.append(f"{baseline.attack}, {without}, gives {shown(baseline.result.value)}")
-    reached = f"{made['attack']} reaches {made['metric']} {with_interval(result)} over {made['n']} clients"
+    reached = f"The attack {made['attack']} reaches {made['metric']} {with_interval(result)} over {made['n']} clients"
     if made["attacks"] > 1:
         reached += f" (chosen among {made['attacks']} attacks by the same data)"
     parts = [
-        f"{more} {made['infers']}: {reached}" + (f", where {' and '.join(against)}" if against else ""),
+        reached + (f", where {' and '.join(against)}" if against else ""),
         f"{made['meaning'].rstrip('.')}; {made['direction']}" if made["meaning"] else made["direction"].capitalize(),
     ]
     if rates is not None:
         parts.append(
-            f"It finds {with_interval(rates.tpr)} of the true ones and wrongly names {shown(rates.fpr.value)} of the"
-            f" others (acceptable: {rates.acceptable_fpr:g})"
+            f"At one threshold it names {percent(rates.tpr)} of the right answers and, wrongly, {percent(rates.fpr)} of"
+            f" the others (acceptable: {in_percent(rates.acceptable_fpr)})"
         )
     return f"{made['adds']} {'. '.join(parts)}.".strip()

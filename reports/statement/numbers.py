@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from evaluation.risk import Range
-from evaluation.scores import number
 from protocol.taxonomy import Taxonomy
 
 Number = float | Literal["infinite"] | None
@@ -70,10 +70,53 @@ def of_row(row: Mapping[str, Any]) -> Interval:
 
 
 def shown(found: Number, *, whole: bool = False) -> str:
-    """Label of a number, with three decimals or as a whole number."""
+    """Label of a number that reads the same wherever commas and points separate thousands.
+
+    It has three digits at most, no zeros at its end, and spaces between thousands.
+
+    >>> shown(50.0), shown(0.71834), shown(1.0), shown(1e-5), shown(30.04)
+    ('50', '0.718', '1', '0.00001', '30')
+    >>> shown(12000.0, whole=True).split()
+    ['12', '000']
+    """
     if found is None or found == "infinite":
         return "undefined" if found is None else found
-    return f"{found:,.0f}" if whole else number(found)
+    size = abs(found)
+    if whole or size >= 100:
+        return f"{found:,.0f}".replace(",", "\u00a0")
+    if 0 < size < 0.001:
+        return f"{Decimal(f'{found:.2g}'):f}"
+    if 0.9995 <= found < 1:
+        return "above 0.999"
+    text = f"{found:.{3 if size < 1 else 2 if size < 10 else 1}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def hundredths(found: float) -> str:
+    """Label of a number from 0 to 100 without decimals, which is 0 or 100 only where the number is.
+
+    >>> hundredths(99.7), hundredths(100.0), hundredths(0.2), hundredths(71.8)
+    ('more than 99', '100', 'less than 1', '72')
+    """
+    if 99.5 <= found < 100:
+        return "more than 99"
+    return "less than 1" if 0 < found < 0.5 else f"{found:.0f}"
+
+
+def in_percent(found: Number) -> str:
+    """Label of a share in percent.
+
+    >>> in_percent(0.003), in_percent(0.884), in_percent(0.9999)
+    ('0.3%', '88%', 'more than 99%')
+    """
+    if not isinstance(found, float):
+        return shown(found)
+    return f"{shown(round(100 * found, 1 if found > 0.01 else 4)) if 0 < found < 0.1 else hundredths(100 * found)}%"
+
+
+def percent(found: Interval) -> str:
+    """Label of a share with its interval, in percent."""
+    return f"{in_percent(found.value)} ({in_percent(found.low)} to {in_percent(found.high)})"
 
 
 def with_interval(found: Interval, *, whole: bool = False) -> str:

@@ -162,7 +162,7 @@ def _at_declared(entry: Mapping[str, Any] | None, promise: Promise | None) -> tu
     except ViewError as error:
         return None, str(error)
     covered = "" if promise.rounds is None or promise.rounds >= entry["rounds"] else f" over {promise.rounds} rounds"
-    return value, f"at delta {promise.delta:g}{covered}"
+    return value, f"at delta {shown(promise.delta)}{covered}"
 
 
 def _sent(
@@ -212,7 +212,7 @@ def _of_worst(sent: Sent, promise: Promise | None) -> str:
     """Epsilon of the worst client with its delta and messages, and in the terms of the declaration."""
     text = f"epsilon {shown(sent.worst)} for the worst client"
     if sent.delta is not None:
-        text += f", with delta {sent.delta:g} over {sent.messages} of its messages"
+        text += f", with delta {shown(sent.delta)} over {sent.messages} of its messages"
     if sent.at_declared is not None and sent.at_declared != sent.worst:
         return f"{text}, which is {shown(sent.at_declared)} at the delta and rounds of the declaration"
     if promise is None or sent.at_declared is not None:
@@ -222,7 +222,7 @@ def _of_worst(sent: Sent, promise: Promise | None) -> str:
 
 
 def _about_bound(bound: Bound, checks: int) -> str:
-    own = "" if bound.delta is None else f" with delta {bound.delta:g} over {bound.rounds} rounds"
+    own = "" if bound.delta is None else f" with delta {shown(bound.delta)} over {bound.rounds} rounds"
     text = f"the lower bound from {bound.n} canaries is {shown(bound.value)}{own} ({bound.metric})"
     others = f"; {checks} other bounds, which check it, decide nothing" if checks else ""
     if bound.refutes is None:
@@ -234,7 +234,9 @@ def _about_bound(bound: Bound, checks: int) -> str:
 
 
 def _promised(promise: Promise) -> str:
-    return f"epsilon {promise.value:g} with delta {promise.delta:g}, per {promise.unit}, over {_span(promise)}"
+    return (
+        f"epsilon {shown(promise.value)} with delta {shown(promise.delta)}, per {promise.unit}, over {_span(promise)}"
+    )
 
 
 def _ledger(findings: Sequence[Mapping[str, Cell]]) -> str:
@@ -246,7 +248,9 @@ def _ledger(findings: Sequence[Mapping[str, Cell]]) -> str:
     for who, row in rows.items():
         # The table has no infinite numbers: an empty one is that of noise without a clip.
         epsilon = "infinite" if row["declared"] is None else shown(float(row["declared"]))
-        spent.append(f"{who}: epsilon {epsilon} at the declared noise, over {row['messages']:g} rounds")
+        spent.append(
+            f"{who}: epsilon {epsilon} at the declared noise, over {shown(float(row['messages'] or 0))} rounds"
+        )
     return f"{'; '.join(spent)}. {SUBSAMPLING}"
 
 
@@ -286,4 +290,6 @@ def _pyramid(
 def _span(promise: Promise | None) -> str:
     if promise is None:
         return "none is declared"
-    return "the whole training" if promise.rounds is None else f"{promise.rounds} rounds"
+    if promise.rounds is None:
+        return "the whole training"
+    return "one round" if promise.rounds == 1 else f"{promise.rounds} rounds"

@@ -1,5 +1,6 @@
-"""The statement of an audit: its content as JSON, format 1, and as a page."""
+"""The statement of an audit: its content as JSON, format 2, and as a page."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,15 +11,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from attacks.base import Attack
 from datamodules.io.files import sha256_of, write_whole
 from evaluation.runner import Evaluation
+from protocol.provenance import CHECKOUT
 from recordings.recording import Recording
 from reports.headline import as_recorded
 from reports.html import GENERATED, TEMPLATES
 from reports.run import Run
+from reports.statement.assessment import Assessment, assessment
 from reports.statement.combined import Combined, combined
 from reports.statement.gaps import NotTried, not_tried
 from reports.statement.lowering import Lowering, lowering
-from reports.statement.measured import Measured, measured
-from reports.statement.numbers import Strict, shown, with_interval
+from reports.statement.measured import Measured, measured, reading_baselines
+from reports.statement.numbers import Strict, in_percent, percent, shown
 from reports.statement.privacy import Privacy, privacy
 from reports.statement.sums import Sums, sums
 from reports.statement.system_file import Declaration, System
@@ -28,8 +31,22 @@ LIMITS = (
     "It is never a proof of anonymity, and it is not legal advice.",
     "It holds for the recorded rounds and clients; other rounds, data and clients may leak more.",
     "The best attack of a question is chosen by the same clients that it is measured on.",
-    "People exposed are an estimate for one question about each person; answers to several questions add up.",
+    "Clients exposed are an estimate for one question about each client; answers to several questions add up.",
     "What the controller declares was not checked, except where it says so.",
+)
+
+
+TERMS = (
+    *("attack", "auxiliary data", "baseline", "bits", "client", "clients exposed", "epsilon"),
+    *("ground truth", "honest but curious", "interval", "person", "prior", "recording", "round", "secure aggregation"),
+    *("server", "update", "worst tenth"),
+)
+"""Terms that a statement explains."""
+
+
+SHARED = (
+    "Clients whose updates are in one sum share its message, so intervals over clients are too narrow: small gains are"
+    " given as not shown."
 )
 
 
@@ -41,7 +58,9 @@ class Scope(Strict):
     rounds: int
     """number of rounds in the recording"""
     messages: int
-    """number of messages in these rounds"""
+    """number of messages in these rounds; a sum over several clients is one"""
+    summed: int
+    """largest number of clients in one message; 1 for single updates"""
     clients: int
     """largest number of clients about whom one attack was scored"""
     adversary: str
@@ -107,7 +126,7 @@ class Provenance(Strict):
 class Statement(Strict):
     """A statement on what was measured, declared and not looked at."""
 
-    format: Literal[1]
+    format: Literal[2]
     """version of this schema"""
     summary: list[str]
     """the statement in five sentences"""
@@ -123,6 +142,8 @@ class Statement(Strict):
     """differential privacy"""
     sums: Sums | None
     """for how many rounds sums hide a client, null where the server sees single updates"""
+    assessment: Assessment
+    """annex for an impact assessment: what the controller declares, and what is open"""
     not_tried: NotTried
     """what was not tried, by name"""
     lowering: Lowering
@@ -133,6 +154,10 @@ class Statement(Strict):
     """how the statement was made"""
     limits: list[str]
     """what the statement does not say"""
+    generated: str
+    """that the data are generated; empty if they are not"""
+    terms: dict[str, str]
+    """terms and what they mean, from docs/glossary.md"""
 
 
 def write_statement(
@@ -146,20 +171,30 @@ def write_statement(
 ) -> Path:
     """Writes statement.json and statement.html into the folder with the results.json of an audit; returns the page."""
     system = declared.system
-    questions = measured(as_recorded(run.results), evaluation, system, attacks=attacks, seed=run.seed)
+    scope = _scope(recording, evaluation, run, system)
+    questions = measured(
+        *(as_recorded(run.results), evaluation, system),
+        attacks=attacks,
+        seed=run.seed,
+        differences=run.differences,
+        summed=scope.summed,
+    )
     manipulation = recording.manifest.config.get("manipulation")
     content: dict[str, Any] = {
-        **{"scope": _scope(recording, evaluation, run, system), "measured": questions, "declared": system},
+        **{"scope": scope, "measured": questions, "declared": system},
         "combined": combined(questions, system),
+        "assessment": assessment(system, questions),
         "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
         "sums": sums(evaluation),
-        "not_tried": not_tried(evaluation, attacks, [one.question for one in questions], manipulation),
-        "lowering": lowering(questions, audited=run),
+        "not_tried": not_tried(evaluation, attacks, [one.estimate for one in questions], manipulation),
+        "lowering": lowering(questions, audited=run, reading=reading_baselines(attacks)),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
-        "limits": [*LIMITS, *([GENERATED] if "synthetic" in run.data["name"] else [])],
+        "limits": [*LIMITS, *([SHARED] if scope.summed > 1 else [])],
+        "generated": GENERATED if "synthetic" in run.data["name"] else "",
+        "terms": terms(),
     }
-    statement = Statement(format=1, summary=_summary(content), **content)
+    statement = Statement(format=2, summary=_summary(content), **content)
     write_whole(directory / "statement.json", (statement.model_dump_json(indent=2) + "\n").encode())
     page = directory / "statement.html"
     write_whole(page, html(statement).encode())
@@ -169,7 +204,7 @@ def write_statement(
 def html(statement: Statement) -> str:
     """Page of a statement: one page first, the details on further pages."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"shown": shown, "with_interval": with_interval}
+    environment.filters |= {"shown": shown, "percent": percent, "in_percent": in_percent}
     return environment.get_template("statement.html.j2").render(statement=statement)
 
 
@@ -181,12 +216,15 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
     behaviour = "deviates from the protocol (active)" if active else "follows the protocol (honest but curious)"
     readers = ", ".join(system.readers)
     shapes = {name: [int(size) for size in entry["shape"]] for name, entry in manifest.parameters.items()}
+    sums = [{*map(tuple, recording.participants(number).values())} for number in recording.rounds]
+    single = [len(recording.pseudonyms(number)) for number in recording.rounds]
     return Scope(
         data=run.data["name"],
         rounds=len(recording.rounds),
-        messages=sum(len(recording.pseudonyms(number)) for number in recording.rounds),
+        messages=sum(len(own) or alone for own, alone in zip(sums, single, strict=True)),
+        summed=max((sum(name >= 0 for name in one) for own in sums for one in own), default=1),
         clients=int(people.max()) if len(people) else len(recording.pseudonyms()),
-        adversary=f"the server, which {behaviour}, or whoever else can read single updates: {readers}",
+        adversary=f"the server, which {behaviour}, or anyone else who can read what it receives ({readers})",
         active=active,
         learner=None if manifest.learner is None else str(manifest.learner["name"]),
         parameters=shapes,
@@ -210,25 +248,51 @@ def _provenance(directory: Path, run: Run, recording: Recording, declared: Decla
     )
 
 
+def terms() -> dict[str, str]:
+    """Terms of a statement and their meanings, from docs/glossary.md."""
+    lines = (CHECKOUT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("| ").split(" | ", 1)] for line in lines if line.startswith("| ")]
+    meanings = {
+        row[0]: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", row[1]).replace("`", "") for row in rows if len(row) == 2
+    }
+    return {name: meanings[name] for name in TERMS}
+
+
 def _summary(content: dict[str, Any]) -> list[str]:
     """The statement in five sentences: scope, measured, combined, differential privacy, limits."""
     scope, system, questions = content["scope"], content["declared"], content["measured"]
-    others = f" The table has {len(questions)} questions; this is the largest leak." if len(questions) > 1 else ""
-    together = {one.question: one.sentence for one in content["combined"]}
-    first = questions[0] if questions else None
-    unjudged = "How many people that exposes was not computed: the attack ranks nothing, or no prior is declared."
-    gaps = content["not_tried"]
-    lacking = "; ".join(f"{name} ({reason.partition(';')[0]})" for name, reason in gaps.not_measured.items())
-    stopped = ", ".join(name for one in gaps.could_not_run for name in one.attacks)
-    stopped = f" Attacks that could not run: {stopped}." if stopped else ""
+    sentences = {one.estimate: one.sentence for one in content["combined"]}
+    judged = next(
+        (sentences[one.estimate] for one in questions if one.estimate in sentences),
+        "not computed, because no attack that was scored ranks answers, or no share of clients is declared for them.",
+    )
+    count = len(questions) + len(content["not_tried"].not_measured)
+    messages, rounds = _number(scope.messages, "message"), _number(scope.rounds, "round")
+    sums = f", each a sum over up to {scope.summed} clients," if scope.summed > 1 else ""
     return [
-        f"{system.system} {system.version}: fedleak attacked {scope.messages} recorded updates of {scope.clients}"
-        f" clients in {scope.rounds} rounds; the adversary is {scope.adversary}.",
-        "Measured: no attack could be scored, which says nothing about the leak."
-        if first is None
-        else f"Measured: {first.sentence}{others}",
-        "Combined: " + (unjudged if first is None else together.get(first.question, unjudged)),
+        f"{system.system} {system.version}: fedleak attacked {messages}{sums} from {rounds} of a recording; results are"
+        f" of {_number(scope.clients, 'client')} at most. The adversary is {scope.adversary}.",
+        _answers(questions),
+        f"Clients exposed: {judged}",
         content["privacy"].sentence,
-        f"Measured: {len(questions)} of {len(questions) + len(gaps.not_measured)} questions. Not measured:"
-        f" {lacking or 'none'}.{stopped} So this is a lower bound on the leak, never a proof of anonymity.",
+        f"Measured: {len(questions)} of {count} questions; the table has all of them. What was not measured may leak,"
+        " and what was measured may leak more than was found: this is a lower bound, never a proof of anonymity.",
     ]
+
+
+def _answers(questions: Sequence[Measured]) -> str:
+    """The questions by their answers."""
+    if not questions:
+        return "No attack could be scored, which says nothing about the leak."
+    starts = {
+        "yes": "Can be inferred about a client: ",
+        "slightly": "Can be inferred slightly better than without the updates, or than a baseline does: ",
+        "not shown": "Not shown, by the attacks that ran: ",
+        "cannot be said": "Cannot be said, because no baseline without the update ran: ",
+    }
+    asked = {start: [one.infers for one in questions if one.answer == name] for name, start in starts.items()}
+    return " ".join(f"{start}{'; '.join(own)}." for start, own in asked.items() if own)
+
+
+def _number(count: int, what: str) -> str:
+    return f"one {what}" if count == 1 else f"{shown(count, whole=True)} {what}s"

@@ -5,11 +5,12 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from datamodules.io.files import read_bounded
 from protocol.errors import InputError
@@ -19,6 +20,16 @@ from reports.statement.numbers import Strict
 WAY_OUT = "docs/system-example.yaml is an example, docs/statement.md explains every field."
 Share = Annotated[float, Field(gt=0, lt=1)]
 Text = Annotated[str, Field(min_length=1)]
+RiskLevel = Literal["negligible", "limited", "significant", "maximum"]
+_BY_QUESTION = ("prior", "acceptable_fpr", "sensitivity", "risks")
+
+
+def _day(text: str) -> str:
+    date.fromisoformat(text)
+    return text
+
+
+Date = Annotated[str, AfterValidator(_day)]
 
 
 class Promise(Strict):
@@ -32,6 +43,41 @@ class Promise(Strict):
     """whose data differ between neighbouring data sets"""
     rounds: Annotated[int, Field(gt=0)] | None = None
     """number of rounds that the budget covers; null for the whole training"""
+
+
+class Risk(Strict):
+    """Risk of one question, as the controller judges it; the four levels are those of ISO/IEC 29134."""
+
+    severity: RiskLevel
+    """severity for the people, without the measures"""
+    likelihood: RiskLevel
+    """likelihood without the measures"""
+    severity_after: RiskLevel | None = None
+    """severity with the measures; null if it is open"""
+    likelihood_after: RiskLevel | None = None
+    """likelihood with the measures; null if it is open"""
+
+
+class Measure(Strict):
+    """Planned measure."""
+
+    measure: Text
+    """what will be done"""
+    owner: Text
+    """who answers for it"""
+    due: Date
+    """by when"""
+
+
+class Officer(Strict):
+    """Data-protection officer who was asked for advice."""
+
+    name: Text
+    """name, or office"""
+    advice: Text
+    """advice, and whether it was followed"""
+    date: Date
+    """when it was given"""
 
 
 class System(Strict):
@@ -63,11 +109,49 @@ class System(Strict):
     """optional: limit by metric, as in --gate; without limits the statement judges nothing"""
     outside: list[Text] = Field(default=[])
     """optional: parts of the system that the audit does not cover"""
+    clients: Annotated[int, Field(gt=0, le=10**10)] | None = None
+    """optional: number of clients (devices or sites) that send updates; without it, each person has one"""
+    joint_controllers: list[Text] | None = None
+    """optional, as all below, where null means open: who decides jointly with the controller; [] for nobody"""
+    processors: list[Text] | None = None
+    """who processes the updates for the controller, e.g. a cloud provider; [] for nobody"""
+    people_categories: list[Text] | None = None
+    """categories of the people, e.g. customers, children, patients"""
+    data_categories: list[Text] | None = None
+    """categories of the data that clients train on"""
+    special_categories: list[Text] | None = None
+    """of these, what falls under Art. 9 or 10 GDPR, also if it can only be inferred; [] for none"""
+    legal_basis: Text | None = None
+    """legal basis, with the exception of Art. 9 where one is needed"""
+    necessity: Text | None = None
+    """why the purpose needs this processing, and less data would not do"""
+    proportionality: Text | None = None
+    """why it is in proportion to what it means for the people"""
+    risks: dict[str, Risk] | None = None
+    """risk by question, before and after the measures"""
+    measures: list[Measure] | None = None
+    """planned measures; [] for none"""
+    officer: Officer | None = None
+    """advice of the data-protection officer"""
+    views_of_people: Text | None = None
+    """what the people or their representatives say, or why they were not asked"""
+    next_review: Date | None = None
+    """when the audit and this assessment are repeated"""
+    recording: Text | None = None
+    """what becomes of the recording, which holds the true data of its clients: who can read it, when it is deleted"""
+    recorded_clients: Text | None = None
+    """how the recorded clients were chosen, and how far they stand for all"""
+    transfers: list[Text] | None = None
+    """transfers to third countries, with their safeguards; [] for none"""
 
     def of(self, field: Literal["prior", "acceptable_fpr", "sensitivity"], question: str) -> Any:
         """Value of a field for a question, None if none is declared for it."""
         value = getattr(self, field)
         return value.get(question) if isinstance(value, dict) else value
+
+
+PARTS: dict[str, type[Strict]] = {"epsilon": Promise, "risks": Risk, "measures": Measure, "officer": Officer}
+"""Fields of `System` that have fields of their own."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +197,7 @@ def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
         found = f"{' '.join(str(error).split())} in {path}"
         raise InputError(expected="a declaration of a system in YAML", found=found, way_out=WAY_OUT) from None
-    for field in ("prior", "acceptable_fpr", "sensitivity"):
+    for field in _BY_QUESTION:
         value = getattr(system, field)
         for question in value if isinstance(value, dict) else ():
             if question not in questions:
@@ -130,7 +214,8 @@ def _readable(error: ValidationError, path: Path) -> InputError:
     if first["type"] == "missing":
         return InputError(expected=f"the field {field}", found=f"none in {path}", way_out=WAY_OUT)
     if first["type"] == "extra_forbidden":
-        known = [*(Promise if above else System).model_fields]
+        kind = PARTS.get(_keys(first)[0], System) if above else System
+        known = [*kind.model_fields]
         way_out = _near(_keys(first)[-1], known)
         return InputError(expected=f"a field among {', '.join(known)}", found=f"{field!r} in {path}", way_out=way_out)
     wanted = " or ".join(dict.fromkeys(_wanted(one) for one in problems if _keys(one) == _keys(first)))
@@ -139,7 +224,7 @@ def _readable(error: ValidationError, path: Path) -> InputError:
 
 def _keys(problem: Mapping[str, Any]) -> list[str]:
     """Keys of the file that lead to a problem, without pydantic's names of alternative types."""
-    types = re.compile(r"constrained-\w+|float|str|Promise|dict\[.*|\[key\]")
+    types = re.compile(r"constrained-\w+|float|str|Promise|Risk|Measure|Officer|list\[.*|dict\[.*|\[key\]|function-.*")
     return [str(part) for part in problem["loc"] if not types.fullmatch(str(part))]
 
 
@@ -150,13 +235,21 @@ def _wanted(problem: Mapping[str, Any]) -> str:
         "int_type": "a whole number",
         "float_type": "a number (1.0e-5, not 1e-5)",
         "dict_type": "one by question",
-        "list_type": "a list of texts",
+        "list_type": f"a list of {'measures' if _keys(problem) == ['measures'] else 'texts'}",
         "too_short": "at least one",
-        "model_type": "value, delta and unit, or null",
+        "model_type": f"{_required(problem)}, or null",
         "finite_number": "a finite number",
+        "value_error": "a date such as 2027-01-31",
     }
     number = "a number " if "than" in problem["type"] else ""
     return kinds.get(problem["type"]) or number + str(problem["msg"]).removeprefix("Input should be ")
+
+
+def _required(problem: Mapping[str, Any]) -> str:
+    """Required fields of a part of the file."""
+    fields = PARTS.get(_keys(problem)[0], System).model_fields
+    *names, last = (name for name, one in fields.items() if one.is_required())
+    return f"{', '.join(names)} and {last}"
 
 
 def _near(name: str, known: Collection[str]) -> str:

@@ -39,5 +39,5 @@ def test_a_tutorial_is_a_page(tutorial: Path) -> None:
         assert (ROOT / f"{page}.md").is_file(), page
 
 
-def test_there_are_ten() -> None:
-    assert len(TUTORIALS) >= 10
+def test_there_are_nine() -> None:
+    assert len(TUTORIALS) >= 9

@@ -32,12 +32,12 @@ COUNTS = {"class_counts": torch.ones(2, 3)}
 
 def test_the_remedies_stand_next_to_what_lacks() -> None:
     assert unfit(Decaf(), VIEW, COUNTS) == (
-        "the recording lacks learner (ClassifierAlgorithm), auxiliary (images), auxiliary (labels); add `learner:` to"
+        "the recording lacks learner (ClassifierAlgorithm), auxiliary data (images, labels); add `learner:` to"
         " the manifest, or give --learner my_package.MyLearner; add images, labels to the server's data (`auxiliary:`)"
     )
     assert "known_pseudonyms" in str(unfit(MatchingChance(), VIEW, {}))
     assert "train with the defence Canaries" in str(unfit(CanaryBounds(), VIEW, {}))
-    assert unfit(LinkCounts(), VIEW, {}) == "the recording lacks sent_in; record two rounds or more"
+    assert unfit(LinkCounts(), VIEW, {}) == "the recording lacks several rounds (sent_in); record two rounds or more"
 
 
 def test_missing_ground_truth_and_a_recording_published_without_any_have_different_reasons() -> None:
@@ -55,7 +55,7 @@ def test_a_learner_of_another_kind_is_no_missing_learner() -> None:
     learner = FNCFAlgorithm(user_dim=4, local=LocalTraining())
     reason = str(unfit(Decaf(), dataclasses.replace(VIEW, algorithm=learner), COUNTS))
     assert "lacks" not in reason
-    assert "no ClassifierAlgorithm (clients that learn to classify by softmax" in reason
+    assert "clients that learn to classify by softmax (ClassifierAlgorithm)" in reason
 
 
 def test_classes_that_the_truth_does_not_count_are_no_fault_of_the_truth() -> None:

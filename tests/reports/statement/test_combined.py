@@ -6,7 +6,7 @@ from reports.statement.numbers import Interval
 
 
 def test_exposure_by_hand() -> None:
-    made = exposure(Range(0.5, 0.4, 0.6), Range(0.01, 0.0, 0.02), people=1000, prior=0.1)
+    made = exposure(Range(0.5, 0.4, 0.6), Range(0.01, 0.0, 0.02), clients=1000, prior=0.1)
     assert made["true"] == 100
     assert made["exposed"] == Interval(value=50, low=40, high=60)
     assert made["wrong"].value == pytest.approx(9)
@@ -17,5 +17,5 @@ def test_exposure_by_hand() -> None:
 
 
 def test_nobody_named_has_no_precision() -> None:
-    made = exposure(Range(0, 0, 0.1), Range(0, 0, 0.1), people=10, prior=0.5)
+    made = exposure(Range(0, 0, 0.1), Range(0, 0, 0.1), clients=10, prior=0.5)
     assert (made["precision"], made["lift"]) == (None, None)

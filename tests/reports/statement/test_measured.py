@@ -1,9 +1,14 @@
+from typing import Any
+
 import pytest
 
 from attacks.registry import REGISTRY
 from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo
-from reports.statement.measured import names_of
+from evaluation.scores import AttackInfo, Role, concat, score_table
+from evaluation.summary import summarise
+from reports.statement.measured import Measured, measured, names_of
+from reports.statement.system_file import Declaration
+from tests.places import ROOT
 
 ATTACKS = [kind() for kind in REGISTRY.values()]
 
@@ -25,3 +30,68 @@ def test_letter_is_that_of_an_active_adversary_if_the_server_deviated(
 ) -> None:
     evaluation = Evaluation(lines={label: AttackInfo(family=family, active=active)})
     assert names_of({"family": family, "attack": label}, ATTACKS, evaluation).letter == letter
+
+
+def evaluated(values: dict[str, dict[str, list[float]]], family: str, lines: dict[str, str]) -> Evaluation:
+    """Scores of attacks of one family by metric, with the question of each."""
+    tables = [
+        score_table(label, metrics, setting={"data": "d"}, seed=0, victims=[*range(len(next(iter(metrics.values()))))])
+        for label, metrics in values.items()
+    ]
+    kinds = {kind.name: kind for kind in REGISTRY.values() if kind.family == family}
+    found = Evaluation(scores=concat(tables))
+    for label, question in lines.items():
+        role: Role = "baseline" if kinds[label].baseline else "ours"
+        found.lines[label] = AttackInfo(role=role, family=family, question=question, tells="something")
+    return found
+
+
+def result(evaluation: Evaluation, **given: Any) -> list[Measured]:
+    system = Declaration.read(ROOT / "docs" / "system-example.yaml", ("recommendation", "composition")).system
+    return measured(summarise(evaluation), evaluation, system, attacks=ATTACKS, seed=0, **given)
+
+
+def test_a_system_whose_worse_half_is_known_shows_the_worse_half() -> None:
+    """A mean AUC of 0.75 hides that everything is known of half of the clients, and nothing of the others."""
+    half = [1.0] * 10 + [0.5] * 10
+    values = {"direction": {"auc": half}, "popularity": {"auc": [0.6] * 20}}
+    lines = dict.fromkeys(("direction",), "InteractionEstimate")
+    evaluation = evaluated(values, "recommendation", lines)
+    evaluation.lines["popularity"] = AttackInfo(role="baseline", family="interactions", question="InteractionEstimate")
+    (one,) = result(evaluation)
+    assert (one.certain, one.n, one.answer) == (10, 20, "yes")
+    assert one.worst_tenth is not None
+    assert one.worst_tenth.value == 1
+    assert "first in 75 of 100 cases" in one.everyday
+    assert "without an error by this measure for 10 of them" in one.everyday
+    assert "For the 2 clients about whom most is inferred: 100 (without the update: 60)." in one.everyday
+
+
+def test_metric_by_which_most_is_inferred_counts() -> None:
+    """No example is recovered exactly, and most are recognised."""
+    values = {"inverting-gradients": {"recovered": [0.0] * 8, "identified": [0.9, 0.8] * 4}}
+    (one,) = result(evaluated(values, "reconstruction", {"inverting-gradients": "ReconstructionEstimate"}))
+    assert (one.metric, one.answer) == ("identified", "yes")
+    assert [other.metric for other in one.others] == ["recovered"]
+
+
+def test_questions_of_one_family_are_measured_each() -> None:
+    values = {"ilrg": {"l1": [0.1, 0.2] * 4}, "target-mean": {"mean-error": [3.0, 4.0] * 4}}
+    lines = {"ilrg": "CompositionEstimate", "target-mean": "TargetMean"}
+    found = result(evaluated(values, "composition", lines))
+    assert {one.estimate: one.answer for one in found} == dict.fromkeys(lines.values(), "cannot be said")
+
+
+def test_baseline_that_reads_noisy_sums_shows_no_leak() -> None:
+    """An attack that answers as if it had no update is better than one that believes the noise."""
+    values = {
+        "ridge-on-sums": {"l1": [0.9, 1.0] * 8},
+        "mean-of-sums": {"l1": [1.3, 1.4] * 8},
+    }
+    evaluation = evaluated(values, "sums-over-rounds", dict.fromkeys(values, "SharesOverRounds"))
+    assert result(evaluation, summed=10)[0].answer == "cannot be said"
+    guess = evaluated({"random-guess": {"l1": [0.9, 1.0] * 8}}, "composition", {"random-guess": "CompositionEstimate"})
+    evaluation.scores, evaluation.lines = concat([evaluation.scores, guess.scores]), evaluation.lines | guess.lines
+    (one,) = result(evaluation, summed=10)
+    assert (one.answer, one.baseline and one.baseline.attack) == ("not shown", "random-guess")
+    assert one.everyday.startswith("No attack that ran is shown to be better than an answer without the update")

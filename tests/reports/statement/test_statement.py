@@ -1,3 +1,4 @@
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,12 @@ def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[s
     assert one["names"]["nist"] in ("NISTAML.032", "NISTAML.033")
     assert one["rates"]["fpr"]["value"] <= one["rates"]["acceptable_fpr"] == 0.01
     assert one["rates"]["tpr"]["value"] > 0.5
+    assert one["answer"] == "yes"
+    assert "which of the items it was shown the client interacted with: the best attack puts" in one["everyday"]
+    assert "of 100 cases (95% interval" in one["everyday"]
+    assert "For the 3 clients about whom most is inferred: " in one["everyday"]
+    assert "raifle" in one["not_run"]
+    assert {other["metric"] for other in one["others"]} >= {"f1", "bits"}
     assert "higher means that more is inferred" in one["sentence"]
     assert f"chosen among {one['attacks']} attacks" in one["sentence"]
 
@@ -85,11 +92,11 @@ def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[s
 @pytest.mark.integration
 def test_combined_numbers_follow_from_their_sources(content: dict[str, Any]) -> None:
     one = next(own for own in content["combined"] if own["question"] == "recommendation")
-    tpr, fpr, people, prior = (at(content, source) for source in one["sources"])
+    tpr, fpr, clients, prior = (at(content, source) for source in one["sources"])
     share = prior["recommendation"]
-    assert (people, one["prior"]) == (12000, share)
-    assert one["exposed"]["value"] == pytest.approx(tpr["value"] * share * people)
-    assert one["wrong"]["value"] == pytest.approx(fpr["value"] * (1 - share) * people)
+    assert (clients, one["clients"], one["prior"]) == (12000, 12000, share)
+    assert one["exposed"]["value"] == pytest.approx(tpr["value"] * share * clients)
+    assert one["wrong"]["value"] == pytest.approx(fpr["value"] * (1 - share) * clients)
     named = tpr["value"] * share + fpr["value"] * (1 - share)
     assert one["precision"]["value"] == pytest.approx(tpr["value"] * share / named)
     assert one["lift"]["value"] == pytest.approx(tpr["value"] / named)
@@ -98,9 +105,11 @@ def test_combined_numbers_follow_from_their_sources(content: dict[str, Any]) -> 
 @pytest.mark.integration
 def test_the_declaration_is_verbatim_and_hashed(folder: Path, content: dict[str, Any]) -> None:
     declared = yaml.safe_load((folder / "system.yaml").read_text(encoding="utf-8"))
-    assert {name: content["declared"][name] for name in declared if name != "epsilon"} == {
-        name: value for name, value in declared.items() if name != "epsilon"
+    dated = ("epsilon", "measures", "officer", "next_review")  # safe_load makes dates of texts
+    assert {name: content["declared"][name] for name in declared if name not in dated} == {
+        name: value for name, value in declared.items() if name not in dated
     }
+    assert content["declared"]["next_review"] == str(declared["next_review"])
     assert content["declared"]["epsilon"] == {**declared["epsilon"], "rounds": None}
     provenance = content["provenance"]
     assert provenance["system_sha256"] == sha256_of(folder / "system.yaml")
@@ -118,36 +127,63 @@ def test_what_was_not_looked_at_is_said(content: dict[str, Any]) -> None:
     assert "reconstruction" in missing["without_attack"] or "reconstruction" in {
         o["question"] for o in missing["other_questions"]
     }
-    assert set(missing["names"]) == set(missing["not_measured"])
-    assert missing["names"]["composition"]["nist"] == "NISTAML.034"
+    names = {one["question"]: one["names"] for one in missing["not_measured"]}
+    assert names["composition"]["nist"] == "NISTAML.034"
     assert "manipulated-model" in missing["without_attack"]
-    assert "sums-over-rounds" in missing["not_measured"]
+    assert "sums-over-rounds" in names
     assert "Probing" in [one["deviation"] for one in missing["deviations"]]
-    last = content["summary"][-1]
-    measured, families = (
-        content["measured"],
-        {kind.family for kind in REGISTRY.values() if not kind.baseline} | set(KNOWN_CLASSES),
-    )
-    assert (
-        f"Measured: {len(measured)} of {len(families) - 1} questions" in last
-    )  # declared privacy asks about no client
-    for name in families - {one["question"] for one in measured} - {"declared-privacy"}:
-        assert f"{name} (" in last
+    asked = {
+        kind.estimates.question()
+        for kind in REGISTRY.values()
+        if not kind.baseline and kind.estimates.truth and kind.family != "declared-privacy"
+    }
+    count = len(asked | (set(KNOWN_CLASSES) - {kind.family for kind in REGISTRY.values()}))
+    assert len(content["measured"]) + len(missing["not_measured"]) == count
+    assert f"Measured: {len(content['measured'])} of {count} questions" in content["summary"][-1]
     assert any("never a proof of anonymity" in one for one in content["limits"])
-    assert any("generated" in one for one in content["limits"])
+    assert "generated" in content["generated"]
 
 
 @pytest.mark.integration
-def test_the_page_starts_with_five_sentences_and_a_table(folder: Path, content: dict[str, Any]) -> None:
-    page = (folder / "statement.html").read_text(encoding="utf-8")
+def test_the_page_starts_with_five_sentences_and_a_row_for_every_question(
+    folder: Path, content: dict[str, Any]
+) -> None:
+    page = html.unescape((folder / "statement.html").read_text(encoding="utf-8"))
     assert len(content["summary"]) == 5
     first = page.partition('<div class="details">')[0]
     assert first.count("<li>") == 5
-    assert first.count("<table>") == 1
-    assert "GATE FAILED" in first
+    assert first.count("<table") == 1
+    assert "auc 0.6: not kept." in first
+    rows = first.partition("<tbody>")[2].split("</tr>")[:-1]
+    for one, row in zip([*content["measured"], *content["not_tried"]["not_measured"]], rows, strict=True):
+        assert one["infers"] in row
+        assert (one["everyday"] if "everyday" in one else f"Not measured: {one['summary']}") in row
     assert "<script" not in page
     assert "http" not in page
     assert "None" not in page
+
+
+@pytest.mark.integration
+def test_the_page_ends_with_the_annex_and_the_terms(folder: Path, content: dict[str, Any]) -> None:
+    page = html.unescape((folder / "statement.html").read_text(encoding="utf-8"))
+    annex = page.partition("Annex for an impact assessment</h2>")[2]
+    for topic in content["assessment"]["topics"]:
+        assert f"<dt>{topic['topic']}</dt><dd>{topic['declared']}</dd>" in annex
+    assert "severity significant, likelihood limited" in annex
+    assert "secure aggregation of 100 clients (head of engineering, by 2027-03-31)" in annex
+    for term, meaning in content["terms"].items():
+        assert f"<dt>{term}</dt><dd>{meaning}</dd>" in annex
+
+
+@pytest.mark.integration
+def test_a_table_of_the_first_page_breaks_between_its_rows(folder: Path) -> None:
+    """A table that must not break moves to the next sheet as a whole."""
+    style = (
+        (folder / "statement.html").read_text(encoding="utf-8").partition("@media print")[2].partition("</style>")[0]
+    )
+    kept_whole = [rule.partition("{")[0] for rule in style.split("}") if "break-inside: avoid" in rule]
+    assert kept_whole
+    assert not any("table" in selector for selector in kept_whole)
 
 
 @pytest.mark.integration

@@ -10,6 +10,7 @@ from tests.places import ROOT
 
 EXAMPLE = ROOT / "docs" / "system-example.yaml"
 QUESTIONS = ("recommendation", "composition")
+RISK = {"severity": "limited", "likelihood": "maximum"}
 PROMISE = {"value": 8.0, "delta": 1e-5, "unit": "client"}
 
 
@@ -53,6 +54,27 @@ def test_a_missing_field_is_named(field: str, tmp_path: Path) -> None:
         ("epsilon", {**PROMISE, "unit": "user"}, "epsilon.unit: 'client', 'person' or 'record'", "'user'"),
         ("epsilon", {**PROMISE, "round": 3}, "a field among value, delta, unit, rounds", "'epsilon.round' .*rounds"),
         ("limits", {"auc": float("nan")}, "limits.auc: a finite number", "nan"),
+        ("clients", 0, "clients: a number greater than 0", "0"),
+        ("next_review", "soon", "next_review: a date such as 2027-01-31", "'soon'"),
+        (
+            "measures",
+            [{"measure": "x", "ownr": "y", "due": "2027-01-01"}],
+            "a field among measure, owner, due",
+            ".*ownr",
+        ),
+        (
+            "risks",
+            {"composition": {**RISK, "severity": "high"}},
+            "risks.composition.severity: 'negligible', ",
+            "'high'",
+        ),
+        (
+            "risks",
+            {"compositon": RISK},
+            "a question under risks, one of composition, .*",
+            "'compositon' .*Did you mean",
+        ),
+        ("officer", "me", "officer: name, advice and date, or null", "'me'"),
         ("poeple", 5, "a field among system, .*", "'poeple' in .*Did you mean people"),
     ],
 )
@@ -69,6 +91,16 @@ def test_what_is_no_mapping_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^expected a declaration of a system in YAML; found") as error:
         Declaration.read(path, QUESTIONS)
     assert "\n" not in str(error.value)
+
+
+def test_what_the_annex_needs_is_optional(tmp_path: Path) -> None:
+    optional = {name for name, one in System.model_fields.items() if not one.is_required()} - {"limits", "outside"}
+    left_out = read(tmp_path, **dict.fromkeys(optional, "absent")).system
+    assert {getattr(left_out, name) for name in optional} == {None}
+    given = read(tmp_path, risks={"composition": RISK}, transfers=[], next_review="2027-01-31").system
+    assert given.risks is not None
+    assert given.risks["composition"].likelihood_after is None
+    assert (given.transfers, given.next_review) == ([], "2027-01-31")
 
 
 def test_limits_of_both_places_are_limits(tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""The result of a question in everyday words."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pandas as pd
+
+from evaluation.failures import best_guess
+from protocol.metric_table import metric
+from reports.headline import best_baseline, is_shown
+from reports.statement.numbers import Number, hundredths, shown
+
+Answer = Literal["yes", "slightly", "not shown", "cannot be said"]
+_FEW = 5
+"""Number of clients below which results decide little, as for the gate."""
+_SLIGHT = 0.2
+"""Gain below which an attack is only slightly better than a baseline, as in the diagnosis of failures."""
+
+
+def answer(
+    row: Mapping[str, Any],
+    results: pd.DataFrame,
+    differences: pd.DataFrame | None = None,
+    *,
+    reads: bool = False,
+    summed: int = 1,
+) -> Answer:
+    """Whether a result is beyond guessing and the best baseline; it cannot be said without either.
+
+    An error cannot be compared with that of a baseline that `reads` the update either, because noise makes both worse.
+    A gain is slight below a fifth of the way to certainty, see `gain`. It is not shown if
+    all clients have one value, whose uncertainty is unknown, or if clients share messages (`summed` in each), which
+    makes intervals over them too narrow.
+    """
+    own, entry = dict(row), metric(row["metric"])
+    if reads and entry.lower_is_better and entry.guessing is None:
+        return "cannot be said"
+    if not is_shown(own, results, differences):
+        lacking = best_guess(own, results) is None and entry.lower_is_better
+        return "cannot be said" if lacking else "not shown"
+    if gain(own, results) >= _SLIGHT:
+        return "yes"
+    return "slightly" if own["low"] < own["high"] and summed == 1 else "not shown"
+
+
+def gain(row: Mapping[str, Any], results: pd.DataFrame) -> float:
+    """Share of the way from guessing or the best baseline to certainty; without either, from 0 if more is worse."""
+    entry, baseline = metric(row["metric"]), best_baseline(dict(row), results)
+    found = [best_guess(dict(row), results), None if baseline is None else baseline["mean"]]
+    guesses = [float(value) for value in found if value is not None]
+    if not guesses and entry.lower_is_better:
+        return 0.0
+    best, certain = min(guesses) if entry.lower_is_better else max(guesses, default=0.0), entry.certainty
+    return 0.0 if best == certain else (float(row["mean"]) - best) / (certain - best)
+
+
+def everyday(made: Mapping[str, Any], who: str) -> str:
+    """The result in everyday words.
+
+    Args:
+        made: fields of `reports.statement.measured.Measured`.
+        who: adversary, as subject of a sentence that a client was not named in before.
+    """
+    name, baseline, worst = made["metric"], made["baseline"], made["worst_tenth"]
+    without = ""
+    if baseline is not None:
+        without = "a baseline" if baseline.reads_update else "without the update"
+    than = {"": "by guessing", "a baseline": "a baseline does"}.get(without, without)
+    other = {"": "guessing", "a baseline": "a baseline"}.get(without, f"an answer {without}")
+    inferred = made["infers"]
+    start = {
+        "yes": f"{who} can infer {inferred}: the best attack",
+        "slightly": f"{who} can infer {inferred}, slightly better than {than}: the best attack",
+        "not shown": f"No attack that ran is shown to be better than {other}: to infer {inferred}, the best one",
+        "cannot be said": f"No baseline that reads no update ran to compare with. To infer {inferred}, the best attack",
+    }[made["answer"]]
+    compared = [f"95% interval {_of(name, made['result'].low)} to {_of(name, made['result'].high)}"]
+    if baseline is not None:
+        compared.append(f"{without}: {_of(name, baseline.result.value)}")
+    if made["guessing"] is not None:
+        compared.append(f"guessing: {_of(name, made['guessing'])}")
+    parts = [f"{start} {_words(name, made['result'].value)} ({'; '.join(compared)}).{_measured_on(made)}"]
+    if worst is not None and made["worst_clients"] < made["n"]:
+        count = made["worst_clients"]
+        those = "the client" if count == 1 else f"the {count} clients"
+        beside = ""
+        if baseline is not None and baseline.worst_tenth is not None:
+            beside = f" ({without}: {_of(name, baseline.worst_tenth.value)})"
+        parts.append(f"For {those} about whom most is inferred: {_of(name, worst.value)}{beside}.")
+    return " ".join(parts)
+
+
+def _measured_on(made: Mapping[str, Any]) -> str:
+    count, certain = made["n"], made["certain"]
+    those = "one client" if count == 1 else f"{count} clients"
+    right = f", without an error by this measure for {'all' if certain == count else certain} of them"
+    few = f" Fewer than {_FEW} clients decide little." if count < _FEW else ""
+    return f" Measured on {those}{right if certain else ''}.{few}"
+
+
+def _words(name: str, value: Number) -> str:
+    """A value as the predicate of "the best attack"."""
+    entry = metric(name)
+    if not entry.words:
+        meaning = f", where {entry.meaning.rstrip('.')}" if entry.meaning else ""
+        return f"reaches {name} {shown(value)}{meaning}"
+    return entry.words.format(_of(name, value))
+
+
+def _of(name: str, value: Number) -> str:
+    """A value in the unit of its metric's words."""
+    entry = metric(name)
+    if not entry.words or not isinstance(value, float):
+        return shown(value)
+    scaled = value * entry.words_scale
+    return shown(scaled) if entry.words_scale == 1 else hundredths(scaled)

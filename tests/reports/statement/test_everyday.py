@@ -1,0 +1,112 @@
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from attacks.registry import REGISTRY
+from protocol.metric_table import METRICS, metric
+from reports.statement.everyday import answer, everyday, gain
+from reports.statement.measured import Baseline
+from reports.statement.numbers import Interval
+
+WHO = "Whoever can read a client's updates"
+
+
+def at(value: float, width: float = 0.0) -> Interval:
+    return Interval(value=value, low=value - width, high=value + width)
+
+
+def said(name: str, value: float, *, verdict: str = "yes", **changed: Any) -> str:
+    baseline = Baseline(attack="popularity", reads_update=False, result=at(0.72), worst_tenth=at(0.9))
+    made: dict[str, Any] = {"metric": name, "result": at(value, 0.01), "baseline": baseline, "guessing": None}
+    made |= {"answer": verdict, "infers": "which items it bought", "n": 30, "certain": 0}
+    made |= {"worst_tenth": at(0.95), "worst_clients": 3}
+    return everyday(made | changed, WHO)
+
+
+def row(name: str, mean: float, low: float, high: float, role: str = "ours") -> dict[str, Any]:
+    common = {"family": "f", "question": "Q", "setting.data": "d", "attack": role, "n": 30}
+    return {**common, "metric": name, "mean": mean, "low": low, "high": high, "role": role}
+
+
+def test_every_metric_that_judges_attacks_has_words() -> None:
+    assert REGISTRY  # their estimates add metrics
+    for entry in METRICS.values():
+        assert not entry.judged or entry.words.count("{}") == 1, entry.name
+
+
+def test_rates_read_as_counts_with_the_baseline_and_the_worst_clients() -> None:
+    assert said("auc", 0.98, guessing=0.5) == (
+        "Whoever can read a client's updates can infer which items it bought: the best attack puts the right one of a"
+        " right and a wrong answer first in 98 of 100 cases (95% interval 97 to 99; without the update: 72; guessing:"
+        " 50). Measured on 30 clients. For the 3 clients about whom most is inferred: 95 (without the update: 90)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("l1", 0.16, "assigns 8 of 100 examples of a client to a wrong class (95% interval 8 to 8"),
+        ("recovered", 0.998, "rebuilds more than 99 of 100 training examples exactly"),
+        ("share-error", 0.031, "wrong by 3 percentage points"),
+        ("mean-error", 12.0, "wrong by 12 about the mean target"),
+        ("psnr", 21.53, "reaches psnr 21.5, where PSNR is the peak"),
+        ("unknown", 0.5, "reaches unknown 0.5 ("),
+    ],
+)
+def test_a_value_reads_in_the_unit_of_its_metric(name: str, value: float, words: str) -> None:
+    assert words in said(name, value)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "start"),
+    [
+        (
+            "slightly",
+            "Whoever can read a client's updates can infer which items it bought, slightly better than without",
+        ),
+        ("not shown", "No attack that ran is shown to be better than an answer without the update: to infer which"),
+        (
+            "cannot be said",
+            "No baseline that reads no update ran to compare with. To infer which items it bought, the best attack",
+        ),
+    ],
+)
+def test_an_answer_that_is_no_yes_claims_no_leak(verdict: str, start: str) -> None:
+    assert said("auc", 0.55, verdict=verdict).startswith(start)
+
+
+def test_clients_without_an_error_are_counted() -> None:
+    assert "without an error by this measure for 12 of them." in said("auc", 0.9, certain=12)
+    assert "without an error by this measure for all of them." in said("auc", 1.0, certain=30)
+    assert "Fewer than 5 clients decide little." in said("auc", 1.0, n=2, certain=0)
+
+
+@pytest.mark.parametrize(
+    ("attack", "baseline", "summed", "expected"),
+    [
+        (row("auc", 0.9, 0.85, 0.95), row("auc", 0.7, 0.65, 0.75, "baseline"), 1, "yes"),
+        (row("auc", 0.75, 0.72, 0.78), row("auc", 0.7, 0.65, 0.75, "baseline"), 1, "slightly"),
+        (row("auc", 0.75, 0.72, 0.78), row("auc", 0.7, 0.65, 0.75, "baseline"), 10, "not shown"),
+        (row("auc", 0.75, 0.75, 0.75), row("auc", 0.7, 0.65, 0.75, "baseline"), 1, "not shown"),
+        (row("auc", 0.75, 0.65, 0.85), row("auc", 0.7, 0.65, 0.75, "baseline"), 1, "not shown"),
+        (row("l1", 0.1, 0.05, 0.15), row("l1", 0.9, 0.8, 1.0, "baseline"), 1, "yes"),
+        (row("l1", 0.9, 0.8, 1.0), row("l1", 0.9, 0.8, 1.0, "baseline"), 1, "not shown"),
+        (row("l1", 0.1, 0.05, 0.15), None, 1, "cannot be said"),
+    ],
+)
+def test_answer(attack: dict[str, Any], baseline: dict[str, Any] | None, summed: int, expected: str) -> None:
+    results = pd.DataFrame([attack] if baseline is None else [attack, baseline])
+    assert answer(attack, results, summed=summed) == expected
+
+
+def test_gain_is_counted_from_the_best_of_guessing_and_baselines() -> None:
+    attack, below, above = (
+        row("auc", 0.9, 0.9, 0.9),
+        row("auc", 0.3, 0, 1, "baseline"),
+        row("auc", 0.8, 0, 1, "baseline"),
+    )
+    assert metric("auc").guessing == 0.5
+    assert gain(attack, pd.DataFrame([attack, below])) == pytest.approx(0.8)
+    assert gain(attack, pd.DataFrame([attack, below, above])) == pytest.approx(0.5)
+    assert gain(row("l1", 0.4, 0, 1), pd.DataFrame([row("l1", 0.4, 0, 1)])) == 0
