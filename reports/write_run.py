@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -20,14 +21,17 @@ from evaluation.stored import EVALUATION, write_evaluation
 from evaluation.summary import paired_differences
 from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
-from reports.figures.report_figures import report_figures, roc_table
+from reports.figures.first_pictures import first_pictures
+from reports.figures.report_figures import profiles_of, report_figures, roc_table
 from reports.files import Format, write_files
 from reports.headline import as_recorded, headline
 from reports.html import write_report
 from reports.junit import write_gate
 from reports.papers import with_papers
+from reports.questions import questions
 from reports.run import Run
 from reports.sections import detail_sections, difference_tables, sections, text_tables
+from reports.system import system_lines
 from reports.wandb_log import Show
 
 SCORES, COMPOSITIONS, ROC = "scores.csv", "compositions.csv", "roc.csv"
@@ -73,6 +77,9 @@ def write_run(
         {label: plain_records(table) for label, table in shared.details.items()},
         evaluation.learner_check,
         advice(results, evaluation, gate),
+        system_lines(found),
+        dict(evaluation.unrelated),
+        evaluation.mismatch is not None,
     )
     run.write(directory)
     write_evaluation(directory / EVALUATION, shared)
@@ -84,7 +91,7 @@ def write_run(
     if whole := "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items()):
         write_whole(directory / TRACEBACKS, whole.encode())
     explained = sentences(found.causes)
-    figures = write_page(directory, run, evaluation, everything, found.metrics, causes=explained, formats=formats)
+    figures = write_page(directory, run, shared, everything, found.metrics, causes=explained, formats=formats)
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     if run.advice:
@@ -112,15 +119,18 @@ def write_page(
     `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`.
     """
     figures = report_figures(evaluation, everything, metrics)
-    own = detail_sections(run.details)
-    found, differences = [*sections(run.results, run.differences), *own], difference_tables(run.differences)
-    write_report(directory, run, sections=found, differences=differences, parts=parts, figures=figures, causes=causes)
+    own, asked = detail_sections(run.details, profiles_of(evaluation)[1]), sections(run.results, run.differences)
+    found, differences = [*asked, *own], difference_tables(run.differences)
+    lines = questions(run.results, run.differences, evaluation.scores, run.gate)
+    pictures = first_pictures(evaluation, run.results, lines)
+    options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
+    write_report(directory, run, questions=lines, sections=found, differences=differences, **options)
     tables = [table for section in found for table in section.tables] + differences
     numbers = {"results": run.results, "differences": run.differences}
     numbers |= {table.name: table.rows for section in own for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
-    first = headline(run.results, run.differences)
-    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(run.results)}\n")
+    first = lines[0].answer if lines else headline(run.results, run.differences)
+    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(asked)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures
