@@ -17,11 +17,13 @@ class CaptionedFigure:
         caption: sentence below the figure.
         name: start of the names of its files.
         files: content of its files by kind.
+        question: name of the question in the results that it is about; None for a figure of a step.
     """
 
     caption: str
     name: str = "figure"
     files: dict[Kind, bytes] = field(default_factory=dict, repr=False)
+    question: str | None = field(default=None, compare=False)
 
     def file(self, kind: Kind) -> bytes:
         """Content of a file of the figure."""

@@ -67,11 +67,11 @@ def with_learner_check(
     found = learner_match(view, generator=generator_for(seed, "learner match"))
     if isinstance(found, str):
         return dataclasses.replace(evaluation, learner_check=f"{_UNCHECKED}: {found}")
-    length = f"{found.ratio:.2g} x as long as the recorded ones"
+    length = f"{found.ratio:.2g} times as long as the recorded ones"
     tensors = sorted(found.tensors, key=lambda name: found.tensors[name])
     spread = ", ".join(f"{name} {found.tensors[name]:.2g} x" for name in dict.fromkeys((tensors[0], tensors[-1])))
     known = f"({spread}; cosine of the means {found.cosine:.2f}; n = {found.clients} clients of the first round)"
-    sentence = f"the learner's updates are {length} {known}"
+    sentence = f"updates that the learner simulates are {length} {known}"
     if found.right:
         sentence += f"; a ratio up to {_FACTOR:g} is no sign of a wrong learner"
         return dataclasses.replace(evaluation, learner_check=sentence)

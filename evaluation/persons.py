@@ -2,6 +2,7 @@
 
 import dataclasses
 import hmac
+from collections import Counter
 from collections.abc import Iterable
 
 import pandas as pd
@@ -10,6 +11,7 @@ from evaluation.runner import Evaluation
 
 CLIENT = "client"
 """Column of an attack's own table that holds a client's number."""
+_PLAIN, _DIGITS = 10**6, 4
 _BYTES = 6
 """Below 2**48, a number is exact in a spreadsheet; of 100,000 clients, two share one with probability 2e-5."""
 
@@ -42,6 +44,26 @@ def in_order_of_persons(evaluation: Evaluation) -> Evaluation:
     """
     scores, profiles = _in_order(evaluation.scores), _in_order(evaluation.profiles)
     return dataclasses.replace(evaluation, scores=scores, profiles=profiles)
+
+
+def client_labels(numbers: Iterable[int]) -> dict[int, str]:
+    """Label of each client on a page, by its number; it depends on the other clients only where they share digits.
+
+    Numbers of up to six digits stand as they are. Of longer ones, from a key, the last four stand, or more if another
+    client has the same.
+
+    >>> client_labels([7, 140737488354821, 99900001111, 88800001111])
+    {7: '7', 140737488354821: '4821', 88800001111: '800001111', 99900001111: '900001111'}
+    """
+    left = sorted({int(number) for number in numbers})
+    found = {number: str(number) for number in left if number < _PLAIN}
+    left = [number for number in left if number >= _PLAIN]
+    for digits in range(_DIGITS, 21):
+        short = {number: str(number)[-digits:] for number in left}
+        counts = Counter(short.values())
+        found |= {number: text for number, text in short.items() if counts[text] == 1}
+        left = [number for number in left if number not in found]
+    return found
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:

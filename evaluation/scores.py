@@ -38,6 +38,8 @@ none; ``seconds`` the attack's time per victim.
 """
 _WITHOUT_KEY = frozenset({"data", "ranker", "click_model"})
 """Keys of settings whose values need no name in a label."""
+_ROUNDING = 1e-12
+"""Size below which a value is an error of rounding, e.g. the distance of equal vectors."""
 Role = Literal["ours", "published", "baseline", "reference"]
 
 
@@ -221,5 +223,11 @@ def describe(setting: Mapping[str, Any], keys: Collection[str] | None = None) ->
 
 
 def number(value: float) -> str:
-    """Label of a number: three decimals, or scientific notation where these would be 0.000."""
-    return f"{value:.3f}" if value == 0 or not abs(value) < 0.0005 else f"{value:.1e}"
+    """Label of a number: three decimals, or scientific notation where these would be 0.000 and it is no rounding error.
+
+    >>> number(0.9), number(2e-5), number(-2.2e-17)
+    ('0.900', '2.0e-05', '0.000')
+    """
+    if abs(value) < _ROUNDING:
+        return "0.000"
+    return f"{value:.1e}" if abs(value) < 0.0005 else f"{value:.3f}"

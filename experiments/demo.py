@@ -103,14 +103,14 @@ def trained(system: System, folder: Path) -> dict[str, float]:
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 
-def run_system(system: System, root: Path, seed: int = 0) -> Outcome:
+def run_system(system: System, root: Path, seed: int = 0, key: bytes | None = None) -> Outcome:
     """Trains a system, attacks its recording, and writes its results below a folder."""
     start, folder = time.perf_counter(), root / system.name
     utility = trained(system, folder)
     result = audit(folder / "deltas", system.attacks, seed=seed, rounds=system.rounds)
     with contextlib.redirect_stdout(io.StringIO()):  # the tables are in the report
         result.seconds = time.perf_counter() - start
-        write_run(result, directory=folder)
+        write_run(result, directory=folder, key=key)
     return Outcome(system, utility, result)
 
 

@@ -10,6 +10,8 @@ from protocol.cache import cache_folder
 
 _DESCRIBING = ("attacks", "client", "protocol")
 """Packages whose source the descriptions depend on."""
+_NO_DATA = frozenset({"clients", "user", "known_user", "coin"})
+"""Ground truth that says nothing of the content of a client's data."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class AttackDescription:
         inferred: what the server infers, from the attack's type of estimate.
         needs: what the threat model needs, as text.
         names: names in public taxonomies, see `protocol.taxonomy.Taxonomy`.
+        about_data: whether the question is about the content of a client's data: other ground truth scores it than who
+            sent which update, and in which of two worlds a canary is.
     """
 
     name: str
@@ -31,6 +35,7 @@ class AttackDescription:
     cost: str
     needs: list[str]
     names: list[str]
+    about_data: bool
 
 
 def described() -> list[AttackDescription]:
@@ -65,6 +70,7 @@ def _imported() -> list[AttackDescription]:
             cost=kind.cost,
             needs=list(kind.threat_model.described_needs),
             names=list(kind.public_names().names),
+            about_data=bool(set(kind.estimates.truth) - _NO_DATA),
         )
         for kind in REGISTRY.values()
     ]

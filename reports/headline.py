@@ -1,7 +1,7 @@
 """Headline of a report: what the best attack infers, how well, and the values of guessing and the best baseline."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,11 @@ from reports.run import ATTACKS
 from reports.tables import DATA
 
 Row = dict[str, Any]
+Status = Literal["leak", "undecided", "near", "measured", "unmeasured"]
+"""What an audit found: a leak beyond guessing and the baselines; intervals too wide, or no baseline; less than a fifth
+of the way from the baseline to certainty; a metric by which attacks are not compared; nothing."""
+_HALF = 0.5
+"""Share of the way from the baseline to certainty before which the interval of a result near the baseline ends."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,9 @@ class Headline:
         question: question of that attack, None for none.
         data: data set of that result, None for none.
         adds: what the update adds to the prior, in bits; empty where it was not measured.
+        status: whether that is a leak.
+        row: row of the results of the best attack; None if no attack was scored.
+        tried: number of attacks among which it was chosen.
     """
 
     verdict: str
@@ -36,6 +44,9 @@ class Headline:
     question: str | None = None
     data: Any = None
     adds: str = ""
+    status: Status = field(default="unmeasured", compare=False)
+    row: Row | None = field(default=None, compare=False, repr=False)
+    tried: int = field(default=0, compare=False)
 
 
 def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> Headline:
@@ -70,42 +81,72 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
         f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} (95% interval"
         f" {number(best['low'])} to {number(best['high'])}, n = {best['n']} clients{among}){' '.join(parts)}"
     )
-    verdict = f"On {where}, the server can infer from a client's update {inferred}."
-    if shown.empty and not _comparisons(best, results):
+    verdict, status = f"On {where}, the server can infer from a client's update {inferred}.", _status(best, results)
+    if shown.empty:
+        status = "undecided" if status == "leak" else status
+    if shown.empty and not comparisons(best, results):
         verdict = f"On {where}, no baseline ran that could show whether the server can infer {inferred}."
     elif shown.empty:
         verdict = f"On {where}, no attack is shown to infer {inferred}{_than(best, results, 'better')}."
     elif hardly_exceeds(best, results):
         verdict = f"On {where}, no attack infers {inferred}{_than(best, results, 'much better')}."
-    return Headline(verdict, measured, best["metric"], best["question"], best.get(DATA), added(best, results))
+    said = best["metric"], best["question"], best.get(DATA), added(best, results)
+    return Headline(verdict, measured, *said, status, best, int(tried[place]))
+
+
+def _status(best: Row, results: pd.DataFrame) -> Status:
+    """What the best attack's result is, if its leak is shown."""
+    if not metric(best["metric"]).judged:
+        return "measured"
+    if not hardly_exceeds(best, results):
+        return "leak"
+    furthest = reach(best, best["low" if metric(best["metric"]).lower_is_better else "high"], results)
+    return "near" if furthest is not None and furthest < _HALF else "undecided"
+
+
+def reach(row: Row, value: float, results: pd.DataFrame) -> float | None:
+    """Share of the way from guessing, or the best baseline, to certainty at which a value of a row's metric lies.
+
+    Values that are worse than the baseline have 0. None where there is nothing to count from, or no value.
+    """
+    entry, least = metric(row["metric"]), comparisons(row, results)
+    if not entry.judged or not least or value != value:
+        return None
+    start = min(least) if entry.lower_is_better else max(least)
+    return None if start == entry.certainty else min(max((value - start) / (entry.certainty - start), 0.0), 1.0)
+
+
+def most_bits(row: Row, results: pd.DataFrame) -> Row | None:
+    """Result of the attack on a row's question that adds the most bits to the prior; None where none was measured."""
+    cell = same_cell({**row, "metric": "bits"}, results)
+    rows = records(cell[cell["role"].isin(ATTACKS) & cell["mean"].notna()])
+    return max(rows, key=lambda one: (one["mean"], "+prior" in one["attack"]), default=None)
 
 
 def added(row: Row, results: pd.DataFrame) -> str:
     """Sentence on the bits that the update adds to the prior, by the attack on a row's question that adds the most."""
-    cell = same_cell({**row, "metric": "bits"}, results)
-    rows = records(cell[cell["role"].isin(ATTACKS) & cell["mean"].notna()])
-    if not rows:
+    best = most_bits(row, results)
+    if best is None:
         return ""
-    best = max(rows, key=lambda one: (one["mean"], "+prior" in one["attack"]))
     left, bound = (_of_attack(best, name, results) for name in ("bits-left", "bits-bound"))
-    interval = f"95% interval {_bits(best['low'])} to {_bits(best['high'])}, {best['attack']}"
-    said = f"The update adds {_bits(best['mean'])} bits ({interval})"
+    interval = f"95% interval {bits(best['low'])} to {bits(best['high'])}, {best['attack']}"
+    said = f"The update adds {bits(best['mean'])} bits ({interval})"
     if best["low"] <= 0:
-        said = f"The update is not shown to add anything to the prior: {_bits(best['mean'])} bits ({interval})"
+        said = f"The update is not shown to add anything to the prior: {bits(best['mean'])} bits ({interval})"
     if left is not None:
-        said += f" to what is known of a client, of {_bits(best['mean'] + left)} that are unknown without it"
+        said += f" to what is known of a client, of {bits(best['mean'] + left)} that are unknown without it"
     if bound is not None:
-        said += f"; what is publicly done to it allows at most {_bits(bound)}"
+        said += f"; what is publicly done to it allows at most {bits(bound)}"
         said += ", so part of this is what the prior lacks" if best["mean"] > bound else ""
     elif row.get("unbounded"):
         said += f"; no bound is known, because {row['unbounded']}"
     return f"{said}."
 
 
-def _bits(value: float) -> str:
+def bits(value: float) -> str:
     """A number of bits with three digits, or one decimal.
 
-    >>> _bits(0.10649), _bits(43.633), _bits(3378.07)
+    >>> bits(0.10649), bits(43.633), bits(3378.07)
     ('0.106', '43.6', '3378.1')
     """
     return f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
@@ -125,7 +166,7 @@ def is_shown(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None =
     """
     entry = metric(row["metric"])
     sign, end = (-1, "high") if entry.lower_is_better else (1, "low")
-    least = _comparisons(row, results)
+    least = comparisons(row, results)
     baseline, paired = best_baseline(row, results), _paired(row, results, differences)
     if baseline is not None and paired is not None:
         least.remove(baseline["mean"])
@@ -133,7 +174,7 @@ def is_shown(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None =
     return bool(least) and all(sign * (row[end] - value) > 0 for value in least)
 
 
-def _comparisons(row: Row, results: pd.DataFrame) -> list[float]:
+def comparisons(row: Row, results: pd.DataFrame) -> list[float]:
     """Values of guessing and of the best baseline; 0 if there are none and more is better."""
     entry, baseline = metric(row["metric"]), best_baseline(row, results)
     cell = same_cell({**row, "metric": f"{row['metric']}-by-chance"}, results)

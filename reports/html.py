@@ -2,7 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from evaluation.failures import reasons
 from evaluation.scores import records
 from protocol.metric_table import metric
 from reports.headline import headline, is_generated
+from reports.questions import Question, not_measured
 from reports.run import Run
 from reports.sections import BASELINES, Section
 from reports.tables import DATA, Table
@@ -25,46 +27,84 @@ TEMPLATES = Path(__file__).parent / "templates"
 GENERATED = "The data are generated: their numbers show that the attacks run, and nothing about real people's data."
 
 
+@dataclass(frozen=True)
+class _Part:
+    """The section of a question, with its anchor on the page and its figures: number, caption, SVG and class."""
+
+    anchor: str
+    section: Section
+    figures: Sequence[tuple[int, str, str, str]]
+
+
 def write_report(
     directory: Path,
     run: Run,
     *,
+    questions: Sequence[Question] = (),
     sections: Sequence[Section] = (),
     differences: Sequence[Table] = (),
     changes: Sequence[tuple[Sequence[str], Sequence[Table]]] = (),
     parts: Sequence[Run] = (),
+    pictures: Sequence[CaptionedFigure] = (),
     figures: Sequence[CaptionedFigure] = (),
     causes: Sequence[str] = (),
 ) -> Path:
-    """Writes report.html into a folder, with the main figure first.
+    """Writes report.html into a folder.
 
     `parts` are the runs that `run` joins, if any; `changes` sentences and tables on what changed from another run.
+
+    The questions stand first, with the pictures; then the section of each with its figures, then the other sections.
     """
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    results, check = run.results, run.learner_check
-    learner = [f"{check[:1].upper()}{check[1:]}."] if check else []
+    results = run.results
+    unmeasured, not_asked = not_measured(run, questions)
+    first = _numbered(pictures, 1)
+    asked = [section for section in sections if section.question is not None]
+    blocks, count = list[_Part](), len(first)
+    for place, section in enumerate(asked, start=1):
+        own = _numbered([one for one in figures if one.question == section.question], count + 1)
+        blocks.append(_Part(f"part-{place}", section, own))
+        count += len(own)
     page = environment.get_template("report.html.j2").render(
         run=run,
-        headline=headline(results, run.differences),
+        headline=questions[0].answer if questions else headline(results, run.differences),
         notes=[
             *_generated(results),
-            *learner,
+            *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),
             *(str(verdict.get("message", "")) for verdict in run.gate),
             *filter(None, [run.advice]),
         ],
-        sections=sections,
+        questions=questions,
+        unmeasured=unmeasured,
+        not_asked=not_asked,
+        pictures=first,
+        parts=blocks,
+        anchors={part.section.question: part.anchor for part in blocks},
+        details=[section for section in sections if section.question is None],
+        further=_numbered([one for one in figures if one.question not in {s.question for s in asked}], count + 1),
         differences=differences,
         changes=changes,
         missing=reasons(run.not_run),
         causes=causes,
         baselines=BASELINES,
         binary=any(metric(name).binary for name in set(results["metric"])),
-        figures=[(drawing.caption, drawing.svg, "wide" if _is_wide(drawing.svg) else "") for drawing in figures],
         threat_models=_threat_models(parts or [run]),
+        clients=sorted({name for one in [*pictures, *figures] for name in re.findall(_CLIENT, one.svg)}),
     )
     path = directory / "report.html"
     write_whole(path, page.encode())
     return path
+
+
+_CLIENT = re.compile(r' data-client="([^"]*)"')
+
+
+def _numbered(figures: Iterable[CaptionedFigure], first: int) -> list[tuple[int, str, str, str]]:
+    """Number, caption, SVG and class of figures."""
+    return [
+        (number, one.caption, one.svg, "wide" if _is_wide(one.svg) else "")
+        for number, one in enumerate(figures, start=first)
+    ]
 
 
 def _generated(results: pd.DataFrame) -> list[str]:
@@ -72,7 +112,11 @@ def _generated(results: pd.DataFrame) -> list[str]:
     generated = is_generated(results)
     if not generated.any() or generated.all():
         return [GENERATED] if generated.any() else []
-    return [GENERATED.replace("The data", f"The data of {', '.join(dict.fromkeys(results[DATA][generated]))}")]
+    return [
+        GENERATED.replace(
+            "The data are generated", f"Generated data ({', '.join(dict.fromkeys(results[DATA][generated]))})"
+        )
+    ]
 
 
 def _is_wide(svg: str) -> bool:
@@ -81,15 +125,19 @@ def _is_wide(svg: str) -> bool:
     return width is not None and float(width[1]) > _HALF_PAGE
 
 
-def _threat_models(runs: Sequence[Run]) -> Mapping[str, dict[str, Any]]:
-    """Threat model (``sees``, ``knows``, ``active``) by attack, with the run's name where runs differ."""
-    found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+def _threat_models(runs: Sequence[Run]) -> Table | None:
+    """What the server sees and knows, and whether it is active, by attack; with the run's name where runs differ."""
+    found: dict[str, dict[str, tuple[Any, ...]]] = defaultdict(dict)
     for run in runs:
         known = run.results[(run.results["sees"] != "") | (run.results["knows"] != "")]
         for row in records(known.drop_duplicates(["attack", "sees", "knows", "active"])):
-            model = {name: row[name] for name in ("sees", "knows", "active")}
+            model = ("active" if row["active"] else "passive", row["sees"], row["knows"])
             if model not in found[row["attack"]].values():
                 found[row["attack"]][f"{row['attack']} in {run.experiment}"] = model
-    return {
-        name if len(models) > 1 else attack: model for attack, models in found.items() for name, model in models.items()
-    }
+    attacks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for attack, models in found.items():
+        for name, model in models.items():
+            attacks[model].append(name if len(models) > 1 else attack)
+    rows = [(", ".join(names), *model) for model, names in attacks.items()]
+    table = pd.DataFrame(rows, columns=["attack", "server", "it sees", "it knows"])
+    return Table("threat-models", "What the server of each attack has.", table) if rows else None

@@ -46,6 +46,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
             one.scores, one.profiles = with_setting(one.scores, run=name), with_setting(one.profiles, run=name)
             results, differences = (with_setting(t, run=name) for t in (runs[place].results, runs[place].differences))
             runs[place] = dataclasses.replace(runs[place], results=results, differences=differences)
+    named = dict.fromkeys(key for run in runs for key in run.system)
     whole = dataclasses.replace(
         runs[0],
         experiment=" + ".join(run.experiment for run in runs),
@@ -60,6 +61,9 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         read_back=[key for run in runs for key in run.read_back],
         learner_check="; ".join(dict.fromkeys(run.learner_check for run in runs if run.learner_check)),
         changes=[stored_changes(one) for one in compared if one.rows],
+        learner_wrong=any(run.learner_wrong for run in runs),
+        system={key: "; ".join(dict.fromkeys(run.system[key] for run in runs if key in run.system)) for key in named},
+        unrelated={name: reason for run in runs for name, reason in run.unrelated.items()},
         details={f"{label} in {run.experiment}": rows for run in runs for label, rows in run.details.items()},
     )
     whole.write(out)

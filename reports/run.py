@@ -174,6 +174,9 @@ class Run:
         learner_check: comparison of the learner's updates with the recorded ones, see `evaluation.learner_match`.
         advice: which of the defences tried on the recording keep within the limits, see `evaluation.advice`.
         changes: what changed from other runs, see `reports.change_tables.stored_changes`.
+        system: what was recorded, for the first lines of a page, see `reports.system`.
+        unrelated: reason by attack on a question that does not fit the recording.
+        learner_wrong: whether that comparison found another learner.
         format: version of the file.
     """
 
@@ -197,12 +200,16 @@ class Run:
     learner_check: str = ""
     advice: str = ""
     changes: list[dict[str, Any]] = field(default_factory=list)
+    system: dict[str, str] = field(default_factory=dict)
+    unrelated: dict[str, str] = field(default_factory=dict)
+    learner_wrong: bool = False
     format: Literal[1] = 1
 
     def write(self, directory: Path) -> Path:
         """Writes results.json, with null for NaN."""
         path = directory / "results.json"
-        empty = {name for name in ("details", "learner_check", "advice", "changes") if not getattr(self, name)}
+        optional = ("details", "learner_check", "advice", "changes", "system", "unrelated", "learner_wrong")
+        empty = {name for name in optional if not getattr(self, name)}
         write_whole(path, TypeAdapter(Run).dump_json(self, indent=2, exclude=empty))
         return path
 

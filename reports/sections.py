@@ -6,10 +6,12 @@ from typing import Any
 
 import pandas as pd
 
+from evaluation.persons import CLIENT
 from evaluation.scores import differing
 from evaluation.update_table import MEANING, UPDATES
 from protocol.metric_table import METRICS, meanings, metric
 from reports.headline import Headline, headline
+from reports.questions import questions
 from reports.run import ATTACKS
 from reports.tables import (
     DATA,
@@ -37,18 +39,21 @@ class Section:
         title: the question.
         tables: its tables, the main metric's first.
         answer: how well the best attack answers it; None if no attack does.
+        question: name of the question in the results; None for a section without.
     """
 
     title: str
     tables: Sequence[Table]
     answer: Headline | None = None
+    question: str | None = None
 
 
 def by_question(results: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Title and rows of each question, in the order of the results.
+    """Title and rows with a value of each question, in the order of the results.
 
     Bounds and models, which answer no question, stand with the questions whose metrics they have, or else at the end.
     """
+    results = results[results["mean"].notna()]
     references = (results["role"] == "reference").to_numpy()
     keys = results["question"].fillna("")
     found, used = [], set[int]()
@@ -72,19 +77,28 @@ def metrics_of(results: pd.DataFrame) -> list[str]:
 
 
 def sections(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> list[Section]:
-    """Sections of results, a question each; a table of several data sets or settings says so in its rows.
+    """Sections of results, a question each, in the order of `reports.questions`.
 
-    The paired differences of the same run show whether attacks exceed the baselines.
+    A table of several data sets or settings says so in its rows. The paired differences of the same run show whether
+    attacks exceed the baselines.
     """
-    found = by_question(with_measured(results[results["mean"].notna()]))
+    order = [one.key for one in questions(results, differences)]
+    found = [(question_of(rows), title, rows) for title, rows in by_question(with_measured(results))]
+    found.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
     return [
         Section(
             title,
             _tables(rows, f"-{place}" if place else ""),
             headline(rows, differences) if rows["role"].isin(ATTACKS).any() else None,
+            question,
         )
-        for place, (title, rows) in enumerate(found)
+        for place, (question, title, rows) in enumerate(found)
     ]
+
+
+def question_of(rows: pd.DataFrame) -> str | None:
+    """Name of the question of a section's rows; None for rows without."""
+    return next(iter(rows["question"].dropna()), None)
 
 
 def difference_tables(differences: pd.DataFrame) -> list[Table]:
@@ -98,11 +112,15 @@ def difference_tables(differences: pd.DataFrame) -> list[Table]:
     return [Table("differences", caption, difference_table(differences), folded=len(differences) > 12)]
 
 
-def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Section]:
-    """A section per attack that has a table of its own, without empty columns."""
+def detail_sections(
+    details: Mapping[str, Sequence[Mapping[str, Any]]], clients: Mapping[int, str] | None = None
+) -> list[Section]:
+    """A section per attack that has a table of its own, without empty columns, with the clients' labels by number."""
     found = []
     for label, rows in details.items():
         table = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
+        if CLIENT in table and clients is not None:
+            table[CLIENT] = table[CLIENT].map(lambda number: clients.get(number, number))
         title, caption = f"Details of {label}", f"{len(table)} rows of {label}."
         if label == UPDATES or label.startswith(f"{UPDATES} "):
             title, caption = f"What the updates{label.removeprefix(UPDATES)} look like", MEANING
@@ -110,10 +128,10 @@ def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     return found
 
 
-def text_tables(results: pd.DataFrame) -> str:
-    """Tables of results for a terminal, by question."""
+def text_tables(shown_sections: Sequence[Section]) -> str:
+    """Tables of sections for a terminal."""
     blocks = []
-    for section in sections(results):
+    for section in shown_sections:
         shown = [_aligned(table) for table in section.tables if not table.folded]
         blocks.append("\n".join(line for lines in [[section.title], *shown] for line in [*lines, ""]))
     return "\n".join(blocks).rstrip()

@@ -1,5 +1,6 @@
 """Tables of a report: one row per cell, or wide with one column per value of a setting or per metric."""
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,12 @@ HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "
 DIFFERENCES = ("attack", "minus", "setting", "metric", "difference", "95% interval", "ratio", "n")
 DATA = SETTING + "data"
 _LONG = 24
+"""Smallest number of cells for a wide table."""
 _MOST_COLUMNS = 12
 """Values of a setting above which they are rows."""
-"""Smallest number of cells for a wide table."""
+_PAGE, _LONGEST = 112, 40
+"""Characters in a row of a page, and in a cell that is not broken."""
+_MOST_ROWS = 40
 _NUMBER = re.compile(r"([+-]?[\d.]+|-?inf|-)(\D.*)?")
 
 
@@ -42,14 +46,35 @@ class Table:
     folded: bool = False
 
     @property
+    def long(self) -> bool:
+        """Whether a page shows it on demand only, because it is of less interest or has many rows."""
+        return self.folded or len(self.rows) > _MOST_ROWS
+
+    @functools.cached_property
     def texts(self) -> pd.DataFrame:
         """The rows as texts."""
         return self.rows.map(_text)
 
-    @property
+    @functools.cached_property
     def numeric(self) -> list[bool]:
         """Whether each column holds numbers, which are aligned to the right."""
         return [is_numeric(values.tolist()) for _, values in self.texts.items()]
+
+    @functools.cached_property
+    def parts(self) -> list[list[int]]:
+        """Positions of the columns of each part of the table, as wide as a page; each has the texts on the left."""
+        widths = [
+            min(max(map(len, [*str(name).replace("_", " ").replace("-", " ").split(), *values])), _LONGEST) + 2
+            for name, values in self.texts.items()
+        ]
+        fixed = next((place for place, numeric in enumerate(self.numeric) if numeric), len(widths))
+        found: list[list[int]] = [[]]
+        for place in range(fixed, len(widths)):
+            used = sum(widths[:fixed]) + sum(widths[other] for other in found[-1])
+            if found[-1] and used + widths[place] > _PAGE:
+                found.append([])
+            found[-1].append(place)
+        return [[*range(fixed), *part] for part in found]
 
 
 def is_numeric(texts: Sequence[str]) -> bool:

@@ -23,14 +23,17 @@ from evaluation.summary import paired_differences
 from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
 from reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
-from reports.figures.report_figures import report_figures, roc_table
+from reports.figures.first_pictures import first_pictures
+from reports.figures.report_figures import profiles_of, report_figures, roc_table
 from reports.files import Format, write_files
 from reports.headline import as_recorded, headline
 from reports.html import write_report
 from reports.junit import write_gate
 from reports.papers import with_papers
+from reports.questions import questions
 from reports.run import Run
 from reports.sections import detail_sections, difference_tables, sections, text_tables
+from reports.system import system_lines
 from reports.wandb_log import Show
 
 SCORES, COMPOSITIONS, ROC, CHANGES = "scores.csv", "compositions.csv", "roc.csv", "changes.csv"
@@ -79,6 +82,9 @@ def write_run(
         {label: plain_records(table) for label, table in shared.details.items()},
         evaluation.learner_check,
         advice(results, evaluation, gate),
+        system=system_lines(found),
+        unrelated=dict(evaluation.unrelated),
+        learner_wrong=evaluation.mismatch is not None,
         changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, found.data), key)],
     )
     run.write(directory)
@@ -91,7 +97,7 @@ def write_run(
     if whole := "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items()):
         write_whole(directory / TRACEBACKS, whole.encode())
     explained = sentences(found.causes)
-    figures = write_page(directory, run, evaluation, everything, found.metrics, causes=explained, formats=formats)
+    figures = write_page(directory, run, shared, everything, found.metrics, causes=explained, formats=formats)
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     if run.advice:
@@ -123,11 +129,14 @@ def write_page(
     `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`.
     """
     figures = report_figures(evaluation, everything, metrics)
-    own = detail_sections(run.details)
-    found, differences = [*sections(run.results, run.differences), *own], difference_tables(run.differences)
+    own, asked = detail_sections(run.details, profiles_of(evaluation)[1]), sections(run.results, run.differences)
+    found, differences = [*asked, *own], difference_tables(run.differences)
+    lines = questions(run.results, run.differences, evaluation.scores, run.gate)
+    pictures = first_pictures(evaluation, run.results, lines)
     changed = [(one["notes"], change_tables(one, place)) for place, one in enumerate(run.changes)]
-    options: dict[str, Any] = {"parts": parts, "figures": figures, "causes": causes, "changes": changed}
-    write_report(directory, run, sections=found, differences=differences, **options)
+    options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
+    options |= {"changes": changed}
+    write_report(directory, run, questions=lines, sections=found, differences=differences, **options)
     tables = [table for section in found for table in section.tables] + differences
     tables += [table for _, own in changed for table in own]
     numbers = {"results": run.results, "differences": run.differences}
@@ -137,8 +146,8 @@ def write_page(
     if run.changes:
         write_whole(directory / CHANGES, change_rows(run.changes).to_csv(index=False).encode())
         print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
-    first = headline(run.results, run.differences)
-    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(run.results)}\n")
+    first = lines[0].answer if lines else headline(run.results, run.differences)
+    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(asked)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures

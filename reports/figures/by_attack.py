@@ -1,11 +1,27 @@
-"""Figure of one metric by attack: the best attack first, baselines below, with the value of guessing."""
+"""Figure of one metric by attack: best attack first, baselines below, with the clients and the value of guessing."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from evaluation.scores import differing
+from evaluation.scores import differing, number, records
+from evaluation.summary import crossed
 from protocol.metric_table import metric as metric_of
-from reports.figures.figure_data import DrawnFigure, FigureData, errors, legend_right, of_data, of_papers, styled
+from reports.figures.figure_data import (
+    DrawnFigure,
+    FigureData,
+    Mark,
+    errors,
+    intervals,
+    legend_right,
+    mark,
+    of_data,
+    of_papers,
+    styled,
+)
 from reports.run import ATTACKS
 from reports.tables import best_first, described_settings
 
@@ -14,18 +30,25 @@ _MARKERS = "osD^vPXh"
 _GROUPS = {"": ATTACKS, "baselines": ("baseline",), "bounds, models": ("reference",)}
 _GAP = 0.8
 """Room above a group, in rows."""
+_MOST_DOTS = 100
+"""Clients of an attack of whom each has a dot; of more, a band holds the middle nine tenths."""
+_MOST_MARKS = 3000
 
 
-def by_attack(data: FigureData) -> list[DrawnFigure]:
-    """A row per attack with a marker and an interval per setting, and stars for the paper's values."""
+def by_attack(data: FigureData, width: float = 7) -> list[DrawnFigure]:
+    """A row per attack with a marker and an interval per setting, its clients, and stars for the paper's values.
+
+    The width is in inches.
+    """
     rows = data.rows[data.rows["mean"].notna()]
     rows = rows.assign(setting=described_settings(rows, differing(rows)))
     settings = list(dict.fromkeys(rows["setting"]))
     if rows["attack"].nunique() < 2 or len(settings) > len(_MARKERS):
         return []
     groups = {title: best_first(rows[rows["role"].isin(roles)], data.metric) for title, roles in _GROUPS.items()}
-    figure, ((axes,),) = styled(7, rows["attack"].nunique() * (0.25 + 0.09 * len(settings)) + 1)
-    place, ticks = 0.0, dict[str, float]()
+    figure, ((axes,),) = styled(width, rows["attack"].nunique() * (0.25 + 0.09 * len(settings)) + 1)
+    place, ticks, marks = 0.0, dict[str, float](), dict[str, Mark]()
+    clients, nobody = _clients(data, len(rows)), pd.Series(dtype=float)
     for title, group in groups.items():
         if len(group) and ticks:
             place += _GAP
@@ -33,10 +56,16 @@ def by_attack(data: FigureData) -> list[DrawnFigure]:
             axes.annotate(title, (1, place - 0.6), xycoords=axes.get_yaxis_transform(), color=".4", size=8, ha="right")
         for name, own in group.groupby("attack", sort=False):
             ticks[str(name)] = place
-            for number, setting in enumerate(settings):
-                shift = 0.7 * ((number + 0.5) / len(settings) - 0.5)
+            for position, setting in enumerate(settings):
+                shift = 0.7 * ((position + 0.5) / len(settings) - 0.5)
                 part = own[own["setting"] == setting]
-                _mark(axes, part, place + shift, _MARKERS[number], data.styles[str(name)].colour)
+                colour, label = data.styles[str(name)].colour, _label(name, setting)
+                for person, value, dot in _dots(axes, clients.get(label, nobody), place + shift, colour):
+                    client = data.clients[person]
+                    mark(dot, marks, f"client {client}, {label}: {data.metric} {number(value)}", client)
+                for row, dot in _means(axes, part, place + shift, _MARKERS[position], colour):
+                    ends = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
+                    mark(dot, marks, f"{label}: {data.metric} {number(row['mean'])}{ends}, n = {row['n']}")
             place += 1
     axes.set(yticks=list(ticks.values()), yticklabels=list(ticks), xlabel=data.metric, ylim=(place - 0.4, -0.6))
     axes.grid(visible=False, axis="y")
@@ -45,19 +74,58 @@ def by_attack(data: FigureData) -> list[DrawnFigure]:
         axes.axvline(guessing, color=".5", ls=":", zorder=0)
         place_above = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
         axes.annotate("guessing", (guessing, 1), **place_above, color=".4", size=8)
-    for number, setting in enumerate(settings if len(settings) > 1 else []):
-        axes.plot([], [], ls="", marker=_MARKERS[number], color=".3", label=setting)
+    for position, setting in enumerate(settings if len(settings) > 1 else []):
+        axes.plot([], [], ls="", marker=_MARKERS[position], color=".3", label=setting)
     legend_right(axes)
-    stars = "; stars are the paper's values" if of_papers(rows)["paper"].notna().any() else ""
+    caption = f"{of_data(rows)}{data.metric} by attack{intervals(rows)}{_said(data, rows, clients)}."
+    return [DrawnFigure(caption, figure=figure, marks=marks, name=f"{data.metric}-by-attack")]
+
+
+def _said(data: FigureData, rows: pd.DataFrame, clients: dict[str, "pd.Series[float]"]) -> str:
+    """End of the caption: what stands for a client, which side is more leakage, and the stars."""
+    sizes = [len(values) for values in clients.values()]
+    parts = ["a faint dot is a client"] if any(size <= _MOST_DOTS for size in sizes) else []
+    parts += ["a faint band holds nine tenths of the clients"] if any(size > _MOST_DOTS for size in sizes) else []
     entry = metric_of(data.metric)
-    side = f"; further {'left' if entry.lower_is_better else 'right'} is more leakage" if entry.leak else ""
-    caption = f"{of_data(rows)}{data.metric} by attack with 95% intervals{side}{stars}."
-    return [DrawnFigure(caption, figure=figure, name=f"{data.metric}-by-attack")]
+    parts += [f"further {'left' if entry.lower_is_better else 'right'} is more leakage"] if entry.leak else []
+    parts += ["stars are the paper's values"] if of_papers(rows)["paper"].notna().any() else []
+    return "".join(f"; {part}" for part in parts)
 
 
-def _mark(axes: Axes, rows: pd.DataFrame, place: float, marker: str, colour: str) -> None:
-    axes.errorbar(
-        rows["mean"], [place] * len(rows), xerr=errors(rows), ls="", marker=marker, ms=5, lw=1.5, color=colour
-    )
+def _label(*parts: object) -> str:
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _clients(data: FigureData, lines: int) -> dict[str, "pd.Series[float]"]:
+    """Mean value of each client over rounds and seeds, by attack and setting; empty if they would be too many."""
+    scores = data.scores
+    if scores.empty or not data.clients:
+        return {}
+    scores = scores.assign(setting=described_settings(scores, differing(data.rows)))
+    keyed = scores[scores["attack"].isin(data.rows["attack"])].groupby(["attack", "setting"], sort=False)
+    found = {_label(*key): crossed(own).mean(axis=1).dropna() for key, own in keyed}
+    found = {key: values for key, values in found.items() if len(values) > 1}
+    many = lines * min(max(map(len, found.values()), default=0), _MOST_DOTS) > _MOST_MARKS
+    return {} if many else found
+
+
+def _dots(axes: Axes, values: "pd.Series[float]", place: float, colour: str) -> Iterator[tuple[int, float, Artist]]:
+    """Draws the clients of a line; client, value and artist of each that has a dot."""
+    if len(values) > _MOST_DOTS:
+        axes.hlines(place, values.quantile(0.05), values.quantile(0.95), color=colour, lw=7, alpha=0.25)
+        return
+    for person, value in zip(values.index.tolist(), values.tolist(), strict=True):
+        (dot,) = axes.plot(value, place, marker="o", ms=5, mew=0, color=colour, alpha=0.35, zorder=1)
+        yield person, value, dot
+
+
+def _means(
+    axes: Axes, rows: pd.DataFrame, place: float, marker: str, colour: str
+) -> Iterator[tuple[dict[str, Any], Artist]]:
+    """Draws the results of a line; each with its artist."""
+    for row in records(rows):
+        ends = errors(pd.DataFrame([row]))
+        bars = axes.errorbar(row["mean"], place, xerr=ends, ls="", marker=marker, ms=5, lw=1.5, color=colour)
+        yield row, bars.lines[0]
     papers = of_papers(rows)["paper"].dropna()
     axes.plot(papers, [place] * len(papers), ls="", marker="*", ms=10, mec="k", color=colour)

@@ -1,13 +1,26 @@
 """Figure of a metric against a numeric setting: lines with intervals, in panels by other settings."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import pandas as pd
-import seaborn.objects as so
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
-from evaluation.scores import SETTING, differing, setting_columns
+from evaluation.scores import SETTING, differing, number, records, setting_columns
 from reports.figures.below_bounds import bounded
-from reports.figures.figure_data import DrawnFigure, FigureData, drawn, of_data, of_papers, with_guessing
+from reports.figures.figure_data import (
+    DrawnFigure,
+    FigureData,
+    Mark,
+    errors,
+    intervals,
+    mark,
+    of_data,
+    of_papers,
+    styled,
+    with_guessing,
+)
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
 
@@ -17,6 +30,10 @@ _LOG = 30
 """Smallest ratio of the largest to the smallest number for a logarithmic axis."""
 _MOST_TICKS = 8
 """Largest number of values for an ordinal axis."""
+_COLUMNS = 3
+"""Panels of one setting in a row."""
+_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
+"""Line style of each further setting."""
 _THRESHOLDS = {SETTING + "interactions": "bound-of-all"}
 """Metric that is a position on an axis, by axis: the theorem's number of interactions."""
 
@@ -37,36 +54,82 @@ def _on_axis(data: FigureData, column: str) -> DrawnFigure:
     logarithmic = numbers[0] > 0 and numbers[-1] != float("inf") and numbers[-1] >= _LOG * numbers[0]
     ordinal = not logarithmic and (len(numbers) <= _MOST_TICKS or numbers[-1] == float("inf"))
     order = list(dict.fromkeys(str(value) for value in sorted(rows[column], key=float)))
-    frame = rows.assign(x=rows[column].map(str if ordinal else float))
     implied = _implied_by_the_attack(rows)
     panels = [name for name in words(rows) if name not in (DATA, *implied) and _fills(rows, name, column)][:2]
     rest = differing(rows) - {name.removeprefix(SETTING) for name in (DATA, column, *implied, *panels)}
-    frame = _with_threshold(frame.assign(line=described_settings(rows, rest)), data.results, column)
-    frame = of_papers(frame)
-    plot = so.Plot(frame, x="x", y="mean", color="attack", linestyle="line" if rest else None)
-    plot = plot.add(so.Line(marker="o", pointsize=4)).add(so.Range(linewidth=1), ymin="low", ymax="high", legend=False)
-    papers = bool(frame["paper"].notna().any())
-    if papers:
-        plot = plot.add(so.Dot(marker="*", pointsize=9, edgecolor="k"), y="paper", legend=False)
-    if "bound" in frame:
-        dashed = so.Range(color=".2", linestyle="--")
-        plot = plot.add(dashed, x="bound", ymin="bottom", ymax="top", color=None, linestyle=None, legend=False)
-    down, along = (panels[0], panels[1]) if len(panels) == 2 else (None, panels[0] if panels else None)
-    wrap = 3 if down is None and along is not None and rows[along].nunique() > 3 else None
-    plot = plot.facet(col=along, row=down, wrap=wrap)
-    plot = plot.scale(x=so.Nominal(order=order) if ordinal else so.Continuous(trans="log" if logarithmic else None))
+    places = [order.index(str(value)) if ordinal else float(value) for value in rows[column]]
+    frame = rows.assign(x=places, line=described_settings(rows, rest))
+    frame = of_papers(_with_threshold(frame, data.results, column))
+    titles, wide = _titles(frame, panels)
+    figure, grid = styled(
+        *(1.5 + 3.4 * wide, 1 + 2.6 * -(-len(titles) // wide), -(-len(titles) // wide), wide), sharex=True, sharey=True
+    )
+    lines, marks = list(dict.fromkeys(frame["line"])), dict[str, Mark]()
+    every = list(grid.ravel())
+    for axes, title in zip(every, titles, strict=False):
+        shown = frame[_panel_titles(frame, panels) == title]
+        _draw(axes, shown, data, lines, 0.5 if ordinal else 0.0, marks)
+        axes.set_title(title, fontsize=10)
+        axes.set(xscale="log" if logarithmic else "linear")
+    for axes in every[len(titles) :]:
+        axes.remove()
     key = column.removeprefix(SETTING)
-    titles = {place: name.removeprefix(SETTING) for place, name in (("col", along), ("row", down)) if name}
-    plot = plot.label(x=key, y=data.metric, color="", linestyle="", **titles)
-    wide = 1 if along is None else wrap or rows[along].nunique()
-    high = 1 if down is None else rows[down].nunique()
-    high = -(-rows[along].nunique() // wrap) if wrap else high
-    stars = "; stars are the paper's values" if papers else ""
-    caption = f"{of_data(rows)}{data.metric} against {key} with 95% intervals{stars}."
-    figure = with_guessing(drawn(plot, 1.5 + 3.4 * wide, 1 + 2.6 * high, data.colours), data.metric)
-    for axes in figure.axes:
-        axes.set_title(axes.get_title().replace(" | ", "\n"), fontsize=10)
-    return DrawnFigure(caption, figure=figure, name=f"{data.metric}-against-{key}")
+    if ordinal:
+        every[0].set(xticks=range(len(order)), xticklabels=order)
+    figure.supxlabel(key, fontsize=11)
+    figure.supylabel(data.metric, fontsize=11)
+    handles = [
+        *(Line2D([], [], color=data.styles[name].colour, marker="o", ms=4, label=name) for name in _names(frame)),
+        *(Line2D([], [], color=".3", ls=_DASHES[lines.index(one) % len(_DASHES)], label=one) for one in lines if one),
+    ]
+    figure.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3)
+    stars = "; stars are the paper's values" if bool(frame["paper"].notna().any()) else ""
+    caption = f"{of_data(rows)}{data.metric} against {key}{intervals(frame)}{stars}."
+    name = f"{data.metric}-against-{key}"
+    return DrawnFigure(caption, figure=with_guessing(figure, data.metric), marks=marks, name=name)
+
+
+def _names(frame: pd.DataFrame) -> list[str]:
+    return [str(name) for name in dict.fromkeys(frame["attack"])]
+
+
+def _panel_titles(frame: pd.DataFrame, panels: Sequence[str]) -> pd.Series:
+    """Title of each row's panel."""
+    texts = [[f"{name.removeprefix(SETTING)} {value}" for value in frame[name]] for name in panels]
+    return pd.Series(["\n".join(parts) for parts in zip(*texts, strict=True)] if panels else "", index=frame.index)
+
+
+def _titles(frame: pd.DataFrame, panels: Sequence[str]) -> tuple[list[str], int]:
+    """Titles of the panels in rows, and the number of columns."""
+    keys = _panel_titles(frame, panels)
+    if len(panels) < 2:
+        titles = list(dict.fromkeys(keys))
+        return titles, min(len(titles), _COLUMNS) if len(titles) > _COLUMNS else len(titles)
+    known = frame.assign(key=keys).drop_duplicates(panels).sort_values(panels, kind="stable", key=lambda v: v.map(str))
+    return known["key"].tolist(), frame[panels[1]].nunique()
+
+
+def _draw(
+    axes: Axes, rows: pd.DataFrame, data: FigureData, lines: Sequence[str], room: float, marks: dict[str, Mark]
+) -> None:
+    """Draws a line for each attack and further setting; those of an ordinal axis stand next to one another."""
+    groups = list(rows.groupby(["attack", "line"], sort=False))
+    for position, ((attack, line), own) in enumerate(groups):
+        style = data.styles[str(attack)]
+        x = own["x"] + room * ((position + 0.5) / len(groups) - 0.5)
+        own = own.assign(at=x).sort_values("at")
+        dashes = _DASHES[lines.index(line) % len(_DASHES)] if len(lines) > 1 else style.linestyle
+        axes.plot(own["at"], own["mean"], color=style.colour, ls=dashes, lw=1.2)
+        for row in records(own[own["mean"].notna()]):
+            ends = errors(pd.DataFrame([row]))
+            bars = axes.errorbar(row["at"], row["mean"], ends, color=style.colour, marker="o", ms=4, elinewidth=1)
+            span = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
+            label = ", ".join(part for part in (str(attack), str(line)) if part)
+            mark(bars.lines[0], marks, f"{label}: {row['metric']} {number(row['mean'])}{span}, n = {row['n']}")
+        axes.plot(own["at"], own["paper"], ls="", marker="*", ms=9, mec="k", color=style.colour)
+    if "bound" in rows:
+        known = rows[rows["bound"].notna()]
+        axes.vlines(known["bound"], known["bottom"], known["top"], color=".2", ls="--")
 
 
 def _with_a_place(rows: pd.DataFrame, column: str) -> pd.DataFrame:

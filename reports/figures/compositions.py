@@ -1,10 +1,11 @@
 """Figure of true and inferred class shares, a panel per client."""
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evaluation.scores import SETTING, setting_columns
-from reports.figures.figure_data import DrawnFigure, FigureData, styled
+from reports.figures.figure_data import DrawnFigure, FigureData, Mark, intervals, mark, of_data, styled
 from reports.run import ATTACKS
 from reports.tables import described_settings
 
@@ -25,13 +26,41 @@ def compositions(data: FigureData) -> list[DrawnFigure]:
         if not names:  # the table shows none of their metrics
             continue
         kept = first[first["attack"].isin(names)]
-        victims = kept["victim"].unique()
-        kept = kept[kept["victim"].isin(victims[:_MOST_CLIENTS])]
+        clients = sorted(kept["person"].unique(), key=lambda one: data.clients[one])
+        kept = kept[kept["person"].isin(clients[:_MOST_CLIENTS])]
         setting = described_settings(kept.head(1), {name.removeprefix(SETTING) for name in setting_columns(kept)})[0]
-        whose = "every client" if len(victims) <= _MOST_CLIENTS else f"{_MOST_CLIENTS} of {len(victims)} clients"
-        caption = f"True (bars) and inferred class shares of {whose} with 95% intervals: {setting}."
-        found.append(DrawnFigure(caption, figure=_panels(kept, names, data), name="class-shares"))
+        whose = "every client" if len(clients) <= _MOST_CLIENTS else f"{_MOST_CLIENTS} of {len(clients)} clients"
+        caption = f"True (bars) and inferred class shares of {whose}{intervals(kept)}: {setting}."
+        marks: dict[str, Mark] = {}
+        figure = _panels(kept, names, data, marks)
+        found.append(DrawnFigure(caption, figure=figure, marks=marks, name="class-shares"))
     return found
+
+
+def one_client(data: FigureData, attack: str) -> DrawnFigure:
+    """True and inferred class shares of the client with the median error, in the first seed and round.
+
+    The rows are of one setting; without the attack among them, those of the best one are drawn.
+    """
+    rows = data.rows
+    attack = attack if attack in set(rows["attack"]) else _best(data)[0]
+    own = rows[(rows["attack"] == attack) & (rows["seed"] == rows["seed"].iloc[0])]
+    own = own[own["round"] == own["round"].iloc[0]]
+    wrong = (own["inferred"] - own["true"]).abs().groupby(own["person"]).sum().sort_values(kind="stable")
+    person = wrong.index[(len(wrong) - 1) // 2]
+    kept = own[own["person"] == person]
+    figure, ((axes,),) = styled(4.6, 2.8)
+    _panel(axes, kept, [attack], data)
+    axes.set(xlabel="class", ylabel="share of its examples")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=2, frameon=False)
+    client = data.clients[int(person)]
+    marks: dict[str, Mark] = {}
+    mark(axes, marks, f"client {client}", client)
+    caption = (
+        f"{of_data(kept)}true class shares of client {client} (bars), and what {attack} infers from its update (dots"
+        f"{intervals(kept)}). Of {len(wrong)} clients it has the median error."
+    )
+    return DrawnFigure(caption, figure=figure, marks=marks, name="class-shares-of-one-client")
 
 
 def _best(data: FigureData) -> list[str]:
@@ -43,28 +72,35 @@ def _best(data: FigureData) -> list[str]:
     return [str(name) for name in wrong.sort_values(kind="stable").index]
 
 
-def _panels(rows: pd.DataFrame, names: list[str], data: FigureData) -> Figure:
-    clients = list(rows.groupby("victim", sort=False))
+def _panels(rows: pd.DataFrame, names: list[str], data: FigureData, marks: dict[str, Mark]) -> Figure:
+    whose = {data.clients[int(str(person))]: own for person, own in rows.groupby("person")}
+    clients = sorted(whose.items(), key=lambda one: one[0])
     down = -(-len(clients) // _COLUMNS)
     figure, panels = styled(12, 0.7 + 2.1 * down, down, _COLUMNS, sharex=True, sharey=True)
     grid = panels.ravel()
     for axes in grid[len(clients) :]:
         axes.remove()
-    for number, (axes, (_, own)) in enumerate(zip(grid, clients, strict=False), start=1):
-        truth = own.drop_duplicates("class")
-        axes.bar(truth["class"], truth["true"], color=".8", label="true share")
-        for place, name in enumerate(names):
-            part = own[own["attack"] == name]
-            x = part["class"] + 0.6 * ((place + 0.5) / len(names) - 0.5)
-            colour = data.styles[name].colour
-            axes.vlines(x, part["low"], part["high"], color=colour, lw=1)
-            axes.plot(x, part["inferred"], ls="", marker="o", ms=4, color=colour, label=name)
-        axes.set_title(f"client {number}", fontsize=11)
-        axes.grid(visible=False, axis="x")
-        if len(truth) <= _MOST_LABELS:
-            axes.set_xticks(truth["class"].tolist())
+    for axes, (client, own) in zip(grid, clients, strict=False):
+        mark(axes, marks, f"client {client}", client)
+        _panel(axes, own, names, data)
+        axes.set_title(f"client {client}", fontsize=11)
     figure.supxlabel("class", fontsize=11)
     figure.supylabel("share of the client's examples", fontsize=11)
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
     return figure
+
+
+def _panel(axes: Axes, own: pd.DataFrame, names: list[str], data: FigureData) -> None:
+    """Draws the shares of one client."""
+    truth = own.drop_duplicates("class")
+    axes.bar(truth["class"], truth["true"], color=".8", label="true share")
+    for place, name in enumerate(names):
+        part = own[own["attack"] == name]
+        x = part["class"] + 0.6 * ((place + 0.5) / len(names) - 0.5)
+        colour = data.styles[name].colour
+        axes.vlines(x, part["low"], part["high"], color=colour, lw=1)
+        axes.plot(x, part["inferred"], ls="", marker="o", ms=4, color=colour, label=name)
+    axes.grid(visible=False, axis="x")
+    if len(truth) <= _MOST_LABELS:
+        axes.set_xticks(truth["class"].tolist())

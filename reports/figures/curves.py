@@ -1,17 +1,13 @@
-"""Figures with a curve per attack: mean ROC curves, reliability, and every client's value in ascending order."""
+"""Figures with a curve per attack: mean ROC curves, and reliability."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from matplotlib.figure import Figure
 
 from evaluation.posterior.posterior import ANSWERS, PROBABILITY, TRUE
-from evaluation.scores import differing
-from protocol.metric_table import metric as metric_of
-from reports.figures.figure_data import DrawnFigure, FigureData, legend_right, of_data, styled, with_guessing
+from reports.figures.figure_data import DrawnFigure, FigureData, legend_right, styled
 from reports.figures.line_styles import LineStyle
 from reports.run import ATTACKS
-from reports.tables import described_settings
 
 _MOST_LINES = 14
 """Largest number of curves in a figure."""
@@ -36,7 +32,7 @@ def roc(data: FigureData) -> list[DrawnFigure]:
         area = float((own["tpr"].rolling(2).mean() * own["fpr"].diff()).sum())
         label = f"{attack}{f', {setting}' if several else ''}: {area:.3f}"
         curves.append(_Curve(str(attack), str(setting), label, area, own["fpr"].tolist(), own["tpr"].tolist()))
-    figure = _drawn(data, curves, drawstyle="default")
+    figure = _drawn(data, curves)
     axes = figure.axes[0]
     axes.plot([0, 1], [0, 1], color=".5", ls=":")
     axes.set(xlabel="false-positive rate", ylabel="true-positive rate", aspect="equal")
@@ -64,31 +60,6 @@ def reliability(data: FigureData) -> list[DrawnFigure]:
     return [DrawnFigure(caption, figure=figure, name="reliability")]
 
 
-def distribution(data: FigureData) -> list[DrawnFigure]:
-    """Empirical distribution of the score over clients."""
-    rows = data.rows[data.rows["value"].notna()]
-    keys = differing(rows)
-    if keys:  # with several settings, attacks only
-        rows = rows[rows["attack"].isin(_attacks(data))]
-    rows = rows.assign(setting=described_settings(rows, keys))
-    lines = list(rows.groupby(["attack", "setting"], sort=False)["value"])
-    # Binary scores have no distribution worth drawing.
-    if rows.empty or len(lines) > _MOST_LINES or rows["value"].isin([0.0, 1.0]).all():
-        return []
-    sign = -1 if metric_of(data.metric).lower_is_better else 1
-    curves = []
-    for (attack, setting), values in lines:
-        shares = [place / len(values) for place in range(len(values) + 1)]
-        label = ", ".join(part for part in (str(attack), str(setting)) if part)
-        ordered = sorted(values)
-        leak = sign * float(values.mean())
-        curves.append(_Curve(str(attack), str(setting), label, leak, shares, [ordered[0], *ordered]))
-    figure = _drawn(data, curves, drawstyle="steps-pre")
-    figure.axes[0].set(xlabel="share of clients", ylabel=data.metric)
-    caption = f"{of_data(rows)}{data.metric} of each client, in ascending order."
-    return [DrawnFigure(caption, figure=with_guessing(figure, data.metric), name=f"{data.metric}-by-client")]
-
-
 @dataclass(frozen=True)
 class _Curve:
     attack: str
@@ -99,7 +70,7 @@ class _Curve:
     y: list[float]
 
 
-def _drawn(data: FigureData, curves: list[_Curve], drawstyle: Literal["default", "steps-pre"]) -> Figure:
+def _drawn(data: FigureData, curves: list[_Curve]) -> Figure:
     """Figure of the curves, the attack with the largest leak widest and below the others, baselines thin."""
     figure, ((axes,),) = styled(6, 4)
     attacks, settings = _attacks(data), list(dict.fromkeys(curve.setting for curve in curves))
@@ -108,7 +79,7 @@ def _drawn(data: FigureData, curves: list[_Curve], drawstyle: Literal["default",
         line, setting = data.styles.get(curve.attack, LineStyle("#000000", ())), settings.index(curve.setting)
         style = _DASHES[setting % len(_DASHES)] if setting else line.linestyle
         width = max(_WIDEST - (_WIDEST - _THINNEST) * place / max(count - 1, 1), _THINNEST)
-        axes.plot(curve.x, curve.y, drawstyle=drawstyle, color=line.colour, ls=style, lw=width, label=curve.label)
+        axes.plot(curve.x, curve.y, color=line.colour, ls=style, lw=width, label=curve.label)
     legend_right(axes)
     return figure
 

@@ -1,6 +1,8 @@
 """Data of figures, their style, and a drawn figure with its caption."""
 
+import html
 import io
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +12,7 @@ import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
 import seaborn.objects as so
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -32,12 +35,16 @@ class FigureData:
         metric: metric.
         results: all results of the data set.
         styles: style of each line.
+        scores: scores of the clients by the same metric; empty where they are unknown or several metrics are drawn.
+        clients: label of each client by its number, see `evaluation.persons.client_labels`.
     """
 
     rows: pd.DataFrame
     metric: str
     results: pd.DataFrame
     styles: Mapping[str, LineStyle]
+    scores: pd.DataFrame = field(default_factory=pd.DataFrame)
+    clients: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def colours(self) -> dict[str, str]:
@@ -45,11 +52,23 @@ class FigureData:
         return {name: style.colour for name, style in self.styles.items()}
 
 
+@dataclass
+class Mark:
+    """What the page says of a part of a figure: a text under the mouse, and the label of the client it is about."""
+
+    text: str
+    client: str = ""
+
+
 @dataclass(kw_only=True)
 class DrawnFigure(CaptionedFigure):
-    """Captioned figure of matplotlib; its pickle holds the files, which other processes could not draw alike."""
+    """Captioned figure of matplotlib; its pickle holds the files, which other processes could not draw alike.
+
+    `marks` are by the group id of the artist in the figure, see `Artist.set_gid`.
+    """
 
     figure: Figure = field(compare=False, repr=False)
+    marks: Mapping[str, Mark] = field(default_factory=dict, compare=False, repr=False)
 
     def file(self, kind: Kind) -> bytes:
         """Content of a file of the figure, deterministic, with text that can be searched."""
@@ -57,11 +76,31 @@ class DrawnFigure(CaptionedFigure):
             buffer = io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": "fedleak", "svg.fonttype": "none", "pdf.fonttype": 42}):
                 self.figure.savefig(buffer, format=kind, metadata=_FIXED[kind], bbox_inches="tight")
-            self.files[kind] = buffer.getvalue()
+            self.files[kind] = _marked(buffer.getvalue(), self.marks) if kind == "svg" else buffer.getvalue()
         return self.files[kind]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CaptionedFigure.of_record, (self.record(),)
+
+
+def mark(artist: Artist, marks: dict[str, Mark], text: str, client: str = "") -> None:
+    """Adds a mark of an artist to `marks`."""
+    name = f"mark-{len(marks)}"
+    artist.set_gid(name)
+    marks[name] = Mark(text, client)
+
+
+def _marked(svg: bytes, marks: Mapping[str, Mark]) -> bytes:
+    """SVG whose marked groups have their text and client instead of an id, which other figures of a page may have."""
+
+    def start(found: re.Match[str]) -> str:
+        mark = marks.get(found[1])
+        if mark is None:
+            return found[0]
+        client = f' class="client" data-client="{html.escape(mark.client)}"' if mark.client else ""
+        return f"<g{client}><title>{html.escape(mark.text)}</title>"
+
+    return re.sub(r'<g id="([^"]*)">', start, svg.decode()).encode() if marks else svg
 
 
 def drawn(plot: so.Plot, width: float, height: float, colours: Mapping[str, str] | None = None) -> Figure:
@@ -119,6 +158,12 @@ def legend_right(axes: Axes) -> None:
         if isinstance(figure, Figure):
             width = figure.get_figwidth()
             figure.set_figwidth(width + max(0, legend.get_window_extent().width / figure.dpi - width / 2))
+
+
+def intervals(rows: pd.DataFrame, side: str = "") -> str:
+    """End of a caption: that intervals are drawn; empty where no row has one."""
+    low, high = rows[f"low{side}"], rows[f"high{side}"]
+    return " with 95% intervals" if bool((low < high).any()) else ""
 
 
 def of_data(rows: pd.DataFrame) -> str:

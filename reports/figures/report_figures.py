@@ -13,6 +13,7 @@ import pandas as pd
 
 from attacks.estimates import ROC_GRID
 from evaluation.captioned_figure import CaptionedFigure
+from evaluation.persons import client_labels
 from evaluation.posterior.posterior import PROBABILITY
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
@@ -21,7 +22,8 @@ from reports.figures.below_bounds import below_bounds
 from reports.figures.by_attack import by_attack
 from reports.figures.by_setting import by_setting
 from reports.figures.compositions import compositions
-from reports.figures.curves import distribution, reliability, roc
+from reports.figures.curves import reliability
+from reports.figures.curves import roc as roc_curves
 from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.images import reconstructions
 from reports.figures.line_styles import line_styles
@@ -35,8 +37,8 @@ from reports.figures.trade_offs import (
     privacy_and_utility,
     signal_kept,
 )
-from reports.headline import headline
-from reports.sections import by_question
+from reports.questions import Question, questions
+from reports.sections import by_question, question_of
 from reports.tables import DATA, axis
 
 
@@ -67,40 +69,64 @@ class FigureKind:
 
 
 def report_figures(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[CaptionedFigure]:
-    """All figures for which a run has the data: the headline's first, at the end reconstructions and those of steps."""
-    profiles = evaluation.profiles
-    if len(profiles):
-        profiles = profiles.assign(role=[evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]])
-    tables = {"results": results, "scores": evaluation.scores, "roc": roc_table(evaluation), "profiles": profiles}
+    """All figures for which a run has the data: by question in the page's order, at the end those of steps."""
+    scores, (profiles, clients) = evaluation.scores, profiles_of(evaluation)
+    tables = {"results": results, "profiles": profiles, "roc": roc_table(evaluation)}
     tables["reliability"] = reliability_table(evaluation)
+    tables |= {name: table.assign(attack=_attack(table)) for name, table in tables.items() if "label" in table}
     shown = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
-    styles, first = line_styles(results), headline(results[results["metric"].isin(metrics)])
-    found: list[tuple[bool, DrawnFigure]] = []
+    styles = line_styles(results)
+    asked = [(one.key, _data(one)) for one in questions(results[results["metric"].isin(metrics)])]
+    found: list[tuple[str, CaptionedFigure]] = []
     for figure in FIGURES:
         table = tables[figure.table]
         for name in ([figure.metric] if figure.metric else shown) if "metric" in table else [""]:
-            rows = table[table["metric"] == name] if name else table
+            rows, own_scores = (one[one["metric"] == name] if name else one for one in (table, scores))
             for data, part in rows.groupby(DATA, sort=False) if DATA in rows else [("", rows)]:
                 of_data = results[results[DATA] == data] if data else results
+                by_data = own_scores[own_scores[DATA] == data] if name and data and DATA in own_scores else scores[:0]
                 for question, lines in _lines(of_data, name):
-                    own = part[part["attack"].isin(lines)] if lines else part
-                    drawn = figure.draw(FigureData(own, name, of_data, styles)) if figure.fits(own) else []
-                    about = (question, name, data)
-                    main = figure.table == "results" and about == (first.question, first.metric, first.data or "")
-                    for drawing in drawn:
-                        several = f"-{data!s}" if data and results[DATA].nunique() > 1 else ""
-                        found.append((main, dataclasses.replace(drawing, name=f"{drawing.name}{several}")))
-    found.sort(key=lambda one: not one[0])
-    pictures = [reconstructions(label, images) for label, images in evaluation.pictures.items()]
-    return [*(drawing for _, drawing in found), *pictures, *evaluation.figures]
+                    own = part[part["attack"].isin(lines)] if "attack" in part else part
+                    given = FigureData(own, name, of_data, styles, by_data, clients)
+                    several = f"-{data!s}" if data and results[DATA].nunique() > 1 else ""
+                    for drawing in figure.draw(given) if figure.fits(own) else []:
+                        named = dataclasses.replace(drawing, name=f"{drawing.name}{several}", question=question)
+                        found.append((str(data), named))
+    for label, images in evaluation.pictures.items():
+        line = evaluation.lines.get(label.partition(" (")[0], AttackInfo())
+        found.append(("", dataclasses.replace(reconstructions(label, images), question=line.question)))
+    places = {(key, ""): len(asked) - place for place, (key, _) in reversed([*enumerate(asked)])}
+    places |= {about: len(asked) - place for place, about in reversed([*enumerate(asked)])}
+    found.sort(key=lambda one: -places.get((one[1].question, one[0]), 0))
+    return [*(drawing for _, drawing in found), *evaluation.figures]
+
+
+def _data(asked: Question) -> str:
+    """Name of the data set of an answer; empty for none."""
+    return str((asked.answer.row or {}).get(DATA, ""))
+
+
+def profiles_of(evaluation: Evaluation) -> tuple[pd.DataFrame, dict[int, str]]:
+    """Class shares with the ``role`` of the attack and the ``person``, and the label of each client by its number."""
+    scores, profiles = evaluation.scores, evaluation.profiles
+    if profiles.empty:
+        return profiles, client_labels(scores["person"])
+    people = dict(zip(zip(scores["seed"], scores["victim"], strict=True), scores["person"], strict=True))
+    whose = zip(profiles["seed"], profiles["victim"], strict=True)
+    roles = [evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]]
+    profiles = profiles.assign(role=roles, person=[people.get(one, one[1]) for one in whose])
+    return profiles, client_labels([*scores["person"], *profiles["person"]])
+
+
+def _attack(table: pd.DataFrame) -> pd.Series:
+    """Attack of each label, which may have a setting after it."""
+    return table["label"].str.partition(" (")[0]
 
 
 def _lines(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str]]]:
-    """Each question with a metric, and its lines; no question and an empty set where the metric is empty."""
-    if not metric:
-        return [(None, set())]
-    rows = by_question(results[results["metric"] == metric])
-    return [(next(iter(own["question"].dropna()), None), set(own["attack"])) for _, own in rows]
+    """Each question with a metric, or with any where it is empty, and its lines."""
+    rows = by_question(results[results["metric"] == metric] if metric else results)
+    return [(question_of(own), set(own["attack"])) for _, own in rows]
 
 
 def roc_table(evaluation: Evaluation) -> pd.DataFrame:
@@ -124,9 +150,8 @@ FIGURES: list[FigureKind] = [
     FigureKind(table="results", axis=True, draw=by_setting),
     FigureKind(table="results", axis=False, draw=by_attack),
     FigureKind(table="profiles", draw=compositions),
-    FigureKind(table="roc", draw=roc),
+    FigureKind(table="roc", draw=roc_curves),
     FigureKind(table="reliability", draw=reliability),
-    FigureKind(table="scores", draw=distribution),
     FigureKind(table="results", metric="times-chance", columns=MITIGATIONS, draw=mitigations),
     FigureKind(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
     FigureKind(table="results", columns=(DEFENCE,), draw=signal_kept),

@@ -6,11 +6,22 @@ from typing import Any
 
 import pandas as pd
 import seaborn.objects as so
+from matplotlib.axes import Axes
 
-from evaluation.scores import SETTING, records, setting_columns
+from evaluation.scores import SETTING, number, records, setting_columns
 from evaluation.what_if import COSINE, NONE
 from protocol.metric_table import metric as metric_of
-from reports.figures.figure_data import DrawnFigure, FigureData, drawn, errors, legend_right, of_data, styled
+from reports.figures.figure_data import (
+    DrawnFigure,
+    FigureData,
+    Mark,
+    drawn,
+    errors,
+    legend_right,
+    mark,
+    of_data,
+    styled,
+)
 from reports.figures.line_styles import COLOURS
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
@@ -22,6 +33,8 @@ _UTILITIES = ("ndcg@10", "hr@10")
 _MEANS = ("mean_x", "mean_y")
 _LABEL = 26
 """Letters in a line of the names at a point."""
+_NAMED = 8
+"""Largest number of points that have their names at them."""
 _CELLS = 25
 """Parts of the range of points in which two lie together."""
 _ANY_CHECK = "any-check"
@@ -73,7 +86,7 @@ def signal_kept(data: FigureData) -> list[DrawnFigure]:
     inferred = next((one for one in data.rows["tells"] if one), "something about the client")
     text = f"If clients had used a defence, could the server infer {inferred}? Cosine of the round's mean update with"
     text += f" and without it, against {data.metric} of the best attack that ran under all of them; the upper {side} is"
-    text += " better. No other point is better in both than a filled one."
+    text += " better. For a filled point, no other is at least as good in both and better in one."
     return _scatter(data, kept, DEFENCE, y=COSINE, caption=text, across=f"{data.metric} of the best attack", front=True)
 
 
@@ -92,14 +105,14 @@ def against_rank(data: FigureData) -> list[DrawnFigure]:
     """Share of exactly recovered records against the share of a layer's dimensions that an update uses."""
     rows = data.results
     keys = [name for name in setting_columns(rows) if name != DATA]
-    number = axis(rows)
-    if number is None or not {"rank", "spare"} <= set(rows["metric"]):
+    along = axis(rows)
+    if along is None or not {"rank", "spare"} <= set(rows["metric"]):
         return []
     wide = rows.assign(**{name: rows[name].map(str) for name in keys})
     wide = wide.pivot_table(index=["attack", *keys], columns="metric", values="mean").reset_index()
     wide = wide.assign(used=wide["rank"] / (wide["rank"] + wide["spare"])).dropna(subset=["used", "recovered"])
     shown = wide.merge(data.rows.assign(**{name: data.rows[name].map(str) for name in keys}))
-    others = [name for name in keys if name != number]
+    others = [name for name in keys if name != along]
     lines = [own.sort_values("used") for _, own in shown.groupby(["attack", *others], sort=False) if len(own) > 2]
     if not lines:
         return []
@@ -137,34 +150,61 @@ def _scatter(
     panels = list(dict.fromkeys(both["panel"]))
     figure, (every,) = styled(1 + 4.6 * len(panels), 4, columns=len(panels), sharey=True)
     kinds = list(dict.fromkeys(both["kind"]))
+    marks, listed = dict[str, Mark](), list[str]()
     for axes, panel in zip(every, panels, strict=True):
-        for kind, own in both[both["panel"] == panel].sort_values("mean_x").groupby("kind", sort=False):
+        shown = both[both["panel"] == panel].sort_values(["mean_x", "mean_y"], kind="stable")
+        for kind, own in shown.groupby("kind", sort=False):
             colour = COLOURS[kinds.index(str(kind)) % len(COLOURS)]
             ends = errors(own, "_y"), errors(own, "_x")
-            axes.errorbar(own["mean_x"], own["mean_y"], *ends, marker="" if front else "o", lw=1, color=colour)
-            if front:
-                best = [_is_best(point, both[both["panel"] == panel], lower) for point in records(own)]
-                faces = [colour if one else "white" for one in best]
-                axes.scatter(own["mean_x"], own["mean_y"], s=36, c=faces, edgecolors=colour, zorder=3)
-        for place, choices in _places(both[both["panel"] == panel]).items():
-            middle = sum(both["mean_x"].agg(["min", "max"])) / 2
-            side = {"xytext": (4, 4), "ha": "left"} if place[0] < middle else {"xytext": (-4, 4), "ha": "right"}
-            axes.annotate(textwrap.fill(choices, _LABEL), place, textcoords="offset points", fontsize=8, **side)
+            axes.errorbar(own["mean_x"], own["mean_y"], *ends, marker="", lw=1, color=colour)
+            for point in records(own):
+                face = colour if not front or _is_best(point, shown, lower) else "white"
+                (dot,) = axes.plot(point["mean_x"], point["mean_y"], "o", ms=6, mfc=face, mec=colour, zorder=3)
+                said = f"{across} {number(point['mean_x'])} ({point['attack_x']}), {y} {number(point['mean_y'])}"
+                mark(dot, marks, f"{point['choice']}: {said}")
+        listed += _label(axes, shown, panel, front, lower)
         guessing = metric_of(data.metric).guessing
         if guessing is not None:
             axes.axvline(guessing, color=".5", ls=":")
         axes.set(title=panel, xlabel=across)
     every[0].set(ylabel=y)
-    return [DrawnFigure(f"{of_data(values)}{caption}", figure=figure, name=f"{y}-by-{column.removeprefix(SETTING)}")]
+    caption = " ".join([f"{of_data(values)}{caption}", *listed])
+    return [DrawnFigure(caption, figure=figure, marks=marks, name=f"{y}-by-{column.removeprefix(SETTING)}")]
 
 
-def _places(points: pd.DataFrame) -> dict[tuple[float, float], str]:
-    """Names of points by their place, those of points that lie together in one text."""
+def _label(axes: Axes, points: pd.DataFrame, panel: str, front: bool, lower: bool) -> list[str]:
+    """Writes the names of a few points at them; numbers of many, and returns the sentences that list these.
+
+    Points that lie together share a name or number. With `front`, the numbers of filled points are bold, and they stand
+    first.
+    """
+    middle = sum(points["mean_x"].agg(["min", "max"])) / 2
+    named = len(points) <= _NAMED
+    filled, rest = list[str](), list[str]()
+    for position, (place, choices) in enumerate(_places(points).items(), start=1):
+        own = points[points["choice"].isin(choices)]
+        best = [point["choice"] for point in records(own) if front and _is_best(point, points, lower)]
+        side = {"xytext": (4, 4), "ha": "left"} if place[0] < middle else {"xytext": (-4, 4), "ha": "right"}
+        text = textwrap.fill(", ".join(choices), _LABEL) if named else str(position)
+        weight = "bold" if best and not named else "normal"
+        axes.annotate(text, place, textcoords="offset points", fontsize=8, fontweight=weight, **side)
+        filled += [f"{position} {', '.join(best)}"] if best else []
+        others = [choice for choice in choices if choice not in best]
+        rest += [f"{position} {', '.join(others)}"] if others else []
+    if named:
+        return []
+    where = f" in {panel}" if panel else ""
+    said = [f"Filled{where}: {'; '.join(filled)}."] if filled else []
+    return [*said, f"{'Others' if filled else f'Points{where}'}: {'; '.join(rest)}."] if rest else said
+
+
+def _places(points: pd.DataFrame) -> dict[tuple[float, float], list[str]]:
+    """Names of points by their place, those of points that lie together in one list."""
     grid = [(points[name] / ((points[name].max() - points[name].min()) or 1) * _CELLS).round() for name in _MEANS]
     found = {}
     for _, own in points.groupby(grid, sort=False):
         across, up = own[list(_MEANS)].iloc[0]
-        found[float(across), float(up)] = ", ".join(own["choice"])
+        found[float(across), float(up)] = own["choice"].tolist()
     return found
 
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from evaluation.persons import in_order_of_persons, without_persons
+from evaluation.persons import client_labels, in_order_of_persons, without_persons
 from evaluation.runner import Evaluation
 from evaluation.scores import concat, score_table
 
@@ -57,3 +57,12 @@ def test_rows_of_files_are_in_the_order_of_the_new_numbers() -> None:
     pd.testing.assert_frame_equal(
         ordered.sort_values(columns, ignore_index=True), scores.sort_values(columns, ignore_index=True)
     )
+
+
+def test_label_of_a_client_stays_when_others_are_left_out() -> None:
+    numbers = [*range(5), *without_persons(made(), KEY).scores["person"].unique().tolist()]
+    whole = client_labels(numbers)
+    assert whole[3] == "3"
+    assert all(client_labels([number]) == {number: label} for number, label in whole.items())
+    crowd = [number * 7919 * 10**6 + 1 for number in range(1, 300)]
+    assert len({*client_labels(crowd).values()}) == len(crowd)

@@ -9,6 +9,7 @@ import pytest
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.scores import AttackInfo
 from reports.html import GENERATED, write_report
+from reports.questions import questions
 from reports.run import Run
 from reports.sections import detail_sections, sections
 from tests.reports.toys import LINES, cell, table
@@ -18,7 +19,8 @@ DATA = {"name": "digits", "sha256": ""}
 
 def page(folder: Path, results: pd.DataFrame, missing: dict[str, str] | None = None, **arguments: object) -> str:
     run = Run("test", "", 0, None, {}, DATA, "", 1.0, results, missing or {})
-    return write_report(folder, run, sections=sections(results), **arguments).read_text(encoding="utf-8")  # type: ignore[arg-type]
+    options = {"questions": questions(results), "sections": sections(results), **arguments}
+    return write_report(folder, run, **options).read_text(encoding="utf-8")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("metric", "said", "unsaid"), [("auc", "AUC is", "L1 is"), ("l1", "L1 is", "AUC is")])
@@ -42,15 +44,16 @@ def test_names_and_settings_of_strangers_are_text(tmp_path: Path) -> None:
 
 def test_who_the_attacker_is_stands_once_for_each_attack(tmp_path: Path) -> None:
     text = page(tmp_path, table(cell("codebook", 0.9), cell("codebook", 0.8, epsilon=1), cell("bound", 1.0)))
-    assert text.count("<dt>codebook (passive server)</dt>") == 1
-    assert "<dt>bound" not in text
+    rows = text.partition('id="threats"')[2].partition("</table>")[0]
+    assert rows.count("<td>codebook</td><td>passive</td><td>updates</td><td>clicks</td>") == 1
+    assert "bound" not in rows
 
 
 def test_generated_data_are_said_to_be_so(tmp_path: Path) -> None:
     assert GENERATED.split("'")[0] in page(tmp_path, table(cell("codebook", 0.9, data="synthetic-letor")))
     assert "generated" not in page(tmp_path, table(cell("codebook", 0.9, data="ml-100k")))
     both = page(tmp_path, table(cell("codebook", 0.9, data="synthetic"), cell("codebook", 0.9, data="ml-100k")))
-    assert "The data of synthetic are generated" in both
+    assert "Generated data (synthetic): their numbers" in both
 
 
 def test_a_further_question_has_an_answer_of_its_own(tmp_path: Path) -> None:
@@ -58,7 +61,7 @@ def test_a_further_question_has_an_answer_of_its_own(tmp_path: Path) -> None:
     lines = {**LINES, "words": asked, "guess": AttackInfo(role="baseline", question="another")}
     rows = [cell(name, mean) for name, mean in (("codebook", 0.95), ("chance", 0.5), ("words", 0.8), ("guess", 0.5))]
     text = html.unescape(page(tmp_path, table(*rows, lines=lines)))
-    assert text.count("On d, the server can infer from a client's update what it clicked.") == 1  # of the page
+    assert text.count("On d, the server can infer from a client's update what it clicked.") == 2  # page and section
     answer = text.index("On d, the server can infer from a client's update what it reads.")
     assert answer > text.index("Can the server infer what it reads?")
 
@@ -72,17 +75,29 @@ def test_a_long_text_in_a_table_is_broken_into_lines(tmp_path: Path) -> None:
     assert "What the updates in digits look like" in text
 
 
-def test_the_verdict_and_one_figure_stand_above_the_tables(tmp_path: Path) -> None:
-    figures = [CaptionedFigure(name, files={"svg": b"<svg></svg>"}) for name in ("first caption", "second caption")]
-    text = page(tmp_path, table(cell("codebook", 0.9), cell("chance", 0.5)), figures=figures)
+def test_questions_and_a_picture_stand_above_the_sections_with_their_figures(tmp_path: Path) -> None:
+    names = ("picture", "first caption", "second caption", "of a step")
+    picture, *figures = [CaptionedFigure(name, files={"svg": b"<svg></svg>"}) for name in names]
+    lines = {**LINES, "words": AttackInfo(role="ours", family="words", question="another", tells="what it reads")}
+    for figure, question in zip(figures, ("another", "q"), strict=False):
+        figure.question = question
+    results = table(cell("codebook", 0.9), cell("chance", 0.5), cell("words", 0.4), lines=lines)
+    text = page(tmp_path, results, pictures=[picture], figures=figures)
     parts = [
         "the server can infer",
+        '<li class="leak">',
+        '<li class="near">',
+        "<b>Figure 1.</b> picture",
+        "Can the server infer what it clicked?</h2>",
         "The best attack, codebook",
-        "first caption",
+        "<b>Figure 2.</b> second caption",
         "<table",
-        "<h2>Figures</h2>",
-        "second caption",
+        "Can the server infer what it reads?</h2>",
+        "<b>Figure 3.</b> first caption",
+        '<h2 id="figures">',
+        "<b>Figure 4.</b> of a step",
     ]
+    text = text.partition("<main")[2]
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 

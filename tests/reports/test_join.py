@@ -64,7 +64,7 @@ def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path, left: Lef
     assert "setting.run" not in joined.results
     assert len(joined.differences) == 2
     assert len(Run.read(tmp_path / "both" / "results.json").results) == 4
-    kinds = ("against epsilon", "ROC curve", "class shares", "in ascending order")
+    kinds = ("against epsilon", "ROC curve", "class shares of every client", "class shares of client")
     assert all(any(kind in caption for caption in captions(tmp_path / "both")) for kind in kinds)
     assert (tmp_path / "both/figures/roc.svg").exists()
     table = pd.read_csv(tmp_path / "both/tables/results.csv")

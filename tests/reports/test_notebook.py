@@ -15,9 +15,9 @@ def test_notebook_shows_table_and_figures() -> None:
     evaluation = Evaluation(scores=concat(rows), lines=dict(LINES))
     page = show(AuditResult(evaluation, ["auc"], {"name": "<d>", "sha256": "0"}))
     text = page._repr_html_()
-    assert text.count("<svg") == len(page.figures) == 2
+    assert text.count("<svg") == len(page.figures) == 1
     assert "<table" in text
-    assert "&lt;d&gt;: auc by attack with 95% intervals; further right is more leakage" in text
+    assert "&lt;d&gt;: auc by attack with 95% intervals; a faint dot is a client; further right is more leakage" in text
 
 
 def test_nothing_scored_has_no_figures() -> None:

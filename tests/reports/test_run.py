@@ -118,8 +118,8 @@ def test_a_joined_report_has_the_threat_models_of_its_runs(tmp_path: Path) -> No
     folders = [str(tmp_path / name) for name in ("passive", "active")]
     assert attack.main(["report", *folders, "--out", str(tmp_path / "page")]) == 0
     page = (tmp_path / "page/report.html").read_text()
-    assert "raifle in passive (passive server)" in page
-    assert "raifle in active (active server)" in page
+    assert 'data-attack="raifle in passive"' in page
+    assert "<td>raifle in active</td><td>active</td>" in page
     assert "what a active server sees" in page
     joined = Run.read(tmp_path / "page/results.json").results
     assert joined[["sees", "active"]].values.tolist() == [

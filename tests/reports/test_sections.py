@@ -44,14 +44,14 @@ def test_a_value_of_the_papers_attack_is_not_taken_for_ours() -> None:
 
 
 def test_baselines_stand_below_the_attacks_on_the_screen() -> None:
-    lines = text_tables(table(cell("chance", 0.5), cell("raifle", 0.9), cell("bound", 0.95))).splitlines()
+    lines = text_tables(sections(table(cell("chance", 0.5), cell("raifle", 0.9), cell("bound", 0.95)))).splitlines()
     assert [line.split()[0] for line in lines[4:]] == ["raifle", "baselines,", "bound", "chance"]
     assert len({line.index(" to ") for line in lines if " to " in line}) == 1
 
 
 def test_without_a_score_there_is_no_section() -> None:
     assert sections(table(cell("codebook", math.nan))) == []
-    assert text_tables(table(cell("codebook", math.nan))) == ""
+    assert text_tables([]) == ""
     assert difference_tables(pd.DataFrame()) == []
 
 

@@ -64,7 +64,7 @@ def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.C
     for text in ("noise is most of it", "decaf could not run", "GATE FAILED: codebook", "what it clicked"):
         assert text in page
     assert "why attacks failed:\n  codebook: noise is most of it." in printed
-    assert shown == [(2, page.count("<figure "))]
+    assert shown == [(2, page.count("<figure ") - 1)]  # the picture next to the questions is of the page only
     assert not (tmp_path / "compositions.csv").exists()
 
 

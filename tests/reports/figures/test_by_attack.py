@@ -2,6 +2,8 @@
 
 from matplotlib.figure import Figure
 
+from evaluation.persons import client_labels
+from evaluation.scores import concat, score_table
 from reports.figures.by_attack import by_attack
 from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.line_styles import line_styles
@@ -42,3 +44,34 @@ def test_only_the_papers_own_attacks_have_stars_and_one_attack_needs_no_figure()
     assert "stars" in drawn(rows[0], rows[1])[0].caption
     assert "stars" not in drawn(rows[0], cell("chance", 0.5))[0].caption  # codebook is ours
     assert drawn(rows[0]) == []
+
+
+def scored(clients: int) -> FigureData:
+    results = table(cell("codebook", 0.8), cell("chance", 0.5))
+    people, places = range(10**9, 10**9 + clients), [number / clients for number in range(clients)]
+    scores = [
+        score_table(name, {"auc": places}, setting={"data": "d"}, seed=seed, victims=people)
+        for name in ("codebook", "chance")
+        for seed in (0, 1)
+    ]
+    return FigureData(results, "auc", results, line_styles(results), concat(scores), client_labels(people))
+
+
+def test_every_client_has_a_dot_with_its_number_and_the_mean_its_interval() -> None:
+    (drawing,) = by_attack(scored(4))
+    assert "a faint dot is a client" in drawing.caption
+    assert drawing.svg.count('<g class="client" data-client="0001">') == 2  # an attack and a baseline
+    assert "<title>client 0002, codebook: auc 0.500</title>" in drawing.svg
+    assert "<title>codebook: auc 0.800 (0.770 to 0.830), n = 20</title>" in drawing.svg
+
+
+def test_many_clients_are_a_band() -> None:
+    (drawing,) = by_attack(scored(101))
+    assert "a faint band holds nine tenths of the clients" in drawing.caption
+    assert "data-client" not in drawing.svg
+
+
+def test_intervals_are_promised_only_where_they_are_drawn() -> None:
+    (with_them,), (without,) = (drawn(cell("codebook", 0.8, half=h), cell("chance", 0.5, half=h)) for h in (0.1, 0.0))
+    assert "with 95% intervals" in with_them.caption
+    assert "interval" not in without.caption

@@ -4,8 +4,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attacks.estimates import ROC_GRID
-from evaluation.scores import concat, score_table
-from reports.figures.curves import distribution, roc
+from reports.figures.curves import roc
 from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
@@ -19,8 +18,8 @@ def lines(drawing: DrawnFigure) -> dict[str, tuple[float, str]]:
     return {str(line.get_label()): (line.get_linewidth(), str(line.get_color())) for line in drawn}
 
 
-def of(rows: pd.DataFrame, metric: str = "") -> FigureData:
-    return FigureData(rows, metric, RESULTS, line_styles(RESULTS))
+def of(rows: pd.DataFrame) -> FigureData:
+    return FigureData(rows, "", RESULTS, line_styles(RESULTS))
 
 
 def test_equal_roc_curves_have_different_widths_and_their_areas() -> None:
@@ -39,25 +38,3 @@ def test_curves_of_several_settings_name_them() -> None:
     assert {"codebook, d, epsilon 1: 0.500", "codebook, d, epsilon 2: 0.500"} <= set(lines(roc(of(rows))[0]))
     many = pd.concat([rows.assign(label=f"{number}") for number in range(15)])
     assert roc(of(many)) == []
-
-
-def scored(values: list[float], **setting: object) -> pd.DataFrame:
-    names = ("codebook", "chance")
-    common = {"setting": {"data": "d", **setting}, "seed": 0, "victims": range(len(values))}
-    return concat([score_table(name, {"auc": values}, **common) for name in names])  # type: ignore[arg-type]
-
-
-def test_every_clients_value_is_a_step() -> None:
-    (drawing,) = distribution(of(scored([0.9, 0.2, 0.7]), "auc"))
-    assert drawing.caption == "d: auc of each client, in ascending order."
-    assert {"codebook", "chance"} <= set(lines(drawing))
-    assert isinstance(drawing.figure, Figure)
-    (line,) = (one for one in drawing.figure.axes[0].lines if one.get_label() == "codebook")
-    assert list(line.get_ydata()) == [0.2, 0.2, 0.7, 0.9]  # type: ignore[arg-type]
-
-
-def test_binary_scores_are_not_drawn_and_several_settings_leave_out_baselines() -> None:
-    assert distribution(of(scored([0.0, 1.0, 1.0]), "auc")) == []
-    both = concat([scored([0.2, 0.7], epsilon=1), scored([0.1, 0.5], epsilon=2)])
-    assert {"codebook, epsilon 1", "codebook, epsilon 2"} <= set(lines(distribution(of(both, "auc"))[0]))
-    assert not any("chance" in name for name in lines(distribution(of(both, "auc"))[0]))

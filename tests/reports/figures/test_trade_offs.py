@@ -3,9 +3,10 @@
 import re
 from typing import Any
 
+from evaluation.what_if import COSINE
 from reports.figures.figure_data import FigureData
 from reports.figures.line_styles import line_styles
-from reports.figures.trade_offs import against_rank, detectability, privacy_and_utility
+from reports.figures.trade_offs import against_rank, detectability, privacy_and_utility, signal_kept
 from tests.reports.toys import cell, table
 
 
@@ -64,3 +65,30 @@ def test_a_line_per_network_by_the_share_of_dimensions_that_updates_use() -> Non
     points = lines["codebook, network small"].lines[0].get_xydata().tolist()
     assert points == [[0.25, 1.0], [0.5, 1.0], [1.0, 0.0]]
     assert against_rank(FigureData(recovered, "recovered", recovered, line_styles(results))) == []
+
+
+def tried(count: int) -> FigureData:
+    """Defences of which each second leaks as the one before it, and keeps less."""
+    rows = [cell("codebook", 0.9, defence="none"), cell("aggregate", 1.0, metric=COSINE, defence="none")]
+    for number in range(count):
+        name = f"top-k {number}"
+        rows.append(cell("codebook", 0.8 - 0.02 * (number // 2), defence=name))
+        rows.append(cell("aggregate", 0.9 - 0.02 * number, metric=COSINE, defence=name))
+    results = table(*rows)
+    return FigureData(results[results["metric"] == "auc"], "auc", results, line_styles(results))
+
+
+def test_few_defences_have_their_names_and_many_have_numbers_that_the_caption_lists() -> None:
+    (few,), (many,) = signal_kept(tried(4)), signal_kept(tried(20))
+    assert all(f">top-k {number}<" in few.svg for number in range(4))
+    assert "Filled" not in few.caption
+    assert ">top-k 3<" not in many.svg
+    assert "<title>top-k 3: auc of the best attack 0.780 (codebook), aggregate-cosine 0.840</title>" in many.svg
+    filled, others = many.caption.partition("Filled: ")[2].split(". Others: ")
+    numbers = {
+        name: int(number) for number, name in (one.split(" ", 1) for one in (filled + "; " + others[:-1]).split("; "))
+    }
+    assert {name for name in numbers if "top-k" in name} == {f"top-k {number}" for number in range(20)}
+    assert "top-k 2" in filled
+    assert "top-k 3" in others
+    assert all(f">{number}<" in many.svg for number in numbers.values())
