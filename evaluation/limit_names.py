@@ -56,7 +56,7 @@ def check_limits(limits: Mapping[str, float], attacks: Sequence[Attack], *, refe
     for name, limit in limits.items():
         question, metric_name = parts_of(name)
         asked = [one for one in attacks if not one.baseline and asks(question)(one.family, one.estimates.inferred)]
-        require(asked, "QUESTION/METRIC=LIMIT", repr(name), _near_question(question or "", attacks))
+        require(asked or question is None, "QUESTION/METRIC=LIMIT", repr(name), _near_question(question or "", attacks))
         gated = [one.name for one in METRICS.values() if one.leak]
         known = gated if question is None else [m for one in asked for m in one.estimates.metric_names() if m in gated]
         if metric_name not in (*known, *RELATIVE):

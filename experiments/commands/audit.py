@@ -50,9 +50,10 @@ def audit(
     reference: str | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
-    judged = gate is not None or statement is not None
+    judged = any(option is not None for option in (gate, statement, reference))
     way_out = "Omit one of them: a control says nothing about the system."
-    require(control is None or not judged, "--control without --gate and --statement", f"--control {control}", way_out)
+    expected = "--control without --gate, --statement and --reference"
+    require(control is None or not judged, expected, f"--control {control}", way_out)
     way_out = "Omit one of them."
     require(what_if is None or control is None, "--what-if without --control", f"--what-if {what_if}", way_out)
     require(what_if is not None or jobs is None, "--jobs with --what-if", f"--jobs {jobs} alone", way_out)
