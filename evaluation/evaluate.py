@@ -16,16 +16,15 @@ from client.matrix_factorization import MFAlgorithm
 from client.ranking import RankingAlgorithm
 from evaluation.attack_bar import AttackBar
 from evaluation.failures import slow_reason, unfit
-from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
+from evaluation.fitting import of_devices_and_clients, together
+from evaluation.message_selection import MessageSelection
 from evaluation.posterior.posterior import with_posteriors
 from evaluation.relevance import full_name
 from evaluation.runner import AttackError, Evaluation, append, attack_view, joined
 from protocol.errors import InputError, ViewError
-from protocol.history import History
 from protocol.seeding import generator_for
 from protocol.view import RoundView, View
 from recordings.control import ControlRecording
-from recordings.joined_view import joined_view, messages_view
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
@@ -72,23 +71,13 @@ def evaluate_recording(
     """
     learner = recorded_learner(recording)
     setting = default_setting(recording) if setting is None else setting
-    together = [attack for attack in attacks if attack.view is History]
-    of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
-    of_clients = [attack for attack in together if attack not in of_devices]
     found: list[Evaluation] = []
     last: list[Evaluation] = []  # links and declared privacy, after what was in the updates
     common: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "progress": progress}
-    for group in (of_devices, of_clients):
-        if not group:
-            continue
+    for group in of_devices_and_clients(attacks):
         try:
-            if group is of_devices:
-                view = joined_view(recording, learner=learner, rounds=rounds)
-                view, truth = selected(view, message_truth(recording, view), messages, seed=seed)
-            else:
-                view = messages_view(recording, learner=learner, rounds=rounds)
-                truth = client_truth(recording, view, {name for attack in group for name in attack.estimates.truth})
-            (found if group is of_devices else last).append(attack_messages(view, truth, group, **common))
+            view, truth = together(recording, group, messages, learner=learner, rounds=rounds, seed=seed)
+            (found if view.known is not None else last).append(attack_messages(view, truth, group, **common))
         except InputError as error:
             if len(group) == len(attacks):
                 raise
