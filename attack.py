@@ -27,7 +27,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except Stopped as stopped:
         kept = "results are written at the end: none of this run"
         kept = "finished cells are kept for its next run" if given[:1] == ["reproduce"] else kept
-        print(f"attack.py: stopped by {stopped}; {kept}", file=sys.stderr)
+        print(f"attack.py: stopped by {stopped}; {stopped.kept or kept}", file=sys.stderr)
         return stopped.status
     return 2
 

@@ -15,6 +15,7 @@ from evaluation.causes import Cause
 from evaluation.derived import derived
 from evaluation.evaluate import Slow, default_setting, evaluate_recording
 from evaluation.failures import explain
+from evaluation.kept_estimates import KeptEstimates
 from evaluation.learner_match import with_learner_check
 from evaluation.message_selection import MessageSelection
 from evaluation.posterior.posterior import POSTERIOR
@@ -26,6 +27,7 @@ from evaluation.steps.bounds import bounds_of
 from evaluation.summary import summarise
 from evaluation.update_table import UPDATES, update_table
 from protocol.metric_table import METRICS, metric_names
+from protocol.progress import say_what_starts
 from recordings.control import ControlRecording
 from recordings.recording import Recording
 
@@ -116,6 +118,7 @@ def audit(
     describe: bool = True,
     check_learner: bool = True,
     separate: bool = True,
+    kept: KeptEstimates | None = None,
     progress: bool = True,
 ) -> AuditResult:
     """Runs attacks on a recording and scores them, as ``attack.py audit`` does; every command evaluates by this.
@@ -138,6 +141,7 @@ def audit(
             does not fit the recording.
         check_learner: whether to compare simulated with recorded updates, if an attack simulates clients.
         separate: whether an attack that ends in an exception is listed as missing, and the others go on.
+        kept: files of the estimates of an earlier run that did not end; None to keep none.
         progress: whether to show a progress bar.
 
     Raises:
@@ -161,8 +165,11 @@ def audit(
         slow=slow,
         unscored=[step.unscored for step in steps],
         separate=separate,
+        kept=kept,
         progress=progress,
     )
+    if progress and (describe or check_learner):
+        say_what_starts("describing the updates")
     if describe:
         evaluation = relevant(evaluation, chosen, truth_names(recording))
         evaluation.details[UPDATES] = update_table(recording)

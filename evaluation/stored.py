@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from datamodules.io.files import write_whole
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
+from protocol.provenance import hashed
 
 EVALUATION = "evaluation.json"
 """Name of the file in the folder of a run."""
@@ -65,11 +65,6 @@ def read_evaluation(path: Path) -> tuple[Evaluation, dict[str, Any]]:
     if not whole:
         raise DamagedError("damaged (other bytes than were written)")
     return found
-
-
-def hashed(content: Any) -> str:
-    """SHA-256 of the JSON of some content."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _evaluation(body: Mapping[str, Any]) -> Evaluation:
