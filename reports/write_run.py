@@ -18,6 +18,7 @@ from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, describe, differing, plain_records, records, setting_of
 from evaluation.stored import EVALUATION, write_evaluation
 from evaluation.summary import paired_differences
+from protocol.progress import say_what_starts
 from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
 from reports.figures.report_figures import report_figures, roc_table
@@ -111,6 +112,7 @@ def write_page(
 
     `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`.
     """
+    say_what_starts("drawing the figures and writing the page")
     figures = report_figures(evaluation, everything, metrics)
     own = detail_sections(run.details)
     found, differences = [*sections(run.results, run.differences), *own], difference_tables(run.differences)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, get_args
 import yaml
 
 from protocol.errors import InputError, require
+from protocol.progress import say_what_starts
 
 
 def _truth(text: str) -> bool:
@@ -121,7 +122,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--statement": {
         "metavar": "FILE",
-        "help": "what the controller declares, e.g. system.yaml (docs/statement.md); writes statement.html and"
+        "help": "what the controller declares: a changed copy of docs/system-example.yaml; writes statement.html and"
         " statement.json. Its limits are limits of the gate",
     },
     "--what-if": {
@@ -249,6 +250,8 @@ def parsed(args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
     if below["learner"]:
         arguments["learner_arguments"] = below["learner"]
     function = "list_attacks" if name == "list" else name
+    if name not in ("list", "demo"):  # the demo announces itself
+        say_what_starts("loading torch and the attacks")
     return getattr(importlib.import_module(f"{__package__}.{function}"), function), arguments
 
 
