@@ -66,7 +66,7 @@ test-nvflare: $(NVFLARE)/.synced  ## record trainings of NVFlare's simulator and
 
 # Reads README.md and the pages in docs/, writes pages of attacks, of a server and of the API into docs/generated/, runs
 # the tutorials.
-SPHINX = OMP_NUM_THREADS=1 $(DOCS)/bin/sphinx-build -W --keep-going -q -c docs -d runs/docs/doctrees
+SPHINX = OMP_NUM_THREADS=1 $(DOCS)/bin/sphinx-build -W --keep-going -c docs -d runs/docs/doctrees
 docs: $(DOCS)/.synced  ## build the documentation into runs/docs/html; a warning or a broken local link is an error
 	$(SPHINX) -b html . runs/docs/html
 

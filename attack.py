@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from experiments.commands.attack_parser import parsed
+from protocol.closed_output import silent_without_reader
 from protocol.errors import InputError, ViewError
 from protocol.signals import Stopped, ends_on_signals, leave
 
@@ -13,7 +14,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status: 2 with one message for what a person can fix, 128 + n of signal n."""
     given = sys.argv[1:] if args is None else list(args)
     try:
-        with ends_on_signals():
+        with ends_on_signals(), silent_without_reader():
             command, arguments = parsed(given)
             return command(**arguments)
     except (InputError, ViewError) as error:
@@ -26,7 +27,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except Stopped as stopped:
         kept = "results are written at the end: none of this run"
         kept = "finished cells are kept for its next run" if given[:1] == ["reproduce"] else kept
-        print(f"attack.py: stopped by {stopped}; {kept}", file=sys.stderr)
+        print(f"attack.py: stopped by {stopped}; {stopped.kept or kept}", file=sys.stderr)
         return stopped.status
     return 2
 

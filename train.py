@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from protocol.closed_output import silent_without_reader
 from protocol.signals import Stopped, ends_on_signals, leave
 
 _GRACE = 3.0
@@ -14,7 +15,7 @@ _GRACE = 3.0
 
 def run(args: Sequence[str] | None = None) -> int:
     """The command: a clear message and exit status 2 for what a person can fix, 128 + n after signal n."""
-    with ends_on_signals(program="train.py") as stopping:
+    with ends_on_signals(program="train.py") as stopping, silent_without_reader():
         try:
             if list(sys.argv[1:] if args is None else args) in (["--help"], ["-h"]):
                 from experiments.commands.train_parser import overview

@@ -52,7 +52,8 @@ class Attack(abc.ABC):
             ``posterior`` if they are posterior probabilities, so that none is added; any of them for estimates of
             vectors. None for no such results.
         certifies: whether it says of which answers it is certain, so that their share is reported without ground truth.
-        cost: computational cost, as text.
+        cost: computational cost, as text; if its first word is milliseconds, seconds or minutes, a progress bar takes
+            it for the time per victim until the attack has run.
         audited_victims: number of clients of the first round that an audit attacks, drawn at random; None for all
             clients of all rounds.
         slow: whether it takes minutes, so that an audit runs it only with ``--slow``.

@@ -26,8 +26,8 @@ from protocol.ranges import NonNegativeInt, PositiveInt
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
 _WAY_OUT = (
-    "To resume that training, give its --ckpt_path. To start a new one, give another --trainer.default_root_dir, or "
-    "delete the folder."
+    "To resume that training, give its --ckpt_path. To start a new one, give another --trainer.default_root_dir "
+    "(in Python, Trainer(default_root_dir=...)), or delete the folder."
 )
 
 

@@ -1,28 +1,52 @@
 """Progress bar of an evaluation: the attack that runs, the share of the work that is done, and the time left."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from tqdm import tqdm
 
 from protocol.progress import progress_listener
 
-_FORMAT = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+_FORMAT = "{percentage:3.0f}%|{bar}| {elapsed}<{left}{postfix}"
 """Fits into 80 columns with the name of any attack; the postfix begins with a comma."""
+_DECLARED = {"milliseconds": 0.005, "seconds": 3.0, "minutes": 120.0}
+"""Seconds per victim by the first word of `Attack.cost`."""
+
+
+class _TimedBar(tqdm):  # type: ignore[type-arg]
+    """Bar whose time left is given by a function instead of the mean speed so far."""
+
+    seconds_left: Callable[[], float | None] = staticmethod(lambda: None)
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        seconds = self.seconds_left()
+        left = "?" if seconds is None else self.format_interval(seconds)
+        return {**super().format_dict, "left": left}
 
 
 class AttackBar:
     """Progress bar over all attacks, in victims attacked.
 
+    The time left is the sum over the attacks' victims of the seconds per victim: measured in the attack's last view,
+    or else declared, or else the mean of the measured ones.
+
     Args:
         victims: number of victims by attack, in all rounds together.
+        costs: declared costs by attack, see `attacks.base.Attack.cost`.
         show: whether to show the bar.
     """
 
-    def __init__(self, victims: Mapping[str, int], *, show: bool) -> None:
+    def __init__(self, victims: Mapping[str, int], costs: Mapping[str, str] | None = None, *, show: bool) -> None:
         self._left: dict[str, float] = dict(victims)
         self._width = max((len(name) for name in victims), default=0) + len(" round 999")
-        self._bar = tqdm(total=sum(victims.values()), bar_format=_FORMAT, dynamic_ncols=True, disable=not show)
+        words = {name: (cost.split() or [""])[0] for name, cost in (costs or {}).items()}
+        self._declared = {name: _DECLARED[word] for name, word in words.items() if word in _DECLARED}
+        self._measured: dict[str, float] = {}
+        self._bar = _TimedBar(total=sum(victims.values()), bar_format=_FORMAT, dynamic_ncols=True, disable=not show)
+        self._bar.seconds_left = self.seconds_left
 
     def __enter__(self) -> "AttackBar":
         return self
@@ -40,6 +64,17 @@ class AttackBar:
         """Number of victims attacked, with the finished share of the current view."""
         return float(self._bar.n)
 
+    def seconds_left(self) -> float | None:
+        """Estimate of the time left; None before anything was measured, if some attack declares no time."""
+        rates = self._declared | self._measured
+        mean = sum(self._measured.values()) / len(self._measured) if self._measured else None
+        known = [(left, rates.get(name, mean)) for name, left in self._left.items() if left > 0]
+        return None if any(rate is None for _, rate in known) else sum(left * (rate or 0.0) for left, rate in known)
+
+    def took(self, attack: str, seconds: float) -> None:
+        """Sets the seconds per victim that an attack took at least, e.g. in an earlier run."""
+        self._measured[attack] = max(seconds, self._measured.get(attack, 0.0))
+
     def leave_out(self, attack: str) -> None:
         """Removes the work of an attack that cannot run."""
         self._bar.total = self.total - self._left.pop(attack, 0)
@@ -49,7 +84,7 @@ class AttackBar:
         """Context in which an attack runs on a view with a number of victims, of one round or of all together."""
         where = "" if round is None else f" round {round}"
         self._bar.set_postfix_str(f"{attack}{where}".ljust(self._width))
-        done = 0.0
+        done, start = 0.0, time.perf_counter()
 
         def advance(share: float) -> None:
             nonlocal done
@@ -60,4 +95,5 @@ class AttackBar:
 
         with progress_listener(advance):
             yield
+        self._measured[attack] = (time.perf_counter() - start) / victims
         advance(1.0)

@@ -18,6 +18,7 @@ from evaluation.derived import derived
 from evaluation.evaluate import Slow, default_setting, evaluate_recording
 from evaluation.failures import explain
 from evaluation.gate import LimitError, Outcome, Verdict, gate
+from evaluation.kept_estimates import KeptEstimates
 from evaluation.learner_match import with_learner_check
 from evaluation.limit_names import check_limits
 from evaluation.message_selection import MessageSelection
@@ -32,6 +33,7 @@ from evaluation.summary import summarise
 from evaluation.update_table import UPDATES, update_table
 from protocol.errors import require
 from protocol.metric_table import METRICS, metric_names
+from protocol.progress import say_what_starts
 from recordings.control import ControlRecording
 from recordings.recording import Recording
 
@@ -180,6 +182,7 @@ def audit(
     describe: bool = True,
     check_learner: bool = True,
     separate: bool = True,
+    kept: KeptEstimates | None = None,
     progress: bool = True,
 ) -> AuditResult:
     """Runs attacks on a recording and scores them, as ``attack.py audit`` does; every command evaluates by this.
@@ -202,6 +205,7 @@ def audit(
             does not fit the recording.
         check_learner: whether to compare simulated with recorded updates, if an attack simulates clients.
         separate: whether an attack that ends in an exception is listed as missing, and the others go on.
+        kept: files of the estimates of an earlier run that did not end; None to keep none.
         progress: whether to show a progress bar.
 
     Raises:
@@ -225,8 +229,11 @@ def audit(
         slow=slow,
         unscored=[step.unscored for step in steps],
         separate=separate,
+        kept=kept,
         progress=progress,
     )
+    if progress and (describe or check_learner):
+        say_what_starts("describing the updates")
     if describe:
         evaluation = relevant(evaluation, chosen, truth_names(recording))
         evaluation.details[UPDATES] = update_table(recording)

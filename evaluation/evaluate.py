@@ -16,16 +16,17 @@ from client.matrix_factorization import MFAlgorithm
 from client.ranking import RankingAlgorithm
 from evaluation.attack_bar import AttackBar
 from evaluation.failures import slow_reason, unfit
-from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
+from evaluation.fitting import of_devices_and_clients, together
+from evaluation.kept_estimates import KeptEstimates
+from evaluation.message_selection import MessageSelection
 from evaluation.posterior.posterior import with_posteriors
 from evaluation.relevance import full_name
 from evaluation.runner import AttackError, Evaluation, append, attack_view, joined
 from protocol.errors import InputError, ViewError
-from protocol.history import History
+from protocol.progress import say_what_starts
 from protocol.seeding import generator_for
 from protocol.view import RoundView, View
 from recordings.control import ControlRecording
-from recordings.joined_view import joined_view, messages_view
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
@@ -63,6 +64,7 @@ def evaluate_recording(
     slow: Slow = "all",
     unscored: Sequence[Unscored] = (),
     separate: bool = False,
+    kept: KeptEstimates | None = None,
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks of any scope on a recording and scores them against the ground truth.
@@ -72,23 +74,14 @@ def evaluate_recording(
     """
     learner = recorded_learner(recording)
     setting = default_setting(recording) if setting is None else setting
-    together = [attack for attack in attacks if attack.view is History]
-    of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
-    of_clients = [attack for attack in together if attack not in of_devices]
     found: list[Evaluation] = []
     last: list[Evaluation] = []  # links and declared privacy, after what was in the updates
     common: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "progress": progress}
-    for group in (of_devices, of_clients):
-        if not group:
-            continue
+    common["kept"] = kept
+    for group in of_devices_and_clients(attacks):
         try:
-            if group is of_devices:
-                view = joined_view(recording, learner=learner, rounds=rounds)
-                view, truth = selected(view, message_truth(recording, view), messages, seed=seed)
-            else:
-                view = messages_view(recording, learner=learner, rounds=rounds)
-                truth = client_truth(recording, view, {name for attack in group for name in attack.estimates.truth})
-            (found if group is of_devices else last).append(attack_messages(view, truth, group, **common))
+            view, truth = together(recording, group, messages, learner=learner, rounds=rounds, seed=seed)
+            (found if view.known is not None else last).append(attack_messages(view, truth, group, **common))
         except InputError as error:
             if len(group) == len(attacks):
                 raise
@@ -108,6 +101,8 @@ def evaluate_recording(
         done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
         found.append(done)
     shuffled = isinstance(recording, ControlRecording) and recording.control == "priors"
+    if progress:
+        say_what_starts("computing what the updates add to what the server knew")
     return with_posteriors(joined([*found, *last]), seed=seed, shuffled=shuffled)
 
 
@@ -126,6 +121,7 @@ def evaluate(
     leave_out: bool = False,
     unscored: Sequence[Unscored] = (),
     separate: bool = False,
+    kept: KeptEstimates | None = None,
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks of scope ``round`` on every round of a recording, with one view in memory at a time.
@@ -153,7 +149,8 @@ def evaluate(
     everyone = set(recording.pseudonyms())
     present = [set(recording.pseudonyms(number)) & (everyone if chosen is None else chosen) for number in attacked]
     work = {name: sum(len(c & (subsets[attack] or everyone)) for c in present) for attack, name in names.items()}
-    with AttackBar(work, show=progress and bool(work)) as bar:
+    costs = {name: attack.cost for attack, name in names.items()}
+    with AttackBar(work, costs, show=progress and bool(work)) as bar:
         for view in recording.views(
             victims_per_view=victims_per_view, rounds=attacked, pseudonyms=chosen, learner=learner, history=history
         ):
@@ -163,12 +160,12 @@ def evaluate(
             skipped = torch.stack(masks).any(0) if masks else None
             for attack, name in names.items():
                 subset, people = subsets[attack], view.pseudonyms.tolist()
-                kept = torch.tensor([i for i, p in enumerate(people) if subset is None or p in subset]).long()
-                if len(kept):
-                    own = {key: value[kept] for key, value in truth.items()}
-                    options: dict[str, Any] = {"bar": bar, "name": name, "separate": separate}
-                    options |= {"unscored": None if skipped is None else skipped[kept]}
-                    done = _run(attack, view.select(kept), own, seed=seed, setting=columns, **options)
+                own_places = torch.tensor([i for i, p in enumerate(people) if subset is None or p in subset]).long()
+                if len(own_places):
+                    own = {key: value[own_places] for key, value in truth.items()}
+                    options: dict[str, Any] = {"bar": bar, "name": name, "separate": separate, "kept": kept}
+                    options |= {"unscored": None if skipped is None else skipped[own_places]}
+                    done = _run(attack, view.select(own_places), own, seed=seed, setting=columns, **options)
                     append(found[attack], done)
     return joined([missing, *(one for evaluations in found.values() for one in evaluations)])
 
@@ -181,14 +178,16 @@ def attack_messages(
     seed: int,
     setting: Mapping[str, Any],
     separate: bool = False,
+    kept: KeptEstimates | None = None,
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks on all messages of a recording together and scores them.
 
     The arguments are those of `evaluation.message_selection.selected` and of `evaluate_recording`.
     """
-    options: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate}
-    with AttackBar({attack.name: max(view.victims, 1) for attack in attacks}, show=progress) as bar:
+    options: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "kept": kept}
+    work = {attack.name: max(view.victims, 1) for attack in attacks}
+    with AttackBar(work, {attack.name: attack.cost for attack in attacks}, show=progress) as bar:
         return joined([_run(attack, view, truth, bar=bar, name=attack.name, **options) for attack in attacks])
 
 
@@ -202,6 +201,7 @@ def _run(
     bar: AttackBar,
     name: str,
     separate: bool,
+    kept: KeptEstimates | None = None,
     unscored: Tensor | None = None,
 ) -> Evaluation:
     """Runs one attack on one view; an attack that does not fit is listed as missing, as is one that fails alone."""
@@ -212,7 +212,11 @@ def _run(
     try:
         with bar.attacking(name, max(view.victims, 1), view.round if attack.view is RoundView else None):
             label = None if name == attack.name else f"{attack.family}/{attack.label(view)}"
-            return attack_view(attack, view, truth, seed=seed, setting=setting, label=label, unscored=unscored)
+            options: dict[str, Any] = {"seed": seed, "setting": setting, "label": label, "unscored": unscored}
+            found = attack_view(attack, view, truth, kept=kept, **options)
+        if len(found.scores):
+            bar.took(name, float(found.scores["seconds"].iloc[0]))
+        return found
     except ViewError as error:
         return Evaluation(missing={name: str(error)})
     except Exception as error:

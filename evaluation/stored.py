@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
 from protocol.errors import InputError, require
+from protocol.provenance import hashed
 
 EVALUATION = "evaluation.json"
 """Name of the file in the folder of a run."""
@@ -101,11 +101,6 @@ def read_run(directory: Path) -> StoredRun:
         found = f"one that is {error} in {directory}"
         raise InputError(expected=f"{EVALUATION} as attack.py writes it", found=found, way_out=way_out) from None
     return StoredRun(directory.resolve().name, evaluation, more.get("data", {}))
-
-
-def hashed(content: Any) -> str:
-    """SHA-256 of the JSON of some content."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _evaluation(body: Mapping[str, Any]) -> Evaluation:

@@ -6,6 +6,7 @@ from protocol.exports import exports
 
 if TYPE_CHECKING:
     from experiments.cell import Cell as Cell
+    from experiments.quiet import quiet_trainer as quiet_trainer
     from experiments.running import run_table as run_table
     from experiments.table import Choice as Choice
     from experiments.table import Table as Table

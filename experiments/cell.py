@@ -16,12 +16,11 @@ import yaml
 from attacks.base import Attack
 from attacks.registry import find, make_attack
 from evaluation.message_selection import MessageSelection
-from evaluation.stored import hashed
 from experiments.overrides import Config, option_words, options_of, overridden
 from experiments.parsed_training import Training
 from modules.lightning.hyper_parameters import argument_names
 from protocol.errors import InputError
-from protocol.provenance import outside_sources, source_hash, versions
+from protocol.provenance import hashed, outside_sources, source_hash, versions
 
 Arguments = dict[str, Any]
 VICTIMS = "victims"

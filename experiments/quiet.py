@@ -3,6 +3,10 @@
 import logging
 import re
 import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lightning import Trainer
 
 _LOGGED = re.compile(
     r"💡 Tip:"  # advertisements of litlogger and litmodels
@@ -24,6 +28,22 @@ def quieten() -> None:
         logging.getLogger(name).addFilter(_is_for_people)
     for message in _WARNED:
         warnings.filterwarnings("ignore", message=message)
+
+
+def quiet_trainer(**options: Any) -> "Trainer":
+    """Trainer with the defaults of ``train.py``, a bar of rounds, and without the messages that `quieten` hides.
+
+    It is for Python and notebooks; the options are those of `lightning.Trainer`, and replace the defaults.
+    """
+    from lightning import Trainer
+
+    from callbacks.round_progress import RoundProgress
+    from experiments.training import TRAINER_DEFAULTS
+
+    quieten()
+    bars = [RoundProgress()] if options.get("enable_progress_bar", True) else []
+    own = {**options, "callbacks": [*options.get("callbacks", ()), *bars]}
+    return Trainer(**{**TRAINER_DEFAULTS, "enable_checkpointing": False, **own})
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:

@@ -1,5 +1,6 @@
 """Run of the cells of a table, sequentially or in several processes."""
 
+import contextlib
 import logging
 import re
 import sys
@@ -20,6 +21,7 @@ from experiments.cell import Cell, Stamp
 from experiments.cell_cache import CellRun, Finished, StaleError, read_cell, trained, write_cell
 from fedleak_recorder.format import only_writer
 from protocol.errors import require
+from protocol.progress import say_what_starts
 
 
 def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
@@ -45,7 +47,7 @@ def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
 
 
 def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None = None) -> list[tuple[Cell, Finished]]:
-    """Runs the cells with a progress bar; finished cells are read back.
+    """Runs the cells with a progress bar; finished cells are read back before any process starts.
 
     Args:
         cells: cells to run; those that share a training run in the same process.
@@ -59,8 +61,15 @@ def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None =
     chosen = part_of(list(groups.values()), part)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # the table has its own progress bar
     work = [[(cell, cell.stamp(cell.fingerprint())) for cell in group] for group in chosen]
-    found: dict[str, Finished] = {}
-    with tqdm(total=sum(len(group) for group in chosen), desc=name, unit="cell") as bar:
+    before = {cell.key: _earlier(cell, stamp) for group in work for cell, stamp in group}
+    found = {key: finished for key, finished in before.items() if finished is not None}
+    work = [left for group in work if (left := [(cell, stamp) for cell, stamp in group if cell.key not in found])]
+    total = sum(len(group) for group in chosen)
+    for key in found:
+        print(f"{key}: read back", file=sys.stderr)
+    if work and jobs > 1:
+        say_what_starts(f"starting {min(jobs, len(work))} processes, which load torch and the attacks")
+    with tqdm(total=total, initial=len(found), desc=name, unit="cell") as bar:  # the time left is that of other cells
         for key, finished in _finished(work, jobs):
             spent = f"trained in {finished.seconds['train']:.1f} s, attacked in {finished.seconds['attack']:.1f} s"
             bar.write(f"{key}: {'read back' if finished.read_back else spent}", file=sys.stderr)
@@ -82,18 +91,14 @@ def _finished_group(group: Sequence[tuple[Cell, Stamp]]) -> list[tuple[str, Fini
 
 
 def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
-    """Trains, records and attacks; a cell that was finished before is read back if nothing has changed.
+    """Trains, records and attacks, unless another process finishes the cell first, which is then read back.
 
     `wait` says whether to wait for another process that writes to the training's folder, e.g. for another cell.
     """
-    path = cell.out / "cells" / f"{cell.key}.json"
-    try:
-        earlier = read_cell(path, stamp)
-    except StaleError as stale:
-        tqdm.write(f"{cell.key}: run again, because {stale}", file=sys.stderr)
-        earlier = None
-    if earlier is not None:
-        return earlier
+    path = _file(cell)
+    with contextlib.suppress(StaleError):
+        if (earlier := read_cell(path, stamp)) is not None:
+            return earlier
     path.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(cell.folder, wait=wait):
         seconds = trained(cell, stamp)
@@ -102,6 +107,19 @@ def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
         finished = Finished(evaluation, {"train": seconds, "attack": time.perf_counter() - start})
         write_cell(path, stamp, finished)
     return finished
+
+
+def _earlier(cell: Cell, stamp: Stamp) -> Finished | None:
+    """The cell as it was finished before, if nothing has changed; None if it has to be run."""
+    try:
+        return read_cell(_file(cell), stamp)
+    except StaleError as stale:
+        print(f"{cell.key}: run again, because {stale}", file=sys.stderr)
+        return None
+
+
+def _file(cell: Cell) -> Path:
+    return cell.out / "cells" / f"{cell.key}.json"
 
 
 def _evaluate(run: CellRun) -> Evaluation:

@@ -1,5 +1,6 @@
-"""Progress of an attack within one view, reported to a listener such as a progress bar."""
+"""Progress: of an attack within one view and of the clients within a round, for a bar; of what has no bar, in words."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -7,6 +8,24 @@ from typing import TypeVar
 
 _Thing = TypeVar("_Thing")
 _listener: ContextVar[Callable[[float], None] | None] = ContextVar("attack_progress", default=None)
+_of_clients: ContextVar[Callable[[int], None] | None] = ContextVar("client_progress", default=None)
+
+
+@contextmanager
+def client_listener(listener: Callable[[int], None]) -> Iterator[None]:
+    """Calls `listener` with every number of clients whose local training ends inside the block."""
+    token = _of_clients.set(listener)
+    try:
+        yield
+    finally:
+        _of_clients.reset(token)
+
+
+def report_clients(count: int) -> None:
+    """Reports that the local training of some more clients has ended; ignored without a listener."""
+    listener = _of_clients.get()
+    if listener is not None:
+        listener(count)
 
 
 @contextmanager
@@ -31,3 +50,9 @@ def with_progress(parts: Sequence[_Thing]) -> Iterator[_Thing]:
     for done, part in enumerate(parts, start=1):
         yield part
         report_progress(done / len(parts))
+
+
+def say_what_starts(text: str) -> None:
+    """Prints what a command does now, if a person watches: without a terminal, as in a CI job, nothing."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(f"{text} ...", file=sys.stderr, flush=True)

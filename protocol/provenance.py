@@ -4,6 +4,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import json
 import os
 import platform
 import shlex
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,6 +27,11 @@ ROOMS = (
 )
 _COVERED = (*ROOMS, "fedleak_recorder", "lightning", "torch")
 """Packages that `source_hash` or `versions` covers."""
+
+
+def hashed(content: Any) -> str:
+    """SHA-256 of the JSON of some content."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -17,10 +17,14 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """Raised in the main thread where a signal asks the process to end; no ``except Exception`` swallows it."""
+    """Raised in the main thread where a signal asks the process to end; no ``except Exception`` swallows it.
+
+    Attributes:
+        kept: what of the command's work is kept; empty if it does not say.
+    """
 
     def __init__(self, signum: int) -> None:
-        self.signum = signum
+        self.signum, self.kept = signum, ""
         super().__init__(signal.Signals(signum).name)
 
     @property

@@ -2,7 +2,9 @@
 
 import contextlib
 import hashlib
+import inspect
 import json
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ class AttackDescription:
     """What an attack says of itself; the attributes are those of `attacks.base.Attack`.
 
     Attributes:
+        question: first line of the documentation of its family.
         inferred: what the server infers, from the attack's type of estimate.
         needs: what the threat model needs, as text.
         names: names in public taxonomies, see `protocol.taxonomy.Taxonomy`.
@@ -28,6 +31,7 @@ class AttackDescription:
 
     name: str
     family: str
+    question: str
     inferred: str
     baseline: bool
     exact: bool
@@ -44,15 +48,16 @@ def described() -> list[AttackDescription]:
     files = [path for package in _DESCRIBING for path in sorted((root / package).rglob("*.py"))]
     facts = [(str(path), status.st_size, status.st_mtime_ns) for path in files for status in [path.stat()]]
     key = hashlib.sha256(repr(facts).encode()).hexdigest()
+    name = f"attacks-{hashlib.sha256(str(root).encode()).hexdigest()[:12]}.json"  # one of each checkout
     with contextlib.suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):  # none, or a damaged one
-        kept = json.loads((cache_folder() / "attacks.json").read_text(encoding="utf-8"))
+        kept = json.loads((cache_folder() / name).read_text(encoding="utf-8"))
         if kept["key"] == key:
             return [AttackDescription(**one) for one in kept["attacks"]]
     found = _imported()
     with contextlib.suppress(OSError, RuntimeError):  # a folder that cannot be written
         cache_folder().mkdir(parents=True, exist_ok=True)
         content = json.dumps({"key": key, "attacks": [asdict(one) for one in found]})
-        (cache_folder() / "attacks.json").write_text(content, encoding="utf-8")
+        (cache_folder() / name).write_text(content, encoding="utf-8")
     return found
 
 
@@ -63,6 +68,7 @@ def _imported() -> list[AttackDescription]:
         AttackDescription(
             name=kind.name,
             family=kind.family,
+            question=(inspect.getdoc(sys.modules[kind.__module__.rpartition(".")[0]]) or "").partition("\n")[0],
             inferred=kind.estimates.inferred,
             baseline=kind.baseline,
             exact=kind.exact,

@@ -11,6 +11,7 @@ from evaluation.runner import Evaluation, joined
 from evaluation.scores import AttackInfo, records, setting_columns, stacked, with_setting
 from evaluation.stored import EVALUATION, DamagedError, StoredRun, read_evaluation
 from protocol.errors import InputError
+from protocol.progress import say_what_starts
 from protocol.provenance import command
 from reports.change_tables import stored_changes
 from reports.files import Format
@@ -28,6 +29,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     Raises:
         InputError: a results.json is missing, or a file is damaged.
     """
+    say_what_starts(f"reading the results of {len(directories)} runs")
     runs = [Run.read(directory / "results.json") for directory in directories]
     names = [run.experiment for run in runs]
     names = names if len(set(names)) == len(names) else [str(directory) for directory in directories]

@@ -20,6 +20,7 @@ from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, describe, differing, plain_records, records, setting_of
 from evaluation.stored import EVALUATION, StoredRun, write_evaluation
 from evaluation.summary import paired_differences
+from protocol.progress import say_what_starts
 from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
 from reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
@@ -128,6 +129,7 @@ def write_page(
 
     `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`.
     """
+    say_what_starts("drawing the figures and writing the page")
     figures = report_figures(evaluation, everything, metrics)
     own, asked = detail_sections(run.details, profiles_of(evaluation)[1]), sections(run.results, run.differences)
     found, differences = [*asked, *own], difference_tables(run.differences)

@@ -1,4 +1,4 @@
-"""Attacks on membership: is the one thing that the server has in mind among a client's data?"""
+"""Attacks on retrieval: did a client retrieve a certain document? For training records see record-membership."""
 
 from typing import TYPE_CHECKING
 

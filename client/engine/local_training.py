@@ -23,6 +23,7 @@ from client.engine.task import StackedTask, Task
 from client.engine.training_job import TrainingJob, own_elements
 from defenses.base import Defense, Update
 from protocol.errors import require
+from protocol.progress import report_clients
 from protocol.seeding import generator_for
 
 
@@ -130,10 +131,12 @@ def _run(
     if device.type != "cpu" or threads <= 1:
         for part in parts:
             train(job, part)
+            report_clients(len(part))
         return
     with _one_thread_each(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         # Reading the results raises exceptions of the threads.
-        list(pool.map(lambda part: train(job, part), parts))
+        for part, _ in zip(parts, pool.map(lambda part: train(job, part), parts), strict=True):
+            report_clients(len(part))
 
 
 @contextmanager

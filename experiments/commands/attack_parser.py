@@ -3,6 +3,8 @@
 import argparse
 import difflib
 import importlib
+import shutil
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -10,6 +12,7 @@ from typing import Any, NoReturn, get_args
 import yaml
 
 from protocol.errors import InputError, require
+from protocol.progress import say_what_starts
 
 
 def _truth(text: str) -> bool:
@@ -79,6 +82,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--manifest": {"metavar": "FILE", "help": "YAML or JSON file that describes the files"},
     "--out": {"metavar": "DIR", "help": "folder of the results, or of the recording that convert writes"},
+    "--question": {"metavar": "NAME", "help": "only attacks of a family, or of those with a word in their names"},
+    "--fits": {
+        "metavar": "DIR",
+        "help": "only attacks that a recording has the data for, and the reasons for which the others do not fit",
+    },
     "--data.root": {"dest": "root", "metavar": "DIR", "help": "folder of the data sets"},
     "--data": {"help": "use only this data set: a folder's name, or the class path of a data module of the same kind"},
     "--seed": {"type": _seed, "help": "seed of the attacks' draws; 0 by default"},
@@ -124,7 +132,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--statement": {
         "metavar": "FILE",
-        "help": "what the controller declares, e.g. system.yaml (docs/statement.md); writes statement.html and"
+        "help": "what the controller declares: a changed copy of docs/system-example.yaml; writes statement.html and"
         " statement.json. Its limits are limits of the gate",
     },
     "--what-if": {
@@ -190,7 +198,10 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("--gate", "--reference", "--statement", "--wandb"),
         ),
     ),
-    "list": ("Prints every attack by question: exact or statistical, its paper, its cost and what it needs.", ()),
+    "list": (
+        "Prints every attack by question: exact or statistical, its threat model, its paper, its cost and its needs.",
+        ("--question", "--fits", "--learner"),
+    ),
     "reproduce": (
         "Computes a paper's table; finished trainings and cells are cached, so an interrupted run can resume.",
         (
@@ -234,6 +245,8 @@ def parsed(args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
         command = commands.add_parser(name, help=summary, description=summary)
         for option in options:
             command.add_argument(option, *_ALIASES.get(option, ()), **_OPTIONS[option])
+        if name == "run" and [*args][:1] == ["run"] and {"-h", "--help"} & {*args}:
+            command.formatter_class, command.epilog = argparse.RawDescriptionHelpFormatter, _names_of_attacks()
     given, further = parser.parse_known_args(args)
     arguments = vars(given)
     name = arguments.pop("command")
@@ -251,7 +264,23 @@ def parsed(args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
     if below["learner"]:
         arguments["learner_arguments"] = below["learner"]
     function = "list_attacks" if name == "list" else name
+    if name not in ("list", "demo"):  # the demo announces itself
+        say_what_starts("loading torch and the attacks")
     return getattr(importlib.import_module(f"{__package__}.{function}"), function), arguments
+
+
+def _names_of_attacks() -> str:
+    """The names that ``--attack`` takes, by question."""
+    from reports.attack_descriptions import described
+
+    names: dict[str, list[str]] = {}
+    for one in described():
+        names.setdefault(one.family, []).append(one.name)
+    width = shutil.get_terminal_size().columns - 2
+    wraps: dict[str, Any] = {"initial_indent": "  ", "subsequent_indent": "    ", "break_on_hyphens": False}
+    lines = [textwrap.fill(f"{family}/ {', '.join(own)}", width, **wraps) for family, own in names.items()]
+    heading = "attacks, by question (name, or question/name where several have it; `attack.py list` describes them):"
+    return "\n".join([*textwrap.wrap(heading, width), *lines])
 
 
 def _options_below(words: Sequence[str], command: str) -> dict[str, dict[str, Any]]:

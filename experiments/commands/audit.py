@@ -1,6 +1,7 @@
 """``attack.py audit``: all attacks on a recording."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from evaluation.changes import Changes, changes
 from evaluation.failures import reasons
 from evaluation.gate import gate as check_gate
 from evaluation.gate import gate_status
+from evaluation.kept_estimates import UNFINISHED, kept_until_end
 from evaluation.limit_names import check_limits, read_gate
 from evaluation.persons import without_persons
 from evaluation.processes import default_jobs
@@ -70,10 +72,11 @@ def audit(
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
     limits = limits if declared is None else declared.with_limits(limits)
     check_limits(limits or {}, chosen, reference=compared is not None)
-    with results_folder(out) as directory:
+    keeps = nullcontext() if what_if else kept_until_end(Path(out) / UNFINISHED, recording, chosen, seed=seed)
+    with results_folder(out) as directory, keeps as kept:
         options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
         if defences is None:
-            found = run_audit(recording, chosen, **options)
+            found = run_audit(recording, chosen, kept=kept, **options)
         else:
             found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
         key = secret_key()

@@ -1,11 +1,15 @@
 """The bar over rounds: total, start after a resume, silence off rank zero."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lightning import Trainer
 
 from callbacks.round_progress import RoundProgress
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from modules.learners.fncf import FNCF
+from protocol.progress import report_clients
 from tests.callbacks.toy import Toy, rounds
 from tests.toys import quiet_trainer
 
@@ -28,6 +32,26 @@ def test_counts_rounds_against_max_steps(tmp_path: Path, capsys: pytest.CaptureF
     resumed = capsys.readouterr().err
     assert "3/5" in resumed
     assert "5/5" in resumed
+
+
+def test_clients_of_a_round_advance_the_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[float] = []
+
+    class Watched(RoundProgress):
+        def on_train_batch_end(self, *args: Any) -> None:
+            assert self._bar is not None
+            seen.append(self._bar.n)
+            super().on_train_batch_end(*args)
+
+    trainer = quiet_trainer(2, tmp_path, Watched(), enable_progress_bar=True)
+    trainer.fit(
+        FNCF(),
+        SyntheticRecommender(users=12, items=40, mean_interactions=10, fewest_interactions=4, clients_per_round=12),
+    )
+    report_clients(5)  # nobody listens after the end
+    assert seen == [pytest.approx(0.99), pytest.approx(1.99)]  # all clients are trained, the server's step is not over
+    shown = capsys.readouterr().err
+    assert "12 of 12 clients" in shown or "2/2" in shown
 
 
 def test_silent_when_disabled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

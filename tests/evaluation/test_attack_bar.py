@@ -68,6 +68,24 @@ def test_at_80_columns_it_shows_the_attack_the_share_and_the_time_left(
     assert re.match(r"100%\|.{10,}\| \d\d:\d\d<\d\d:\d\d, attack-with-a-name-20 round 12", last)
 
 
+def test_time_left_is_that_of_each_attack_as_measured_or_declared() -> None:
+    with AttackBar({"fast": 100, "slow": 10}, {"fast": "milliseconds per victim", "slow": "hours"}, show=True) as bar:
+        assert bar.seconds_left() is None  # no time is known of one
+        with bar.attacking("fast", 50):
+            pass
+        bar.took("fast", 0.1)
+        assert bar.seconds_left() == pytest.approx(50 * 0.1 + 10 * 0.1)
+        bar.took("slow", 7.0)
+        assert bar.seconds_left() == pytest.approx(50 * 0.1 + 10 * 7)
+        bar.leave_out("slow")
+        assert bar.seconds_left() == pytest.approx(50 * 0.1)
+
+
+def test_time_left_is_declared_before_an_attack_has_run() -> None:
+    with AttackBar({"a": 100, "b": 10}, {"a": "milliseconds per victim", "b": "minutes per victim"}, show=True) as bar:
+        assert bar.seconds_left() == pytest.approx(100 * 0.005 + 10 * 120)
+
+
 def test_slow_attacks_say_how_far_they_are() -> None:
     shares: list[float] = []
     with progress_listener(shares.append):

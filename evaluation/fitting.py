@@ -1,0 +1,68 @@
+"""Which attacks a recording has the data for, before any of them runs."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from attacks.base import Attack
+from client.algorithm import ClientAlgorithm
+from evaluation.failures import unfit
+from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
+from protocol.errors import InputError
+from protocol.history import History
+from protocol.view import View
+from recordings.joined_view import joined_view, messages_view
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
+
+
+def misfits(recording: Recording, attacks: Sequence[Attack]) -> dict[str, str]:
+    """Reason by ``family/name`` of the attacks that lack something in the first two rounds of a recording.
+
+    Attacks that are left may still find that they cannot read the network's layers.
+    """
+    learner, rounds = recorded_learner(recording), recording.rounds[:2]
+    first = next(recording.views(victims_per_view=1, rounds=rounds, learner=learner))
+    views: list[tuple[Sequence[Attack], View | None, Mapping[str, Tensor], str]] = []
+    single = [attack for attack in attacks if attack.view is not History]
+    views.append((single, first, recording.truth(first), ""))
+    for group in of_devices_and_clients(attacks):
+        try:
+            view, truth = together(recording, group, MessageSelection(), learner=learner, rounds=rounds, seed=0)
+            views.append((group, view, truth, ""))
+        except InputError as error:
+            views.append((group, None, {}, f"expected {error.expected}"))
+    return {
+        f"{attack.family}/{attack.name}": reason
+        for group, own, truth, lacking in views
+        for attack in group
+        if (reason := lacking if own is None else unfit(attack, own, truth)) is not None
+    }
+
+
+def of_devices_and_clients(attacks: Sequence[Attack]) -> list[list[Attack]]:
+    """The attacks on all messages: those that know devices of the adversary's own, and the others; none is empty."""
+    together = [attack for attack in attacks if attack.view is History]
+    of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
+    return [group for group in (of_devices, [one for one in together if one not in of_devices]) if group]
+
+
+def together(
+    recording: Recording,
+    group: Sequence[Attack],
+    messages: MessageSelection,
+    *,
+    learner: ClientAlgorithm | None,
+    rounds: Sequence[int] | None,
+    seed: int,
+) -> tuple[History, dict[str, Tensor]]:
+    """View and ground truth of all messages for a group of `of_devices_and_clients`.
+
+    Raises:
+        InputError: the adversary has no devices, or the selection leaves no message.
+    """
+    if {"known", "pairs"} & {need for attack in group for need in attack.threat_model.needs}:
+        view = joined_view(recording, learner=learner, rounds=rounds)
+        return selected(view, message_truth(recording, view), messages, seed=seed)
+    view = messages_view(recording, learner=learner, rounds=rounds)
+    return view, client_truth(recording, view, {name for attack in group for name in attack.estimates.truth})

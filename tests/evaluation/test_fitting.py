@@ -1,0 +1,26 @@
+"""What fits a recording before a run is what an audit of it runs."""
+
+from pathlib import Path
+
+import pytest
+
+from attacks.registry import REGISTRY
+from evaluation.evaluate import evaluate_recording
+from evaluation.fitting import misfits
+from recordings.recording import Recording
+from tests.toys import train
+
+
+@pytest.mark.integration
+def test_attacks_that_fit_are_those_that_run(tmp_path: Path) -> None:
+    train(tmp_path, rounds=2, users=6)
+    recording = Recording(tmp_path / "deltas")
+    attacks = [kind() for kind in REGISTRY.values() if not kind.slow]
+    found = evaluate_recording(recording, attacks, seed=0, slow="none", progress=False)
+    ran = {(line.family, label.rpartition("/")[2].partition("+")[0]) for label, line in found.lines.items()}
+    lacking = misfits(recording, attacks)
+    fitting = {(a.family, a.name.partition("+")[0]) for a in attacks if f"{a.family}/{a.name}" not in lacking}
+    assert fitting
+    assert {(family, name) for family, name in ran if name != "prior"} <= fitting
+    failed = {name for name in found.missing if name.rpartition("/")[2] in {own for _, own in fitting - ran}}
+    assert len(fitting - ran) <= len(failed)
