@@ -43,7 +43,11 @@ def egress_mod(
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         received = _arrays_of(message)
-        reply = call_next(message, context)
+        try:
+            reply = call_next(message, context)
+        except Exception:  # Flower would send its text to the server
+            _logger.exception("the client failed")
+            return _error(message, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
         if reply.has_error():
             return _error(message, reply.error.code)
         try:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -110,14 +111,14 @@ def task(number: int = 0) -> Shareable:
     return made
 
 
-def result(kind: str = DataKind.WEIGHT_DIFF, **meta: object) -> Shareable:
-    return DXO(kind, update(), meta).to_shareable()
+def result(meta: Mapping[str, object] | None = None) -> Shareable:
+    return DXO(DataKind.WEIGHT_DIFF, update(), dict(meta or {})).to_shareable()
 
 
 def test_a_deployed_site_applies_the_filter_of_its_privacy_json(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.works_on(task(3))
-    leaving = site.sends(result(**{MetaKey.NUM_STEPS_CURRENT_ROUND: 5}))
+    leaving = site.sends(result({MetaKey.NUM_STEPS_CURRENT_ROUND: 5}))
     assert all(np.array_equal(from_shareable(leaving).data[name], value) for name, value in update().items())
     (entry,) = read_log(log_of(tmp_path))[0]
     assert (entry["event"], entry["round"], entry["job"]) == ("released", 3, "job")
@@ -146,9 +147,9 @@ def _with(sent: Shareable, key: str, value: object) -> Shareable:
         Shareable(),
         Shareable({"numbers": [1, 2]}),
         _with(result(), "more", "patient 7"),
-        result(note="patient 7"),
-        result(**{MetaKey.NUM_STEPS_CURRENT_ROUND: "patient 7"}),
-        result(**{MetaKey.NUM_STEPS_CURRENT_ROUND: 2**60}),
+        result({"note": "patient 7"}),
+        result({MetaKey.NUM_STEPS_CURRENT_ROUND: "patient 7"}),
+        result({MetaKey.NUM_STEPS_CURRENT_ROUND: 2**60}),
         DXO(DataKind.APP_DEFINED, "patient 7").to_shareable(),
         DXO(DataKind.COLLECTION, {"a": DXO(DataKind.WEIGHT_DIFF, update())}).to_shareable(),
         DXO(DataKind.ANALYTIC, {"loss": 1}).to_shareable(),
