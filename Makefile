@@ -13,6 +13,7 @@ NVFLARE := .uv/nvflare
 DOCS := .uv/docs
 DEMO := runs/demo
 PEERS := pfl fedjax flower
+OWN := recorder guard
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -107,19 +108,20 @@ $(UV):
 
 # The stamp is newer than the lock once the environment holds exactly what the lock names. Bytecode is compiled now: if
 # python cannot write it later, every start would take twenty seconds longer.
-$(READY): requirements.lock recorder/pyproject.toml | $(UV)
+$(READY): requirements.lock $(OWN:%=%/pyproject.toml) | $(UV)
 	test -x $(BIN)/python || $(UV) venv --quiet --python .uv/bin/python .venv
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
-	$(RECORDER) --python $(BIN)/python
+	$(INSTALL_OWN) --python $(BIN)/python
 	@touch $(READY)
 
-# The recorder lies in this checkout, so no lock has a hash of it. uv builds it itself and downloads nothing for it.
-RECORDER = $(UV) pip install --quiet --no-deps --editable ./recorder
+# The recorder and the guard lie in this checkout, so no lock has a hash of them. uv builds them itself and downloads
+# nothing for them.
+INSTALL_OWN = $(UV) pip install --quiet --no-deps $(OWN:%=--editable ./%)
 
-$(FLOWER)/.synced $(NVFLARE)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements-%.lock recorder/pyproject.toml | $(UV)
+$(FLOWER)/.synced $(NVFLARE)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements-%.lock $(OWN:%=%/pyproject.toml) | $(UV)
 	test -x .uv/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .uv/$*
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .uv/$*/bin/python requirements-$*.lock
-	$(RECORDER) --python .uv/$*/bin/python
+	$(INSTALL_OWN) --python .uv/$*/bin/python
 	@touch $@
 
 # Each peer has an environment of its own, because their requirements conflict.

@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "recorder")]
+sys.path[:0] = [str(ROOT), str(ROOT / "recorder"), str(ROOT / "guard")]
 
 from docs.tools import attack_pages, sample_statements, server_page  # noqa: E402
 
@@ -71,8 +71,8 @@ sphinx_gallery_conf = {
 }
 
 ROOMS = (
-    *("evaluation", "attacks", "client", "fedleak_recorder", "recordings", "protocol", "defenses", "server"),
-    *("modules", "datamodules", "callbacks", "experiments", "reports"),
+    *("evaluation", "attacks", "client", "fedleak_recorder", "fedleak_guard", "recordings", "protocol", "defenses"),
+    *("server", "modules", "datamodules", "callbacks", "experiments", "reports"),
 )
 HOME = """
 ```{toctree}

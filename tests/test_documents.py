@@ -30,7 +30,7 @@ DOCUMENTS = [path for path in tracked() if path.suffix == ".md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOLDERS = (
     "attacks|bench|callbacks|configs|(?:data)?modules|defenses|docs|evaluation|"
-    "experiments|protocol|recorder|reports|server|tests"
+    "experiments|guard|protocol|recorder|reports|server|tests"
 )
 PLACES = re.compile(rf"(?:{FOLDERS})/[\w./-]+\.(?:yaml|yml|md|py|sbatch)\b")
 TABLES = re.compile(r"`((?:raifle|deanon|pac|decaf)_\w+?)(?:\.yaml)?`")

@@ -95,7 +95,7 @@ def _of_differences(x: Tensor, y: Tensor, one: Tensor, other: Tensor) -> Array:
     width, found = x.shape[1] // BLOCK * BLOCK, [np.zeros(0)]
     for i, j in zip(torch.split(one, 256), torch.split(other, 256), strict=True):
         apart = ((x[i] - y[j]).double().square() / 2).masked_fill((x[i] == 0) & (y[j] == 0), torch.nan)[:, :width]
-        energies = apart.reshape(len(i), -1, BLOCK).sum(2).numpy()
+        energies = apart.reshape(len(i), width // BLOCK, BLOCK).sum(2).numpy()
         number = (~np.isnan(energies)).sum(1)
         below = (energies <= chi_square_quantile(0.25, BLOCK)).sum(1)
         found.append(np.where(number >= FEWEST_BLOCKS, bdtrc(below - 1, np.maximum(number, 1), 0.25), 1.0))

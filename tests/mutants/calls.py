@@ -16,7 +16,9 @@ import pytest
 from tests.slowest import cpu_seconds
 
 ROOT = f"{Path(__file__).resolve().parents[2]}/"
-_OURS = tuple(f"{ROOT}{room}/" for room in ("attacks", "client", "defenses", "evaluation", "recorder", "recordings"))
+_OURS = tuple(
+    f"{ROOT}{room}/" for room in ("attacks", "client", "defenses", "evaluation", "guard", "recorder", "recordings")
+)
 _places: dict[CodeType, tuple[str, int] | None] = {}
 _called: set[tuple[str, int]] = set()
 

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOMS = ("attacks", "client/engine", "defenses", "evaluation", "recorder/fedleak_recorder", "recordings")
+ROOMS = (
+    "attacks",
+    "client/engine",
+    "defenses",
+    "evaluation",
+    "guard/fedleak_guard",
+    "recorder/fedleak_recorder",
+    "recordings",
+)
 """Folders whose source is changed."""
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,

@@ -54,3 +54,8 @@ def test_rounds_are_compared_with_the_last_one_and_with_those_of_the_same_client
         for pairs in seen.add(x, torch.arange(3), messages, round_number=number, bound=1.0):
             found += [tuple(both) for both, p in zip(pairs.messages.tolist(), pairs.p, strict=True) if p < 1e-9]
     assert sorted(found) == [(9, 0), (10, 8)]
+
+
+def test_a_single_message_is_compared_with_none() -> None:
+    alone, numbers = noise(1, 1200, seed=0), torch.zeros(1, dtype=torch.int64)
+    assert compared_all(alone, alone, (numbers, numbers), bound=30.0).total == 0

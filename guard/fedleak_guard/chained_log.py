@@ -1,0 +1,151 @@
+"""Log of a site: one JSON object a line, each with the hash of the one before, so that no entry can be changed."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedleak_recorder.errors import InputError
+from fedleak_recorder.plain_values import parse_json
+
+NAME = "log.jsonl"
+FIRST = "0" * 64
+"""Hash before the first entry."""
+_WAY_OUT = "Keep the file as evidence, and move it away to start a new log, whose budget starts from zero."
+
+
+class ChainedLog:
+    """Append-only log, of which an entry is either whole or absent, also after a crash and on a full disk.
+
+    An entry has ``number``, ``previous`` (hash of the entry before) and ``hash``, the SHA-256 of the entry without it
+    as JSON with sorted keys and without spaces.
+
+    Args:
+        folder: folder of the log, made where it is missing.
+
+    Attributes:
+        entries: all entries that were read; use it inside `locked`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self.entries: list[dict[str, Any]] = []
+        self._read = 0
+        """Bytes of the file that `entries` hold."""
+        self._head_at_end = FIRST
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the log against other processes, and reads what they appended.
+
+        Raises:
+            InputError: the chain is broken, or the log is shorter than it was.
+            OSError: the folder cannot be written.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._descriptor = descriptor
+            self._read_new()
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def head(self) -> str:
+        """Hash of the last entry."""
+        return self._head_at_end
+
+    def append(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Appends an entry and waits until the disk has it; only inside `locked`.
+
+        Raises:
+            OSError: it could not be written whole; then the log is as before.
+        """
+        made = {"number": len(self.entries), "previous": self.head, **entry}
+        made["hash"] = entry_hash(made)
+        line = json.dumps(made, allow_nan=False).encode() + b"\n"
+        try:
+            written = os.write(self._descriptor, line)
+            if written != len(line):
+                raise OSError(f"{written} of {len(line)} bytes written to {self.path}")
+            os.fsync(self._descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._read)
+            raise
+        self._keep(made, len(line))
+        return made
+
+    def _keep(self, entry: dict[str, Any], size: int) -> None:
+        self.entries.append(entry)
+        self._read += size
+        self._head_at_end = entry["hash"]
+
+    def _read_new(self) -> None:
+        size = os.fstat(self._descriptor).st_size
+        if size < self._read:
+            found = f"{size} bytes after {self._read} in {self.path}"
+            raise InputError(expected="a log that only grows", found=found, way_out=_WAY_OUT)
+        content = os.pread(self._descriptor, size - self._read, self._read)
+        whole = content[: content.rfind(b"\n") + 1]
+        for entry, length in chained(whole, self.head, len(self.entries), str(self.path)):
+            self._keep(entry, length)
+        if len(whole) < len(content):  # a crash in the middle of an entry, of which nothing left the site
+            os.ftruncate(self._descriptor, self._read)
+
+
+def chained(content: bytes, head: str, number: int, where: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """Entries of whole lines that continue a chain, with their lengths in bytes.
+
+    Args:
+        content: the lines.
+        head: hash of the entry before the first one.
+        number: number of the first one.
+        where: file, for errors.
+
+    Raises:
+        InputError: a line is no entry, or does not continue the chain.
+    """
+    for line in content.splitlines(keepends=True):
+        try:
+            entry = parse_json(line, where=where)
+        except ValueError as error:
+            raise _broken(number, where, str(error)) from None
+        if not isinstance(entry, dict) or entry.get("number") != number or entry.get("previous") != head:
+            raise _broken(number, where, "an entry that does not follow the one before")
+        if entry.get("hash") != entry_hash(entry):
+            raise _broken(number, where, "an entry that was changed")
+        head, number = entry["hash"], number + 1
+        yield entry, len(line)
+
+
+def entry_hash(entry: Mapping[str, Any]) -> str:
+    """SHA-256 of an entry without its own hash."""
+    rest = {key: value for key, value in entry.items() if key != "hash"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_log(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """All entries of a log, and the number of bytes of an incomplete last one.
+
+    Raises:
+        InputError: the file cannot be read, or its chain is broken.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(expected="a log", found=str(error), way_out="Give the path of log.jsonl.") from None
+    whole = content[: content.rfind(b"\n") + 1]
+    return [entry for entry, _ in chained(whole, FIRST, 0, str(path))], len(content) - len(whole)
+
+
+def _broken(number: int, where: str, found: str) -> InputError:
+    expected = f"entry {number} of an unbroken chain"
+    return InputError(expected=expected, found=f"{found} in {where}", way_out=_WAY_OUT)

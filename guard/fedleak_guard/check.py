@@ -1,0 +1,81 @@
+"""Checks: each is one class in a file of the folder `checks`, which is found there; nothing lists them."""
+
+import abc
+import functools
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedleak_guard import checks
+from fedleak_guard.message import Message
+from fedleak_guard.policy import Action, Policy
+
+
+class NotMadeError(Exception):
+    """A check that could not be made, and why; it is no finding, unless the policy requires the check."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a check measured.
+
+    Attributes:
+        value: the number that is compared and logged.
+        found: whether it is a finding.
+        sentence: what it means, for the site.
+        limit: largest value that is no finding; None if the check has no single one.
+    """
+
+    value: float
+    found: bool
+    sentence: str
+    limit: float | None = None
+
+
+class Check(abc.ABC):
+    """Base class of the checks of a message.
+
+    Attributes:
+        name: name in policies and logs.
+        text: what is measured, for the documentation.
+        action: what a finding does unless the policy says otherwise.
+        actions: what a policy may choose.
+        exact: whether it is an attack on the own update, made with the main package.
+    """
+
+    name: ClassVar[str]
+    text: ClassVar[str]
+    action: ClassVar[Action] = "refuse"
+    actions: ClassVar[tuple[Action, ...]] = ("refuse", "log")
+    exact: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+        """Measures a message; None if the policy sets no limit that concerns it.
+
+        Args:
+            message: what is about to leave.
+            policy: the site's policy.
+            first: whether nothing of this job has left the site before.
+
+        Raises:
+            NotMadeError: the check cannot be made here.
+        """
+
+
+def measured(value: float, limit: float, sentence: str) -> Measured:
+    """A value that is a finding above a limit, or if it is no number."""
+    return Measured(value=value, found=not value <= limit, limit=limit, sentence=f"{sentence}, above {limit:g}")
+
+
+@functools.cache
+def known_checks() -> Mapping[str, type[Check]]:
+    """All checks by name, those without the main package first."""
+    found: list[type[Check]] = []
+    for module in sorted(one.name for one in pkgutil.iter_modules(checks.__path__)):
+        members = vars(importlib.import_module(f"{checks.__name__}.{module}")).values()
+        own = [one for one in members if isinstance(one, type) and issubclass(one, Check) and "name" in vars(one)]
+        found += [one for one in own if one.__module__ == f"{checks.__name__}.{module}"]
+    return {one.name: one for one in sorted(found, key=lambda one: (one.exact, one.name))}

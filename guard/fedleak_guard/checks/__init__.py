@@ -1,0 +1,1 @@
+"""Checks of a message, one file each; see `fedleak_guard.check.Check`."""

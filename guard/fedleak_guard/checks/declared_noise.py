@@ -1,0 +1,54 @@
+"""The declared noise, in the client's own message."""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from fedleak_guard.check import Check, Measured
+from fedleak_guard.message import Message
+from fedleak_guard.noise_tests import least_noise, private_tensors, rounding
+from fedleak_guard.policy import Action, Policy
+from fedleak_recorder.arrays import Array
+from fedleak_recorder.errors import require
+
+_FEW = 100
+"""Numbers of a tensor below which its scale alone is not reported."""
+
+
+class DeclaredNoise(Check):
+    """Scale of the noise of each tensor, and of all together, over the declared one.
+
+    Of the noise itself, if the guard gets the update before it; else of the message, whatever the update is: see
+    `fedleak_guard.noise_tests`. The message alone does not show noise that is missing under an update that is itself
+    as large as the noise in every tensor.
+    """
+
+    name = "declared-noise"
+    text = "smallest scale of the noise of a tensor that its numbers allow, over the declared one"
+    actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
+
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+        if message.sent is None or policy.privacy is None or policy.privacy.noise is None:
+            return None
+        privacy, declared = policy.privacy, policy.privacy.noise
+        parts = private_tensors(message, privacy)
+        if message.before_noise is not None:
+            parts = _noise(parts, private_tensors(message, privacy, before=True))
+        parts = {name: value.ravel() for name, value in parts.items() if value.size}
+        if len(parts) > 1:
+            parts["all tensors together"] = np.concatenate(list(parts.values()))
+        tested = {name: least_noise(value, declared, rounding(message)) for name, value in parts.items()}
+        ratio = min((one.ratio for name, one in tested.items() if parts[name].size >= _FEW), default=math.inf)
+        low = [f"{name[:80]!r} ({one.reason})" for name, one in tested.items() if one.reason]
+        return Measured(
+            value=ratio,
+            found=bool(low),
+            sentence=f"less noise than declared in {len(low)} tensors: {'; '.join(low[:3])}",
+        )
+
+
+def _noise(sent: dict[str, Array], before: dict[str, Array]) -> dict[str, Array]:
+    same = sent.keys() == before.keys() and all(sent[name].shape == before[name].shape for name in sent)
+    require(same, "the same tensors before the noise as sent", "others", "Give the update before the noise, whole.")
+    return {name: value - before[name] for name, value in sent.items()}

@@ -1,0 +1,21 @@
+"""L2 norm of the update."""
+
+from typing import ClassVar
+
+from fedleak_guard.check import Check, Measured, measured
+from fedleak_guard.message import Message
+from fedleak_guard.policy import Action, Policy
+
+
+class UpdateNorm(Check):
+    """L2 norm of the changes of all floating-point tensors together, against ``update.max_norm``."""
+
+    name = "update-norm"
+    text = "L2 norm of the update"
+    actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
+
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+        limit = policy.update.max_norm
+        if message.sent is None or limit is None:
+            return None
+        return measured(message.norm, limit, f"the update has the L2 norm {message.norm:.6g}")

@@ -1,0 +1,135 @@
+"""The command ``fedleak-guard``: for the person who runs the site, and for the output checker."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedleak_guard.chained_log import FIRST, read_log
+from fedleak_guard.check import known_checks
+from fedleak_guard.evidence import ATTACKS, EGRESS, write_evidence
+from fedleak_guard.gaussian import gaussian_epsilon
+from fedleak_guard.ledger import spent
+from fedleak_guard.message import tensors_hash
+from fedleak_guard.plain_fields import schema_of
+from fedleak_guard.policy import Policy, read_policy
+from fedleak_guard.privacy_json import privacy_faults
+from fedleak_recorder.arrays import as_array
+from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.files import regular_file
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; 0 if all is well, 2 if something is wrong, with one line that says what."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (InputError, OSError) as error:
+        print(f"fedleak-guard: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("fedleak-guard", description="Guard of the site that sends an update.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str, path: str = "") -> Any:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(run=run)
+        if path:
+            made.add_argument("path", metavar=path, type=Path)
+        return made
+
+    verify = command("verify", _verify, "check the chain of a log, and print what left the site", "LOG")
+    verify.add_argument("--head", help="a hash noted earlier, which the chain must still contain")
+    summaries = command("evidence", _evidence, f"write {EGRESS} and {ATTACKS} next to a log", "LOG")
+    summaries.add_argument("--delta", type=float, default=1e-5, help="delta of epsilon (default: 1e-5)")
+    command("check-policy", _check_policy, "check a policy", "FILE")
+    command("check-privacy", _check_privacy, "check that an NVFlare site's privacy.json has the guard", "FILE")
+    command("hash", _hash, "print the hash of a received model, a .npz or .safetensors file", "FILE")
+    command("checks", _checks, "list the checks")
+    command("schema", _schema, "print the JSON schema of policies")
+    return parser
+
+
+def _verify(options: argparse.Namespace) -> int:
+    entries, torn = read_log(options.path)
+    hashes = [FIRST, *(entry["hash"] for entry in entries)]
+    way_out = "The end of the log was cut off or replaced; ask for a copy."
+    require(options.head in (None, *hashes), f"the entry {options.head} in the chain", "no such entry", way_out)
+    total = spent(entries)
+    refused = sum(entry["event"] == "refused" for entry in entries)
+    print(f"{len(entries)} entries in an unbroken chain, head {hashes[-1]}")
+    print(f"{len(entries) - refused} messages released ({total.messages} with tensors), {refused} refused")
+    print(
+        f"epsilon of all, by the declared or added noise: {gaussian_epsilon(total.precision, 1e-5):.4g} at delta 1e-5"
+    )
+    if torn:
+        print(f"{torn} bytes of an incomplete last entry, of which nothing left the site")
+    return 0
+
+
+def _evidence(options: argparse.Namespace) -> int:
+    write_evidence(options.path, options.delta)
+    print(f"{options.path.parent / EGRESS}\n{options.path.parent / ATTACKS}")
+    return 0
+
+
+def _check_policy(options: argparse.Namespace) -> int:
+    policy = read_policy(options.path)
+    print(f"{options.path}: {len(policy.tensors)} rules for tensors, evidence in {policy.evidence}")
+    for name, kind in known_checks().items():
+        needs = "; needs fedleak" if kind.exact else ""
+        required = "; required" if name in policy.required else ""
+        print(f"  {name}: {policy.action(name, kind.action)}{needs}{required}")
+    return 0
+
+
+def _check_privacy(options: argparse.Namespace) -> int:
+    faults = privacy_faults(options.path)
+    for fault in faults:
+        print(f"fedleak-guard: {options.path}: {fault}", file=sys.stderr)
+    if not faults:
+        print(f"{options.path}: every scope has the guard")
+    return 2 if faults else 0
+
+
+def _hash(options: argparse.Namespace) -> int:
+    regular_file(options.path)
+    print(tensors_hash(_tensors(options.path)))
+    return 0
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    import numpy as np
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as held:
+                return {name: as_array(held[name], where=name) for name in held.files}
+        with safe_open(path, "numpy") as held:
+            return {name: as_array(held.get_tensor(name), where=name) for name in held.keys()}  # noqa: SIM118
+    except (ValueError, TypeError, SafetensorError) as error:
+        way_out = "Save the state dict with safetensors or numpy.savez."
+        raise InputError(expected="a .npz or .safetensors file", found=f"{error} in {path}", way_out=way_out) from None
+
+
+def _checks(_: argparse.Namespace) -> int:
+    for name, kind in known_checks().items():
+        print(
+            f"{name}: {kind.text}; a finding is {kind.action} unless the policy says one of {', '.join(kind.actions)}"
+        )
+    return 0
+
+
+def _schema(_: argparse.Namespace) -> int:
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Policy of a site, fedleak-guard"}
+    print(json.dumps({**head, **schema_of(Policy)}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Guard of a Flower client: a mod that checks the reply before the ClientApp returns it.
+
+The mod runs in the process of the ClientApp, next to its code, and the app names it. It is no enforcement against an
+app that leaves it out or changes it; see docs/guard.md for what a site can do.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Array as FlowerArray
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp.typing import ClientAppCallable, Mod
+from flwr.common.constant import ErrorCode
+
+from fedleak_guard.guard import Guard
+from fedleak_guard.message import Message as Checked
+from fedleak_guard.refusal import RefusedError, reason_of
+from fedleak_recorder.errors import require
+
+POLICY = "FEDLEAK_GUARD_POLICY"
+"""Environment variable with the path of the site's policy; set it where the SuperNode starts."""
+_logger = logging.getLogger("fedleak_guard")
+
+
+def egress_mod(
+    policy: str | None = None, *, examples_key: str = "num-examples", records: Sequence[str] = ("arrays", "metrics")
+) -> Mod:
+    """A mod that lets a reply leave only if the site's policy allows it.
+
+    Put it last among the mods that change replies, that is, first in the list: Flower applies the first mod of a list
+    outermost. What leaves is made anew from the checked numbers. In place of a refused reply, the server gets an error
+    without a reason.
+
+    Args:
+        policy: path of the site's policy; None for that in the environment variable ``FEDLEAK_GUARD_POLICY``.
+        examples_key: metric with the number of training examples.
+        records: names that the records of a reply may have.
+    """
+    guards: dict[str, Guard] = {}
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        received = _arrays_of(message)
+        try:
+            reply = call_next(message, context)
+        except Exception:  # Flower would send its text to the server
+            _logger.exception("the client failed")
+            return _error(message, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
+        if reply.has_error():
+            return _error(message, reply.error.code)
+        try:
+            path = policy or os.environ.get(POLICY, "")
+            require(path, f"the path of the site's policy in {POLICY}", "nothing", "Set it where the SuperNode starts.")
+            guard = guards.setdefault(path, Guard(path))
+            return _checked(guard, message, reply, str(context.run_id), received, examples_key, records)
+        except RefusedError as refused:
+            _logger.error(refused.public)
+        except Exception as error:
+            _logger.error("nothing left the site: %s", reason_of(error))
+        return _error(message, ErrorCode.MOD_FAILED_PRECONDITION, RefusedError.TO_THE_SERVER)
+
+    return mod
+
+
+def _checked(
+    guard: Guard,
+    message: Message,
+    reply: Message,
+    job: str,
+    received: Mapping[str, Any] | None,
+    examples_key: str,
+    records: Sequence[str],
+) -> Message:
+    """The reply that leaves.
+
+    Raises:
+        RefusedError: none does.
+    """
+    content = reply.content
+    unknown = [f"a record named {name!r:.40}" for name in content if name not in records]
+    unknown += [f"a configuration of {len(record)} values" for record in content.config_records.values() if record]
+    arrays, metrics = dict(content.array_records), dict(content.metric_records)
+    unknown += [f"{len(found)} records of one kind" for found in (arrays, metrics) if len(found) > 1]
+    ((place, sent),) = arrays.items() if len(arrays) == 1 else (("", None),)
+    ((told, given),) = metrics.items() if len(metrics) == 1 else (("", MetricRecord()),)
+    values = dict(given)
+    examples = values.pop(examples_key, None)
+    if examples is not None and not (isinstance(examples, int) and 0 <= examples < 2**31):
+        unknown.append(f"the value {examples!r:.20} of {examples_key}")
+    tensors = None if sent is None else {name: array.numpy() for name, array in sent.items()}
+    released = guard.release(
+        Checked(
+            job=job,
+            round=_round_of(message),
+            sent=tensors,
+            holds="models",
+            received=received,
+            metrics=values,
+            examples=examples if isinstance(examples, int) else None,
+            unknown=tuple(unknown),
+        )
+    )
+    leaving: dict[str, ArrayRecord | MetricRecord] = {}
+    if released.tensors is not None:
+        leaving[place] = ArrayRecord({name: FlowerArray(value) for name, value in released.tensors.items()})
+    if metrics:
+        leaving[told] = MetricRecord({**({} if examples is None else {examples_key: examples}), **released.metrics})
+    return Message(content=RecordDict(leaving), reply_to=message)
+
+
+def _arrays_of(message: Message) -> dict[str, Any] | None:
+    """Copies of the received model; None if the message has none, or several."""
+    records = list(message.content.array_records.values()) if message.has_content() else []
+    if len(records) != 1:
+        return None
+    return {name: np.array(array.numpy()) for name, array in records[0].items()}
+
+
+def _round_of(message: Message) -> int:
+    """Number of the round, by the key that Flower's strategies send; 0 if there is none."""
+    for record in message.content.config_records.values():
+        number = record.get("server-round")
+        if isinstance(number, int):
+            return number
+    return 0
+
+
+def _error(message: Message, code: int, reason: str = "the client failed") -> Message:
+    """A reply without content; an app's own reason could hold anything, and does not leave."""
+    known = code in range(ErrorCode.UNKNOWN, ErrorCode.CLIENT_APP_CRASHED + 1)
+    return Message(Error(code if known else ErrorCode.UNKNOWN, reason), reply_to=message)

@@ -1,0 +1,188 @@
+"""The guard: decides whether a message leaves, and writes down that it does before it can."""
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedleak_guard
+from fedleak_guard.chained_log import ChainedLog
+from fedleak_guard.check import Check, Measured, NotMadeError, known_checks
+from fedleak_guard.ledger import overdrawn, precision_of, spent
+from fedleak_guard.message import Message, norm_of, plain_metrics, tensors_hash
+from fedleak_guard.policy import Action, Policy, read_policy
+from fedleak_guard.refusal import RefusedError, reason_of
+from fedleak_recorder.arrays import Array
+from fedleak_recorder.errors import InputError
+
+_PRIVATE = "declared-clip", "declared-noise", "release-check"
+"""Checks of the declared noise; with a finding of one, a message counts as one without noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """What leaves.
+
+    Attributes:
+        tensors: the message's tensors by name, with the guard's noise if it adds any; None for metrics alone.
+        metrics: its metrics as plain numbers and lists.
+        noised: whether the guard added noise.
+    """
+
+    tensors: Mapping[str, Array] | None
+    metrics: Mapping[str, Any]
+    noised: bool
+
+
+@dataclass
+class _Outcome:
+    measured: dict[str, Measured] = field(default_factory=dict)
+    not_made: dict[str, str] = field(default_factory=dict)
+    actions: dict[str, Action] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+
+class Guard:
+    """Checks every message of a site under its policy, and keeps the evidence.
+
+    Nothing leaves unless all of this was done without an error: the policy was read, every check was made or may be
+    left out, the budget allows the message, and the entry ``released`` is on the disk. Any error is a refusal.
+
+    Args:
+        policy: path of the policy, which is read again for each message, so that a change takes effect at once.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, policy: str | Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.policy, self.clock = Path(policy), clock
+        self._log: ChainedLog | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def release(self, message: Message) -> Released:
+        """What may leave of a message.
+
+        Raises:
+            RefusedError: nothing of it may leave; one line says why.
+        """
+        try:
+            with self._one_at_a_time:
+                return self._released(message)
+        except RefusedError:
+            raise
+        except Exception as error:  # whatever goes wrong, nothing leaves
+            raise RefusedError([reason_of(error)]) from error
+
+    def _released(self, message: Message) -> Released:
+        policy = read_policy(self.policy)
+        folder = Path(policy.evidence)
+        if self._log is None or self._log.path.parent != folder:
+            self._log = ChainedLog(folder)
+        with self._log.locked():
+            released = [entry for entry in self._log.entries if entry["event"] == "released"]
+        outcome = _checked(message, policy, first=not any(entry["job"] == message.job[:200] for entry in released))
+        with self._log.locked():
+            return self._decided(message, policy, self._log, outcome)
+
+    def _decided(self, message: Message, policy: Policy, log: ChainedLog, outcome: _Outcome) -> Released:
+        """Decides with the budget, writes the entry, and gives what leaves."""
+        now, before = self.clock(), max((entry["time"] for entry in log.entries[-1:]), default=-math.inf)
+        if now < before:
+            outcome.reasons.append(f"the clock is {before - now:.3f} seconds behind the last entry of the log")
+        noised = "noise" in outcome.actions.values() and message.sent is not None
+        private = not any(name in _PRIVATE and one.found for name, one in outcome.measured.items())
+        precision = precision_of(policy, declared=private, added=noised)
+        if message.sent is not None:
+            job = spent(log.entries, message.job[:200]).after(precision)
+            outcome.reasons += overdrawn(policy.budget, job, spent(log.entries).after(precision))
+        leaving, metrics = None, plain_metrics(message.metrics) if not outcome.reasons else {}
+        if not outcome.reasons and message.sent is not None:
+            leaving = _noised(message, policy) if noised else dict(message.tensors)
+        entry = {
+            "format": 1,
+            "version": fedleak_guard.__version__,
+            "time": max(now, before),
+            "date": datetime.fromtimestamp(max(now, before), UTC).isoformat(timespec="milliseconds"),
+            "event": "refused" if outcome.reasons else "released",
+            "job": message.job[:200],
+            "round": message.round,
+            "policy": policy.source_hash,
+            "tensors": len(message.sent or {}),
+            "metrics": len(message.metrics),
+            "content": None if leaving is None else tensors_hash(leaving),
+            "noised": bool(noised and not outcome.reasons),
+            "precision": _plain(precision),
+            "checks": {
+                name: {"value": _plain(one.value), "limit": _plain(one.limit), "found": one.found}
+                | ({"action": outcome.actions[name]} if name in outcome.actions else {})
+                for name, one in outcome.measured.items()
+            },
+            "not_made": outcome.not_made,
+            "reasons": [reason[:500] for reason in outcome.reasons],
+        }
+        try:
+            number = log.append(entry)["number"]
+        except OSError as error:
+            raise RefusedError([*outcome.reasons, f"the log could not be written: {reason_of(error)}"]) from error
+        if outcome.reasons:
+            raise RefusedError(outcome.reasons, number)
+        return Released(tensors=leaving, metrics=metrics, noised=noised)
+
+
+def _checked(message: Message, policy: Policy, *, first: bool) -> _Outcome:
+    """All checks of a message; an error of one is a reason to refuse."""
+    outcome = _Outcome()
+    for name, kind in known_checks().items():
+        try:
+            found = kind().measure(message, policy, first=first)
+        except NotMadeError as reason:
+            outcome.not_made[name] = str(reason)[:300]
+            if name in policy.required or not kind.exact:
+                outcome.reasons.append(f"the check {name} could not be made: {reason}")
+            continue
+        except Exception as error:
+            outcome.reasons.append(f"the check {name} failed: {reason_of(error)}")
+            continue
+        if found is not None:
+            outcome.measured[name] = found
+            _act(outcome, kind, found, policy)
+    return outcome
+
+
+def _act(outcome: _Outcome, kind: type[Check], found: Measured, policy: Policy) -> None:
+    if not found.found:
+        return
+    action = policy.action(kind.name, kind.action)
+    outcome.actions[kind.name] = action
+    if action == "refuse":
+        outcome.reasons.append(f"{kind.name}: {found.sentence}")
+
+
+def _noised(message: Message, policy: Policy) -> dict[str, Array]:
+    """The message with its changes clipped and with Gaussian noise, drawn from the system's randomness.
+
+    Raises:
+        InputError: the policy has no noise, or a tensor holds no floating-point numbers, which get none.
+    """
+    noise = policy.noise
+    others = [name for name in message.tensors if name not in message.changes]
+    if noise is None or others:
+        found = "no section noise" if noise is None else f"{others[0][:80]!r}, which holds whole numbers"
+        raise InputError(expected="noise on all tensors", found=found, way_out="Refuse instead, or send fewer tensors.")
+    draws = np.random.default_rng(secrets.randbits(256))
+    factor = min(1.0, noise.clip / max(norm_of(message.changes), 1e-300))
+    changes = {
+        name: factor * value.astype(np.float64) + draws.normal(scale=noise.scale, size=value.shape)
+        for name, value in message.changes.items()
+    }
+    return message.with_changes(changes)
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)

@@ -1,0 +1,61 @@
+"""What a site has released: messages and privacy loss by job, counted from its log."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from fedleak_guard.gaussian import gaussian_epsilon
+from fedleak_guard.policy import Budget, Policy
+
+
+class Spent(NamedTuple):
+    """Messages that left, and the sum of their ``(sensitivity / sigma)^2``; infinite if one had no declared noise."""
+
+    messages: int = 0
+    precision: float = 0.0
+
+    def after(self, precision: float) -> "Spent":
+        """The same after one more message."""
+        return Spent(self.messages + 1, self.precision + precision)
+
+
+def spent(entries: Iterable[Mapping[str, Any]], job: str | None = None) -> Spent:
+    """What left in one job, or in all."""
+    total = Spent()
+    for entry in entries:
+        if entry["event"] == "released" and entry["tensors"] and job in (None, entry["job"]):
+            precision = entry["precision"]
+            total = total.after(math.inf if precision is None else precision)
+    return total
+
+
+def precision_of(policy: Policy, *, declared: bool, added: bool) -> float:
+    """``(sensitivity / sigma)^2`` of a message; infinite without noise.
+
+    Args:
+        policy: clip and scale of the declared and of the added noise.
+        declared: whether the checks found the declared clip and noise in the message.
+        added: whether the guard adds its own.
+    """
+    losses = [math.inf]
+    privacy, noise = policy.privacy, policy.noise
+    both = 2.0 if privacy is None or privacy.neighbours == "replace" else 1.0
+    if declared and privacy is not None and privacy.noise is not None:
+        losses.append((both * privacy.clip / privacy.noise) ** 2)
+    if added and noise is not None:
+        losses.append((both * noise.clip / noise.scale) ** 2)
+    return min(losses)
+
+
+def overdrawn(budget: Budget, job: Spent, site: Spent) -> list[str]:
+    """Limits of the budget that a message would exceed, given what is spent with it."""
+    found = []
+    for name, total in (("job", job), ("site", site)):
+        rounds, epsilon = getattr(budget, f"{name}_rounds"), getattr(budget, f"{name}_epsilon")
+        if rounds is not None and total.messages > rounds:
+            found.append(f"message {total.messages} of the {name}, where the budget has {rounds}")
+        if epsilon is not None:
+            reached = gaussian_epsilon(total.precision, budget.delta)
+            if reached > epsilon:
+                found.append(f"epsilon of the {name} would be {reached:.4g}, where the budget has {epsilon:g}")
+    return found

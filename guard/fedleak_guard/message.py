@@ -1,0 +1,156 @@
+"""What a client is about to send, as the guard checks it."""
+
+import functools
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from fedleak_recorder.arrays import Array, as_array, cast, dtype_name
+from fedleak_recorder.errors import InputError
+
+Holds = Literal["models", "deltas"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """What a client is about to send in a round, and what the site knows of it.
+
+    Arrays are of any framework, see `fedleak_recorder.arrays.as_array`. Only `sent` and `metrics` can leave.
+
+    Attributes:
+        job: name of the training.
+        round: number of the round.
+        sent: the client's tensors by name, its whole model or its change; None for a message of metrics alone.
+        holds: which of the two.
+        received: the model that the site received for this round; None if it is unknown.
+        metrics: values that are sent next to the tensors.
+        examples: number of training examples that the client reports; None if it reports none.
+        unknown: names of parts of the message that no check covers; with any, nothing leaves.
+        before_noise: the update after the clip and before the noise, as changes; None if only the message is known.
+        records: ``(N, ...)`` the client's own training records, as the network gets them; None if they are not given.
+        labels: ``(N,)`` their classes.
+        algorithm: what the client runs, a `client.ClientAlgorithm` of fedleak; None if it is unknown.
+    """
+
+    job: str
+    round: int
+    sent: Mapping[str, Any] | None = None
+    holds: Holds = "deltas"
+    received: Mapping[str, Any] | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    examples: int | None = None
+    unknown: tuple[str, ...] = ()
+    before_noise: Mapping[str, Any] | None = None
+    records: Any = None
+    labels: Any = None
+    algorithm: object | None = None
+
+    @functools.cached_property
+    def dtypes(self) -> dict[str, str]:
+        """Type of each sent tensor, e.g. ``"bfloat16"``."""
+        return {name: dtype_name(value) for name, value in (self.sent or {}).items() if hasattr(value, "dtype")}
+
+    @functools.cached_property
+    def tensors(self) -> dict[str, Array]:
+        """Copies of the sent tensors, which nobody else can change; these are checked, and these leave.
+
+        Raises:
+            InputError: something among them is no array of real numbers.
+        """
+        return {name: np.array(as_array(value, where=repr(name))) for name, value in (self.sent or {}).items()}
+
+    @functools.cached_property
+    def model(self) -> dict[str, Array]:
+        """The received model as arrays."""
+        return {name: as_array(value, where=f"received {name!r}") for name, value in (self.received or {}).items()}
+
+    @functools.cached_property
+    def update(self) -> dict[str, Array]:
+        """Change of each sent tensor.
+
+        Raises:
+            InputError: models were sent, and the received model is unknown or has other tensors.
+        """
+        if self.holds == "deltas":
+            return self.tensors
+        changes = {}
+        for name, value in self.tensors.items():
+            before = self.model.get(name)
+            if before is None or before.shape != value.shape:
+                shape = "none" if before is None else f"shape {before.shape}"
+                raise InputError(
+                    expected=f"the received tensor {name[:80]!r} of shape {value.shape}, to know the change",
+                    found=shape,
+                    way_out="Give the guard the model that the client received.",
+                )
+            exact = value.dtype if value.dtype.kind == "f" else np.dtype(np.float64)
+            changes[name] = value.astype(exact, copy=False) - before.astype(exact, copy=False)
+        return changes
+
+    @functools.cached_property
+    def changes(self) -> dict[str, Array]:
+        """The changes of floating-point tensors."""
+        return {name: value for name, value in self.update.items() if self.tensors[name].dtype.kind == "f"}
+
+    @functools.cached_property
+    def norm(self) -> float:
+        """L2 norm of `changes`."""
+        return norm_of(self.changes)
+
+    def with_changes(self, changes: Mapping[str, Array]) -> dict[str, Array]:
+        """The tensors that leave if `changes` replace those of the update."""
+        if self.holds == "deltas":
+            return {name: cast(changes.get(name, value), str(value.dtype)) for name, value in self.tensors.items()}
+        moved = {name: self.model[name].astype(np.float64) + value for name, value in changes.items()}
+        return {name: cast(moved.get(name, value), str(value.dtype)) for name, value in self.tensors.items()}
+
+
+def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of metrics as numbers, lists and mappings of these.
+
+    Raises:
+        InputError: one is a text or another object, which never leaves.
+    """
+    made: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            made[str(name)] = plain_metrics(value)
+        else:
+            plain = isinstance(value, bool | int | float)
+            made[str(name)] = value if plain else as_array(value, where=f"the metric {str(name)[:80]!r}").tolist()
+    return made
+
+
+def norm_of(arrays: Mapping[str, Array]) -> float:
+    """L2 norm of all numbers together, in double precision."""
+    return math.sqrt(sum(_square(value) for value in arrays.values()))
+
+
+def _square(value: Array) -> float:
+    total = 0.0
+    for part in parts_of(value):
+        total += float(np.dot(part, part))
+    return total
+
+
+def parts_of(value: Array) -> Iterator[Array]:
+    """The numbers of an array in float64, in parts of bounded size."""
+    flat = value.reshape(-1)
+    for start in range(0, len(flat), 2**16):
+        yield flat[start : start + 2**16].astype(np.float64)
+
+
+def tensors_hash(tensors: Mapping[str, Array]) -> str:
+    """SHA-256 of tensors, with their names, types and shapes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = np.ascontiguousarray(tensors[name])
+        value = value.astype(value.dtype.newbyteorder("<"), copy=False)
+        head = f"{name}\0{value.dtype.str}\0{value.shape}\0"
+        digest.update(head.encode())
+        digest.update(value.data if value.size else b"")
+    return digest.hexdigest()

@@ -1,0 +1,89 @@
+"""Tests of the declared Gaussian noise in a client's own message, which hold for every update.
+
+Let a message be ``m = u + n`` with any update u and noise n of standard deviation s on each of d numbers. Then
+``|m|^2 / s^2`` is stochastically at least a chi-squared variable of d degrees of freedom, and the number of ``|m_i|``
+of at most t is stochastically at most a binomial one with probability ``erf(t / (s sqrt 2))`` each (Anderson 1955). A
+message whose norm is smaller, or which has more small numbers, than these with a probability of 1e-9 has less noise.
+
+References:
+    Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", Annals of Statistics 2000,
+    lemma 1, for the tails of chi-squared variables. Those of binomial ones are Chernoff's.
+"""
+
+import math
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+
+from fedleak_guard.message import Message, parts_of
+from fedleak_guard.policy import DeclaredPrivacy
+from fedleak_recorder.arrays import Array, as_array
+
+LOG_ALPHA = 9 * math.log(10)
+"""Minus the logarithm of the probability of a false finding of each test."""
+_NEAR = 0.01, 0.1, 0.5
+"""Sizes of small numbers that are counted, in standard deviations of the noise."""
+
+
+class Tested(NamedTuple):
+    """Outcome of the tests of a tensor.
+
+    Attributes:
+        ratio: root mean square of the numbers over the declared noise.
+        reason: why there is less noise; empty if nothing shows it.
+    """
+
+    ratio: float
+    reason: str
+
+
+def least_noise(numbers: Array, declared: float, rounding: float) -> Tested:
+    """Tests the numbers of a tensor for noise of the standard deviation `declared`.
+
+    Args:
+        numbers: noise, or an update with noise.
+        declared: standard deviation.
+        rounding: largest error of a number.
+    """
+    count, square, near = numbers.size, 0.0, np.zeros(len(_NEAR))
+    bounds = [size * declared for size in _NEAR]
+    for part in parts_of(numbers):
+        square += float(np.dot(part, part))
+        sizes = np.abs(part)
+        near += [np.count_nonzero(sizes <= bound) for bound in bounds]
+    ratio = math.sqrt(square / count) / declared
+    least = count - 2 * math.sqrt(count * LOG_ALPHA)
+    if (ratio + rounding / declared) ** 2 * count < least:
+        return Tested(ratio, f"root mean square {ratio:.3g} of the declared")
+    for bound, found in zip(bounds, near, strict=True):
+        share = math.erf((bound + rounding) / (declared * math.sqrt(2)))
+        if _chernoff(found / count, share) * count > LOG_ALPHA:
+            return Tested(ratio, f"{found / count:.3g} of the numbers are below {bound:.3g}, expected {share:.3g}")
+    return Tested(ratio, "")
+
+
+def _chernoff(found: float, share: float) -> float:
+    """Relative entropy of two coins, 0 if `found` is not above `share`."""
+    if found <= share:
+        return 0.0
+    return found * math.log(found / share) + ((1 - found) * math.log((1 - found) / (1 - share)) if found < 1 else 0.0)
+
+
+def private_tensors(message: Message, privacy: DeclaredPrivacy, *, before: bool = False) -> dict[str, Array]:
+    """Changes of the tensors that are declared to be clipped and noised, as sent or before the noise."""
+    changes = message.changes
+    if before:
+        changes = {name: as_array(value, where=repr(name)) for name, value in (message.before_noise or {}).items()}
+        changes = {name: value for name, value in changes.items() if value.dtype.kind == "f"}
+    return {name: value for name, value in changes.items() if any(fnmatchcase(name, one) for one in privacy.tensors)}
+
+
+def rounding(message: Message) -> float:
+    """Largest error of a change by the precision of the sent numbers."""
+    sizes = [
+        float(np.finfo(value.dtype).eps) * float(np.abs(value).max(initial=0))
+        for value in message.tensors.values()
+        if value.dtype.kind == "f"
+    ]
+    return max(sizes, default=0.0) if message.holds == "models" else 0.0

@@ -1,0 +1,75 @@
+"""Attacks of the main package on the own message: what the server could do, done before it can."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from fedleak_guard.check import NotMadeError
+from fedleak_guard.message import Message
+from fedleak_guard.noise_tests import private_tensors
+from fedleak_guard.policy import Policy
+from fedleak_recorder.arrays import as_array
+
+
+def estimate_of(
+    path: str,
+    message: Message,
+    policy: Policy,
+    *,
+    images: bool = False,
+    history: bool = False,
+    arguments: Mapping[str, Any] | None = None,
+) -> Any:
+    """Estimate of an attack on the server's view of this client alone.
+
+    Args:
+        path: class of the attack.
+        message: what is about to leave.
+        policy: declares the clip and the noise that the server knows.
+        images: whether the own records tell the attack on which grid records lie, as images of the server's do.
+        history: whether the attack takes a history.
+        arguments: of the attack.
+
+    Raises:
+        NotMadeError: the main package is not installed, the message lacks what the attack needs, or it does not fit it.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        torch, protocol = importlib.import_module("torch"), importlib.import_module("protocol.view")
+        errors = importlib.import_module("protocol.errors")
+        kind = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise NotMadeError(f"the main package fedleak is not installed ({error})") from None
+    if message.received is None:
+        raise NotMadeError("the received model is unknown")
+    view = _view(message, policy, torch, protocol, images=images)
+    if history:
+        histories = importlib.import_module("protocol.history")
+        view = histories.History(**view.common(), sent_in=torch.tensor([message.round]), by_round={message.round: view})
+    try:
+        return kind(**(arguments or {}))(view, generator=torch.Generator().manual_seed(0))
+    except errors.ViewError as error:
+        raise NotMadeError(" ".join(str(error).split())) from None
+
+
+def _view(message: Message, policy: Policy, torch: Any, protocol: Any, *, images: bool) -> Any:
+    """`protocol.view.RoundView` of one client."""
+    releases: tuple[Any, ...] = ()
+    privacy = policy.privacy
+    if privacy is not None:
+        declared = {"clip": privacy.clip, "noise_scale": privacy.noise or 0.0, "neighbours": privacy.neighbours}
+        releases = (protocol.Release(**declared, parameters=tuple(private_tensors(message, privacy))),)
+    auxiliary = {}
+    if images and message.records is not None:
+        auxiliary["images"] = torch.from_numpy(as_array(message.records, where="records").copy())
+    trained = {name: value for name, value in message.changes.items() if name in message.model}
+    return protocol.RoundView(
+        round=message.round,
+        pseudonyms=torch.zeros(1, dtype=torch.int64),
+        example_counts=torch.tensor([message.examples or 0]),
+        deltas={name: torch.from_numpy(value.copy())[None] for name, value in trained.items()},
+        model={name: torch.from_numpy(message.model[name].copy()) for name in trained},
+        releases=releases,
+        algorithm=message.algorithm,
+        auxiliary=auxiliary,
+    )

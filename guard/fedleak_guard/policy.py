@@ -1,0 +1,219 @@
+"""A site's policy: what may leave, and what a finding does."""
+
+import difflib
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import yaml
+
+from fedleak_guard.plain_fields import option, read_fields
+from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.files import read_bounded
+from fedleak_recorder.plain_values import strange_value
+
+Action = Literal["refuse", "noise", "log"]
+_LARGEST = 2**20
+"""Bytes of a policy."""
+_WAY_OUT = "Restore the policy; until then nothing leaves the site."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorRule:
+    """Tensors that may leave."""
+
+    name: str = option("name of the tensors; * and ? stand for any characters")
+    shape: tuple[int, ...] | None = option(
+        "their shape; -1 for any size of a dimension; any shape if absent", default=None
+    )
+    dtype: str | None = option("their type, such as float32; any type of real numbers if absent", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateLimits:
+    """Limits on the update as a whole, over its floating-point tensors."""
+
+    max_norm: float | None = option("largest L2 norm of the update", default=None, low=0)
+    min_changed: float | None = option("smallest share of changed numbers", default=None, low=0, high=1)
+    max_changed: float | None = option("largest share of changed numbers", default=None, low=0, high=1)
+    min_examples: int | None = option(
+        "smallest number of training examples that the client reports", default=None, low=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceivedModels:
+    """Models that the site accepts, by SHA-256 as `fedleak-guard hash` prints it."""
+
+    first_round: tuple[str, ...] | None = option("hashes of the whole model in a job's first round", default=None)
+    frozen: tuple[str, ...] = option("names of tensors that no round changes; * and ? as above", default=())
+    frozen_hashes: tuple[str, ...] = option("hashes of these tensors, in every round", default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricLimits:
+    """Limits on numbers that are sent next to the update, or alone."""
+
+    names: tuple[str, ...] = option("names that may leave; * and ? as above", default=())
+    counts: tuple[str, ...] = option("names of counts of people or examples, among these", default=())
+    max_values: int = option("largest number of values in a message", default=16, low=0)
+    min_cell: int = option("smallest count that may leave, apart from 0", default=10, low=1)
+    max_bits: float = option("largest number of bits that a message's values can carry", default=1024.0, low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredPrivacy:
+    """What the client declares to do to its update before it sends it."""
+
+    clip: float = option("L2 norm to which the update is clipped", low=0)
+    noise: float | None = option("standard deviation of the Gaussian noise on each number", default=None, low=0)
+    neighbours: Literal["replace", "add"] = option(
+        "replace: a client's data replaced by any other, up to 2 clip apart; add: with and without, up to clip",
+        default="replace",
+    )
+    tensors: tuple[str, ...] = option("names of the tensors that are clipped and noised together", default=("*",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Most that leaves, counted in the log of the site."""
+
+    job_rounds: int | None = option("messages of one job", default=None, low=1)
+    job_epsilon: float | None = option("epsilon of one job", default=None, low=0)
+    site_rounds: int | None = option("messages of all jobs", default=None, low=1)
+    site_epsilon: float | None = option("epsilon of all jobs", default=None, low=0)
+    delta: float = option("delta of epsilon", default=1e-5, low=0, high=0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedNoise:
+    """Noise that the guard adds where a finding's action is noise."""
+
+    clip: float = option("L2 norm to which the guard clips the update first", low=0)
+    scale: float = option("standard deviation of the Gaussian noise that it adds to each number", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A site's policy, as its YAML file holds it."""
+
+    format: int = option("version of the format", low=1, high=1)
+    evidence: str = option("folder of the log, of egress.json and of attack_results.json")
+    tensors: tuple[TensorRule, ...] = option("tensors that may leave; the first rule whose name fits decides")
+    update: UpdateLimits = option("limits on the update", default=UpdateLimits())
+    received: ReceivedModels = option("models that the site accepts", default=ReceivedModels())
+    metrics: MetricLimits = option("limits on metrics", default=MetricLimits())
+    privacy: DeclaredPrivacy | None = option("declared clip and noise, which are checked", default=None)
+    budget: Budget = option("budget", default=Budget())
+    noise: AddedNoise | None = option("noise that the guard adds", default=None)
+    findings: Mapping[str, Action] = option(
+        "by check, what a finding does: refuse, noise or log; otherwise as the check says", default=None
+    )
+    limits: Mapping[str, float] = option("by check, the largest value that is no finding", default=None)
+    required: tuple[str, ...] = option("checks without which nothing leaves", default=())
+    source_hash: ClassVar[str] = ""
+    """SHA-256 of the file that it was read from."""
+
+    def __post_init__(self) -> None:
+        for name in ("findings", "limits"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, {})
+
+    def rule(self, name: str) -> TensorRule | None:
+        """The first rule whose name fits a tensor; None if the tensor may not leave."""
+        return next((rule for rule in self.tensors if fnmatchcase(name, rule.name)), None)
+
+    def action(self, check: str, default: Action) -> Action:
+        """What a finding of a check does."""
+        return self.findings.get(check, default)
+
+
+def read_policy(path: str | Path) -> Policy:
+    """The policy in a file.
+
+    Raises:
+        InputError: it is missing, damaged or too large, has an unknown key or a wrong value, names an unknown check, or
+            has limits that exclude each other.
+    """
+    path = Path(path)
+    content = read_bounded(path, most=_LARGEST, way_out=_WAY_OUT)
+    try:
+        value = yaml.load(content.decode("utf-8"), Loader=_DistinctKeys)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        found = f"{' '.join(str(error).split())} in {path}"
+        raise InputError(expected="a policy in YAML", found=found, way_out=_WAY_OUT) from None
+    problem = strange_value(value)
+    require(problem is None, "plain values in the policy", f"{problem} in {path}", _WAY_OUT)
+    policy = read_fields(Policy, value, "the policy")
+    check_policy(policy)
+    object.__setattr__(policy, "source_hash", hashlib.sha256(content).hexdigest())
+    return policy
+
+
+def check_policy(policy: Policy) -> None:
+    """Refuses limits that exclude each other, and names of checks that do not exist.
+
+    Raises:
+        InputError: nothing could ever leave under the policy, or it says something that has no effect.
+    """
+    from fedleak_guard.check import known_checks
+
+    def excluded(wrong: object, one: str, other: str) -> None:
+        require(not wrong, "limits that a message can meet", f"{one} with {other}", "Change one of the two.")
+
+    checks = known_checks()
+    for name in (*policy.findings, *policy.limits, *policy.required):
+        near = difflib.get_close_matches(name, checks, 1, cutoff=0.4)
+        way_out = f"Do you mean {near[0]}?" if near else "See `fedleak-guard checks`."
+        require(name in checks, "the name of a check", repr(name)[:80], way_out)
+    require(policy.tensors or policy.metrics.names, "tensors or metrics that may leave", "none", "Add a rule.")
+    update, budget = policy.update, policy.budget
+    low, high = update.min_changed or 0, update.max_changed
+    excluded(high is not None and low > high, f"update.min_changed {low}", f"update.max_changed {high}")
+    for name, action in policy.findings.items():
+        allowed = checks[name].actions
+        way_out = f"Give one of {', '.join(allowed)}."
+        require(action in allowed, f"an action that a finding of {name} can have", action, way_out)
+        excluded(action == "noise" and policy.noise is None, f"findings.{name} noise", "no section noise")
+    for name in ("job", "site"):
+        epsilon = getattr(budget, f"{name}_epsilon")
+        noisy = policy.noise is not None or (policy.privacy is not None and policy.privacy.noise is not None)
+        excluded(epsilon is not None and not noisy, f"budget.{name}_epsilon {epsilon}", "no declared or added noise")
+    for unit in ("rounds", "epsilon"):
+        job, site = getattr(budget, f"job_{unit}"), getattr(budget, f"site_{unit}")
+        most = f"budget.site_{unit} {site}"
+        excluded(job is not None and site is not None and job > site, f"budget.job_{unit} {job}", most)
+    frozen = policy.received
+    excluded(bool(frozen.frozen) != bool(frozen.frozen_hashes), "received.frozen", "received.frozen_hashes, one empty")
+    for text in (*(frozen.first_round or ()), *frozen.frozen_hashes):
+        hexadecimal = len(text) == 64 and all(digit in "0123456789abcdef" for digit in text)
+        require(hexadecimal, "a SHA-256 of 64 digits", repr(text)[:80], "`fedleak-guard hash FILE` prints it.")
+    numbers, noise = fixed_size(policy), policy.privacy.noise if policy.privacy is not None else None
+    if numbers and noise and update.max_norm is not None:
+        least = noise * math.sqrt(max(numbers - 7 * math.sqrt(2 * numbers), 0))
+        excluded(
+            least > update.max_norm, f"update.max_norm {update.max_norm}", f"noise of norm {least:.3g} by privacy.noise"
+        )
+
+
+def fixed_size(policy: Policy) -> int | None:
+    """Number of numbers in a message, if the policy names each tensor with its whole shape; else None."""
+    rules = policy.tensors
+    if any(set(rule.name) & set("*?[") or rule.shape is None or -1 in rule.shape for rule in rules):
+        return None
+    return sum(math.prod(rule.shape or ()) for rule in rules)
+
+
+class _DistinctKeys(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which YAML would silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {str(twice)[:60]!r} twice", node.start_mark)
+        return super().construct_mapping(node, deep)

@@ -1,0 +1,66 @@
+"""Check of the privacy.json of an NVFlare site: whether every scope has the guard, so that no job can opt out."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fedleak_guard.policy import read_policy
+from fedleak_recorder.errors import InputError
+from fedleak_recorder.files import read_bounded
+from fedleak_recorder.plain_values import parse_json
+
+CLASS = "fedleak_guard.nvflare.EgressCheck"
+WATCH = "fedleak_guard.nvflare.EgressWatch"
+_WAY_OUT = "See docs/guard.md, 'NVFlare'."
+
+
+def privacy_faults(path: Path) -> list[str]:
+    """Faults of a site's privacy.json, as sentences; none if all jobs pass the guard.
+
+    Raises:
+        InputError: the file is missing or no JSON.
+    """
+    try:
+        content = parse_json(read_bounded(path, way_out="Write it to the folder local/ of the site."), where=str(path))
+    except ValueError as error:
+        raise InputError(expected="a privacy.json", found=str(error), way_out=_WAY_OUT) from None
+    return list(_faults(content if isinstance(content, dict) else {}))
+
+
+def _faults(content: dict[str, Any]) -> Iterator[str]:
+    scopes = [scope for scope in _list(content, "scopes") if isinstance(scope, dict)]
+    if not scopes:
+        yield "no scope, so that NVFlare applies no filter of the site"
+    names = [scope.get("name") for scope in scopes]
+    if content.get("default_scope") not in names:
+        yield f"the default scope {json.dumps(content.get('default_scope'))[:60]} is none of the scopes"
+    for scope in scopes:
+        where = f"scope {json.dumps(scope.get('name'))[:60]}"
+        filters = [one for one in _list(scope, "task_result_filters") if isinstance(one, dict)]
+        places = [place for place, one in enumerate(filters) if one.get("path") == CLASS]
+        leaving = [
+            place for place in places if str(filters[place].get("direction") or "out").lower() in ("out", "inout")
+        ]
+        if not leaving:
+            yield f"{where} has no result filter {CLASS} of the direction out"
+        elif leaving[-1] < len(filters) - 1:
+            yield f"{where} has further filters after {CLASS}, whose changes EgressWatch refuses"
+        for place in leaving:
+            yield from _policy_faults(filters[place], where)
+    watches = [one for one in _list(content, "components") if isinstance(one, dict) and one.get("path") == WATCH]
+    if not watches:
+        yield f"no component {WATCH}, without which EgressCheck refuses everything"
+
+
+def _policy_faults(entry: dict[str, Any], where: str) -> Iterator[str]:
+    policy = (entry.get("args") or {}).get("policy")
+    try:
+        read_policy(str(policy))
+    except InputError as error:
+        yield f"{where}: {error}"
+
+
+def _list(content: dict[str, Any], key: str) -> list[Any]:
+    found = content.get(key)
+    return found if isinstance(found, list) else []

@@ -1,0 +1,75 @@
+"""Policies: what is wrong with one is said in one line, and nothing is guessed."""
+
+from pathlib import Path
+
+import pytest
+
+from fedleak_guard.policy import fixed_size, read_policy
+from fedleak_recorder.errors import InputError
+from tests.guard_toys import write_policy
+
+
+def test_defaults_and_the_first_rule_that_fits(tmp_path: Path) -> None:
+    policy = read_policy(write_policy(tmp_path))
+    assert policy.metrics.min_cell == 10
+    assert policy.rule("bias") == policy.tensors[1]
+    assert policy.rule("other") is None
+    assert policy.action("own-records", "refuse") == "refuse"
+    assert len(policy.source_hash) == 64
+
+
+def test_numbers_without_a_dot_are_numbers(tmp_path: Path) -> None:
+    policy = read_policy(write_policy(tmp_path, "budget: {delta: 1e-6}\n"))
+    assert policy.budget.delta == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("updates: {}\n", ["updates", "Do you mean update?"]),
+        ("update: {max_nrom: 1}\n", ["max_nrom", "Do you mean max_norm?"]),
+        ("update: {max_norm: 0}\n", ["above 0", "update.max_norm"]),
+        ("update: {max_norm: .nan}\n", ["nan"]),
+        ("update: {min_examples: 1.5}\n", ["a whole number", "1.5"]),
+        ("update: {min_examples: true}\n", ["a whole number", "True"]),
+        ("update: {max_changed: 2}\n", ["at most 1"]),
+        ("update: [1]\n", ["keys and values"]),
+        ("metrics: {names: loss}\n", ["a list as the policy.metrics.names"]),
+        ("findings: {own-record: log}\n", ["own-record", "Do you mean own-records?"]),
+        ("findings: {own-records: allow}\n", ["one of refuse, noise, log"]),
+        ("findings: {finite-numbers: log}\n", ["Give one of refuse"]),
+        ("findings: {own-records: noise}\n", ["no section noise"]),
+        ("required: [nothing]\n", ["the name of a check"]),
+        ("privacy: {noise: 1}\n", ["the key clip"]),
+        ("update: {min_changed: 0.5, max_changed: 0.1}\n", ["min_changed 0.5 with update.max_changed 0.1"]),
+        ("budget: {job_epsilon: 3}\n", ["job_epsilon", "no declared or added noise"]),
+        ("budget: {job_rounds: 10, site_rounds: 5}\n", ["job_rounds 10 with budget.site_rounds 5"]),
+        ("received: {frozen: [a]}\n", ["frozen_hashes"]),
+        ("received: {first_round: [abc]}\n", ["a SHA-256"]),
+        ("update: {max_norm: 1}\nupdate: {max_norm: 2}\n", ["'update' twice"]),
+        ("update: {max_norm: [\n", ["a policy in YAML"]),
+    ],
+)
+def test_a_wrong_policy_is_refused_in_one_line(tmp_path: Path, more: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as refused:
+        read_policy(write_policy(tmp_path, more))
+    assert all(word in str(refused.value) for word in words), refused.value
+    assert "\n" not in str(refused.value)
+
+
+def test_noise_that_is_larger_than_the_norm_allowed_is_refused(tmp_path: Path) -> None:
+    whole = "format: 1\nevidence: e\ntensors: [{name: a, shape: [100, 100]}]\nprivacy: {clip: 1, noise: 1}\n"
+    path = tmp_path / "policy.yaml"
+    path.write_text(whole + "update: {max_norm: 120}\n")
+    assert fixed_size(read_policy(path)) == 10_000
+    path.write_text(whole + "update: {max_norm: 50}\n")
+    with pytest.raises(InputError, match="noise of norm"):
+        read_policy(path)
+
+
+def test_a_policy_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing leaves"):
+        read_policy(tmp_path / "none.yaml")
+    (tmp_path / "policy.yaml").write_bytes(b"\xff\x00")
+    with pytest.raises(InputError, match="YAML"):
+        read_policy(tmp_path / "policy.yaml")
