@@ -88,6 +88,7 @@ class FederatedModule(Learner):
         """One communication round; Lightning hands its ``record`` to the callbacks."""
         number = cohort.round
         model = {name: value.clone() for name, value in self.public_parameters().items()}
+        model = self.send(cohort, model)
         cohort = self.interact(cohort, model)
         total, update, loss = self._updates_summed(cohort, model)
         if self.trainer.world_size > 1:
@@ -181,7 +182,7 @@ class FederatedModule(Learner):
 
         Args:
             cohort: the clients, at least one.
-            model: the global model.
+            model: the model that was sent, see `Learner.send`.
             willing: ``(C,)`` True for clients that train; private parameters of the others must not change.
         """
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}

@@ -94,6 +94,13 @@ class Learner(BuiltFromData):
         """Interaction between broadcast and training: the server shows items, the clients choose."""
         return cohort
 
+    def send(self, cohort: Cohort, model: Parameters) -> Parameters:
+        """The model that the server sends in place of the global one, before local training.
+
+        If it sends several, it returns the first of them, and `client_models` gives each client's.
+        """
+        return model
+
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
         """What the server showed each client, see `RoundRecord`."""
         hidden = self.hidden_rows

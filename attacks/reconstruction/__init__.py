@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attacks.reconstruction.gradient_matching import InvertingGradients as InvertingGradients
     from attacks.reconstruction.gradient_matching import UnrelatedUpdate as UnrelatedUpdate
     from attacks.reconstruction.linear_inversion import LinearInversion as LinearInversion
+    from attacks.reconstruction.linear_published import LinearDifferences as LinearDifferences
     from attacks.reconstruction.linear_published import LinearPeeling as LinearPeeling
     from attacks.reconstruction.linear_published import LinearRatio as LinearRatio
     from attacks.reconstruction.sentence_chains import SentenceChains as SentenceChains

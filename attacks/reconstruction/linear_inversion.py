@@ -16,6 +16,7 @@ from attacks.reconstruction.linear_layer import (
     layer_inputs,
     layer_update,
     linear_estimate,
+    neighbour_differences,
 )
 from attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, on_columns, search_possible
 from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record, search_faces
@@ -39,6 +40,7 @@ class LinearInversion(ReconstructionAttack):
     1. The change of a neuron's weight by that of its bias is a record, if only this record excites the neuron (Phong et
        al.). A vector with all numbers on the grid of pixels is one, and is certain if the update also has its changes
        of the bias (`record_span`).
+       Where the server sent an imprint, so are the differences of neighbouring neurons (Fowl et al.).
     2. Certain records are subtracted, which isolates others.
     3. What remains is searched by linear programs for images in the span of the update (`search_faces`).
     4. Records on another scale, e.g. rows of a standardised table, are searched by the neurons that each excites, and
@@ -69,6 +71,7 @@ class LinearInversion(ReconstructionAttack):
     References:
         Phong, Aono, Hayashi, Wang and Moriai, "Privacy-Preserving Deep Learning via Additively Homomorphic Encryption",
         IEEE TIFS 2018, section III. "Gradient Inversion via LT Codes", 2026, Algorithm 1, for the subtraction.
+        Fowl et al., "Robbing the Fed", ICLR 2022, arXiv:2110.13057, for the differences.
         This project, for the certificate, the subtraction without the clients' algorithm, and the search.
     """
 
@@ -125,6 +128,8 @@ class LinearInversion(ReconstructionAttack):
         span = RecordSpan(rows, count, precision=layer.precision, model=own, errors=errors)
         options = {"failures": self.failures, "programs": self.programs}
         if pixels is not False:
+            differences = neighbour_differences(rows, own[:, :-1], layer.precision)
+            span.take(differences[:, :-1] / differences[:, -1:])
             span.peel()
             if span.exact and self.programs and self.failures:
                 search_faces(span, **options, generator=generator)

@@ -23,6 +23,8 @@ ELASTIC = "adam", "adadelta"
 
 _OFF_GRID = 0.05
 """Distance from the grid of 8-bit pixels, in levels, above which a number is no pixel."""
+_PARALLEL = 1e-6
+"""Largest difference of a squared cosine from 1 of two proportional rows of a model."""
 _LEAST_BIAS = 1e-5
 """Change of the bias, as a share of the weight's, below which it is rounding."""
 
@@ -97,6 +99,24 @@ def layer_update(view: RoundView, *, embedded: bool = False) -> LayerUpdate:
         noise=view.noise_scale(f"{name}.weight"),
         embedded=behind,
     )
+
+
+def neighbour_differences(rows: Tensor, weight: Tensor, precision: float) -> Tensor:
+    """``(M, D + 1)`` differences of the rows of neighbouring neurons that measure the same statistic, and differ.
+
+    Args:
+        rows: ``(N, D + 1)`` changes of weight and bias, see `LayerUpdate.rows`.
+        weight: ``(N, D)`` weight of the layer that was sent. Neurons measure the same if their rows are proportional; a
+            row of zeros, as that of another client's neuron in a sum, is so to all.
+        precision: relative precision of the changes, below 1,000 times which a difference is none.
+    """
+    sent = weight.double()
+    squares = sent.square().sum(1)
+    products = (sent[1:] * sent[:-1]).sum(1)
+    same = products.square() >= (1 - _PARALLEL) * squares[1:] * squares[:-1]
+    differences = rows[:-1] - rows[1:]
+    size = 1e3 * precision * float(rows[:, -1].abs().max())
+    return differences[same & (differences[:, -1].abs() > size)]
 
 
 def are_pixels(view: RoundView) -> bool | None:

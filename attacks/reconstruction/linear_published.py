@@ -1,4 +1,4 @@
-"""Published attacks on a linear first layer: ratios, and peeling of records by the clients' algorithm."""
+"""Published attacks on a linear first layer: ratios, of neurons and of differences, and peeling of records."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,14 @@ from torch import Tensor
 
 from attacks.reconstruction.estimates import ReconstructionAttack
 from attacks.reconstruction.linear_inversion import record_errors
-from attacks.reconstruction.linear_layer import LayerUpdate, LinearEstimate, are_pixels, layer_update, linear_estimate
+from attacks.reconstruction.linear_layer import (
+    LayerUpdate,
+    LinearEstimate,
+    are_pixels,
+    layer_update,
+    linear_estimate,
+    neighbour_differences,
+)
 from attacks.reconstruction.record_span import on_grid
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
@@ -52,14 +59,57 @@ class LinearRatio(ReconstructionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> LinearEstimate:
         layer = layer_update(view)
         live = layer.live(1e3 * layer.precision)
-        ratios = [
-            weight[own] / bias[own, None] for weight, bias, own in zip(layer.weight, layer.bias, live, strict=True)
-        ]
-        near, pixels = 1 / 255, are_pixels(view)
-        images = [own[((own > -near) & (own < 1 + near)).all(1)].clamp(0, 1) for own in ratios]
-        if pixels or (pixels is None and any(bool(on_grid(own).any()) for own in images)):
-            ratios = images
-        return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in ratios], None)
+        return _ratios_in_range(view, layer, [rows[own] for rows, own in zip(layer.rows, live, strict=True)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearDifferences(ReconstructionAttack):
+    """Ratios of the difference of two neighbouring neurons: the record, if one alone lies between their thresholds.
+
+    The decoder of an imprint (`server.imprint.Imprint`), where all neurons measure the same statistic. All ratios of
+    neurons and of differences are returned, of images those in [0, 1]; the attack cannot say which are records.
+
+    Threat model: server that sent a first layer with proportional neighbouring rows, with the update of that layer.
+
+    References:
+        Fowl, Geiping, Czaja, Goldblum and Goldstein, "Robbing the Fed: Directly Obtaining Private Data in Federated
+        Learning with Modified Models", ICLR 2022, arXiv:2110.13057; code lhfowl/robbing_the_fed,
+        attacks/analytic_attack.py.
+    """
+
+    name = "linear-differences"
+    references = ("Robbing the Fed",)
+    cost = "milliseconds per victim"
+    estimates = LinearEstimate
+    threat_model = ThreatModel(
+        sees="the update of the first layer, which is linear with a bias",
+        knows="the model that it sent, an imprint",
+        needs=("deltas", "model"),
+    )
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> LinearEstimate:
+        layer, weights = layer_update(view), view.sent_models()
+        found = []
+        for rows, live, sent in zip(
+            layer.rows, layer.live(1e3 * layer.precision), weights[f"{layer.name}.weight"], strict=True
+        ):
+            differences = neighbour_differences(rows, sent, layer.precision)
+            if not len(differences):
+                raise ViewError(
+                    "expected a first layer with proportional rows, as an imprint has; found no two neighbouring ones"
+                )
+            found.append(torch.cat([rows[live], differences]))
+        return _ratios_in_range(view, layer, found)
+
+
+def _ratios_in_range(view: RoundView, layer: LayerUpdate, rows: list[Tensor]) -> LinearEstimate:
+    """Ratios of the weights by the bias in rows ``(M_v, D + 1)`` of each client, of images those in [0, 1]."""
+    ratios = [own[:, :-1] / own[:, -1:] for own in rows]
+    near, pixels = 1 / 255, are_pixels(view)
+    images = [own[((own > -near) & (own < 1 + near)).all(1)].clamp(0, 1) for own in ratios]
+    if pixels or (pixels is None and any(bool(on_grid(own).any()) for own in images)):
+        ratios = images
+    return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in ratios], None)
 
 
 @dataclass(frozen=True, kw_only=True)

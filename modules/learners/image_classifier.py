@@ -14,7 +14,9 @@ from defenses.mixup import Mixup
 from defenses.soteria import Soteria
 from modules.federated import Federation, Unpack
 from modules.learners.network import NetworkLearner
+from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
+from server.model_manipulation import ModelManipulation
 
 PAPER_LOCAL = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batch_size=64)
 """Adadelta as in the paper, which does not give learning rate, batch size and epochs; these are torch's defaults."""
@@ -28,6 +30,7 @@ class FederatedClassifier(NetworkLearner):
         image_shape: channels, height and width, None to take them from the data.
         network: options of the classifier; batch norms share only scale and shift, see `client.nets.batch_norm`.
         local: how clients train.
+        manipulation: what a malicious server sends in place of the global model; None for an honest server.
         federation: arguments of `FederatedModule`.
     """
 
@@ -40,10 +43,17 @@ class FederatedClassifier(NetworkLearner):
         image_shape: tuple[int, int, int] | None = None,
         network: ClassifierOptions = ClassifierOptions(),  # noqa: B008 - frozen
         local: LocalTraining = PAPER_LOCAL,
+        manipulation: ModelManipulation | None = None,
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(local=local, **federation)
-        self.options = network
+        require(
+            manipulation is None or network.activation == "relu",
+            "network.activation: relu with a manipulation of the model, which makes units inactive",
+            network.activation,
+            "Set it, or remove model.manipulation.",
+        )
+        self.options, self.manipulation = network, manipulation
         self.build_with(num_classes=num_classes, image_shape=image_shape)
 
     def build(self, num_classes: int, image_shape: tuple[int, int, int]) -> None:

@@ -1,6 +1,7 @@
 """Base of learners whose clients train one network on one loss."""
 
 import copy
+import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -8,7 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchmetrics import MeanMetric, Metric
 
+from attacks.reconstruction.linear_layer import layer_inputs
 from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
 from client.nets.batch_norm import with_batch_statistics
 from client.network import (
     ClassifierAlgorithm,
@@ -19,9 +22,12 @@ from client.network import (
     OneOutput,
     last_linear,
 )
+from defenses.base import Update
 from modules.federated import FederatedModule
 from modules.round_record import TrainingExamples
+from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
+from server.model_manipulation import FirstLayer, ModelManipulation, SentModels
 
 _POSITIVE = 0.5
 """Target of a logit above which an example is positive."""
@@ -45,6 +51,10 @@ class NetworkLearner(FederatedModule):
 
     network: nn.Module
     algorithm: NetworkAlgorithm
+    manipulation: ModelManipulation | None = None
+    """What a malicious server sends in place of the global model; None for an honest server."""
+    _sent: SentModels | None = None
+    """The models of the current round; None if all clients get the global model."""
 
     def train_network(
         self,
@@ -94,6 +104,60 @@ class NetworkLearner(FederatedModule):
         self.classes: int | None = None
         if self.classifies:
             self.classes = last_linear(algorithm.template)[1].out_features
+
+    @property
+    def server_manipulation(self) -> str | None:
+        return None if self.manipulation is None else self.manipulation.name
+
+    def learns_from(self, round_number: int) -> bool:
+        """Rounds with a manipulation do not change the global model."""
+        return self.manipulation is None or round_number < self.manipulation.first_round
+
+    def send(self, cohort: Cohort, model: Parameters) -> Parameters:
+        manipulation = self.manipulation
+        if manipulation is None or cohort.round < manipulation.first_round:
+            self._sent = None
+            return model
+        examples = self._first_inputs(model) if manipulation.uses_examples else torch.zeros(0, 0)
+        generator = generator_for(self.seed, "manipulation", cohort.round)
+        held = {name: value.cpu() for name, value in model.items()}
+        self._sent = manipulation.sent(held, examples, cohort.clients.cpu(), generator=generator)
+        return {name: value.to(self.device) for name, value in self._sent.first.items()}
+
+    def client_models(self, cohort: Cohort) -> Parameters:
+        if self._sent is None or len(self._sent) == 1:
+            return {}
+        return {name: value.to(self.device) for name, value in self._sent.of(cohort.clients.cpu()).items()}
+
+    def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
+        """Update of the clients, in groups of those that were sent the same model."""
+        if self._sent is None or len(self._sent) == 1:
+            return super().local_updates(cohort, model, willing)
+        numbers, merged, losses = self._sent.numbers(cohort.clients.cpu()), dict[str, Tensor](), []
+        for number in sorted(set(numbers.tolist())):
+            places = (numbers == number).nonzero().flatten().to(willing.device)
+            own = {name: value[number].to(self.device) for name, value in self._sent.models.items()}
+            self._spent = None  # the deltas of the groups are kept together
+            update, loss = super().local_updates(cohort.select(places), own, willing[places])
+            for name, delta in update.deltas.items():
+                merged.setdefault(name, delta.new_zeros(len(cohort), *delta.shape[1:]))[places] = delta
+            losses.append(loss * len(places))
+        self._spent = None
+        mean = torch.stack(losses).sum() / len(cohort)
+        return dataclasses.replace(update, deltas=merged, clients=cohort.clients), mean
+
+    def _first_inputs(self, model: Parameters) -> Tensor:
+        """``(M, D)`` what the first layer gets of the server's own examples."""
+        layer = FirstLayer.of(model).weight.removesuffix(".weight")
+        held = {} if self._data is None else self._data.auxiliary()
+        require(
+            all(len(held.get(name, ())) for name in self.algorithm.names),
+            "a server with examples of its own, for this manipulation",
+            "none",
+            "Raise data.auxiliary_per_class.",
+        )
+        inputs, _ = self.algorithm.fields(held)
+        return layer_inputs(self.algorithm, {name: value.cpu() for name, value in model.items()}, inputs, layer)
 
     @property
     def classifies(self) -> bool:
