@@ -114,7 +114,7 @@ def test_gradient_dominance_is_one_example_against_the_sum_of_the_others() -> No
     for one, label in zip(own.inputs, own.labels, strict=True):
         leaves = {name: value.clone().requires_grad_() for name, value in own.model.items()}
         loss = functional.cross_entropy(functional_call(own.network, leaves, (one[None],)), label[None])
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         norms.append(
             [float(value.grad.norm()) for value in leaves.values() if value.grad is not None and value.dim() > 1]
         )
