@@ -6,6 +6,7 @@ numbers are those of ``docs/results``. No attack is named here, so that a new on
 in the folder of its family.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import pandas as pd
 
 from attacks.base import Attack
 from attacks.registry import REGISTRY, variants_of
+from docs.tools.family_figures import family_figure
 from protocol.errors import InputError
 from protocol.metric_table import METRICS
 from protocol.provenance import CHECKOUT
@@ -52,6 +54,7 @@ def pages() -> dict[str, str]:
     return {
         "index.md": _choose(families),
         **{f"{family}.md": _family(family, kinds) for family, kinds in families.items()},
+        **{f"{family}.svg": drawn for family in families if (drawn := _figure(family)[0])},
     }
 
 
@@ -127,9 +130,10 @@ def _family(family: str, kinds: Sequence[type[Attack]]) -> str:
     inferred = "; ".join(dict.fromkeys(kind.estimates.inferred for kind in kinds))
     parts = [f"# {family.capitalize()}", f"*The server can infer from a client's update {inferred}.*"]
     parts += filter(None, [own_text(family)])
-    numbers = _numbers(family)
+    numbers, caption = _numbers(family), _figure(family)[1]
     if numbers:
-        parts += ["## Numbers", numbers]
+        drawn = [f"```{{figure}} {family}.svg\n\n{caption}\n```"] if caption else []
+        parts += ["## Numbers", *drawn, numbers]
     for title, listed in (
         ("## Attacks", [kind for kind in kinds if not kind.baseline]),
         ("## Baselines", [kind for kind in kinds if kind.baseline]),
@@ -175,8 +179,23 @@ def _attack(kind: type[Attack]) -> str:
             f"({_target(kind)})=\n### {kind.name}",
             table(("", ""), [fact for fact in facts if fact[1]]),
             _described(kind),
+            _example(kind),
         ]
     )
+
+
+def _example(kind: type[Attack]) -> str:
+    """How to run it on a recording, with the default of its first arguments."""
+    shared = [other for other in REGISTRY.values() if other.name == kind.name]
+    name = kind.name if len(shared) == 1 else f"{kind.__module__}.{kind.__name__}"
+    own: Sequence[dataclasses.Field[Any]] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    given = [
+        f"--attack.{field.name} {field.default}"
+        for field in own
+        if isinstance(field.default, int | float | str) and not isinstance(field.default, bool)
+    ]
+    line = " ".join(["python attack.py run --deltas runs/NAME/deltas --attack", name, *given[:2]])
+    return f"Run it on a recording, here with its defaults:\n\n```\n{line}\n```"
 
 
 def _taxonomies(kind: type[Attack]) -> list[tuple[str, str | None]]:
@@ -222,6 +241,12 @@ def _numbers(family: str) -> str:
         " interval, the baselines and what differs from the paper."
     )
     return f"{note}\n\n{table(header, rows)}"
+
+
+@functools.cache
+def _figure(family: str) -> tuple[str, str]:
+    rows = pd.concat(_results().values(), ignore_index=True)
+    return family_figure(rows[rows["family"] == family])
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import pytest
 
 from attacks.registry import REGISTRY
 from docs.tools.attack_pages import FAMILIES, SECTIONS, is_listed, own_text, pages
+from experiments.commands.attack_parser import parsed
 from protocol.errors import InputError
 
 pytestmark = pytest.mark.inventory
@@ -69,3 +70,10 @@ def test_tables_are_rectangular() -> None:
         for block in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
             widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
             assert len(widths) == 1, (name, block.splitlines()[0])
+
+
+def test_every_attack_has_a_command_that_is_understood() -> None:
+    lines = [line for page in PAGES.values() for line in re.findall(r"^python attack.py (run .*)$", page, re.MULTILINE)]
+    assert len(lines) == len(REGISTRY)
+    for line in lines:
+        assert parsed(line.split())[1]["deltas"] == "runs/NAME/deltas"
