@@ -49,7 +49,6 @@ class KeptEstimates:
     Attributes:
         stale: what changed since the folder's estimates were made, so that they were removed; empty for nothing.
         found: number of estimates read back.
-        attacks: names of the attacks of which an estimate was read back or written.
     """
 
     def __init__(self, folder: Path, recording: Recording, attacks: Sequence[Attack], *, seed: int) -> None:
@@ -65,7 +64,6 @@ class KeptEstimates:
             "packages": hashed(versions()),
         }
         self.found = 0
-        self.attacks: dict[str, None] = {}
         self.stale = self._changed(stamp)
         if self.stale or not (folder / _STAMP).is_file():
             self.remove()
@@ -88,7 +86,6 @@ class KeptEstimates:
             estimate = _decoded(described["value"], kind, load(content[_CHECKSUM:]))
             estimate.check(view)
             self.found += 1
-            self.attacks[label] = None
             return estimate, float(described["seconds"])
         return None
 
@@ -101,7 +98,6 @@ class KeptEstimates:
                 return
             content = save(tensors, metadata={_ROOT: json.dumps(described)})
             _write(self._path(attack, label, view), hashlib.sha256(content).hexdigest().encode() + content)
-            self.attacks[label] = None
 
     def remove(self) -> None:
         """Removes the files, and the folder if nothing else is in it."""
@@ -144,7 +140,7 @@ def kept_until_end(
         if not len(kept):
             kept.remove()
         elif isinstance(error, Stopped):
-            error.kept = f"estimates of {len(kept.attacks)} attacks are kept in {folder}, for the same command"
+            error.kept = f"{len(kept)} estimates of its attacks are kept in {folder}, for the same command"
         raise
     if kept.found:
         print(f"{kept.found} estimates were read back from an audit that had not ended", file=sys.stderr)

@@ -19,6 +19,7 @@ from experiments.after import AfterStep, after_steps
 from experiments.after.step import add_steps
 from experiments.cell import Cell, Stamp
 from experiments.cell_cache import CellRun, Finished, StaleError, read_cell, trained, write_cell
+from experiments.quiet import quieten
 from fedleak_recorder.format import only_writer
 from protocol.errors import require
 from protocol.progress import say_what_starts
@@ -59,7 +60,7 @@ def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None =
     for cell in cells:
         groups.setdefault(cell.folder, []).append(cell)
     chosen = part_of(list(groups.values()), part)
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # the table has its own progress bar
+    _quieten()
     work = [[(cell, cell.stamp(cell.fingerprint())) for cell in group] for group in chosen]
     before = {cell.key: _earlier(cell, stamp) for group in work for cell, stamp in group}
     found = {key: finished for key, finished in before.items() if finished is not None}
@@ -87,7 +88,14 @@ def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterat
 
 
 def _finished_group(group: Sequence[tuple[Cell, Stamp]]) -> list[tuple[str, Finished]]:
+    _quieten()
     return [(cell.key, run_cell(cell, stamp, wait=True)) for cell, stamp in group]
+
+
+def _quieten() -> None:
+    """Hides what a table, which has a progress bar of its own, does not need of other packages."""
+    quieten()
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
 
 def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:

@@ -164,6 +164,9 @@ def check_end(trainer: Trainer, data: FederatedDataModule) -> None:
     stops = any(isinstance(callback, EarlyStopping | Timer) for callback in trainer.callbacks)  # type: ignore[attr-defined]
     ends = trainer.max_steps != -1 or limited or stops or data.rounds is not None
     require(ends, "a number of rounds", "none", "Set --trainer.max_steps N, or --trainer.max_time.")
+    endless = data.rounds is None and not isinstance(trainer.limit_train_batches, int)
+    epochs, way_out = trainer.max_epochs or 0, "Set --trainer.max_steps, the number of rounds, and omit max_epochs."
+    require(not endless or epochs <= 1, "no trainer.max_epochs, as an epoch of rounds has no end", epochs, way_out)
 
 
 TRAINER_DEFAULTS = {

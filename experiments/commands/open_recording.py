@@ -64,7 +64,9 @@ def open_recording(
     try:
         algorithm = recorded_learner(recording)
     except InputError as error:
-        raise _misfit(learner, error.expected, one_line(error.__context__ or error)) from None
+        cause = error.__context__
+        found = error.found if cause is None or isinstance(cause, InputError) else one_line(cause)
+        raise _misfit(learner, error.expected, found) from None
     except Exception as error:
         raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
     if algorithm is None:

@@ -66,7 +66,6 @@ def test_estimates_are_read_back_without_a_run_of_their_attacks(
     again = KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=0)
     pd.testing.assert_frame_equal(scores(recording, again), plain, check_exact=True)
     assert again.found == len(first)
-    assert {"row-norm", "direction", "linkability"} <= set(again.attacks)
 
 
 @pytest.mark.integration
@@ -87,7 +86,7 @@ def test_stopped_audit_says_what_is_kept_and_goes_on_from_there(
         with pytest.raises(Stopped) as stopped:
             start()
     assert Direction.run is run
-    assert "estimates of 2 attacks" in stopped.value.kept  # linkability comes first, then row-norm
+    assert "2 estimates" in stopped.value.kept  # linkability comes first, then row-norm
     with kept_until_end(folder, recording, ATTACKS, seed=0) as kept:
         found = scores(recording, kept)
         assert kept.found == 2

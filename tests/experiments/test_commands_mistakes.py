@@ -29,6 +29,7 @@ def status(program: str, *args: str) -> object:
         ("attack.py", ("reproduce", str(CONFIGS / "train" / "decaf_digits.yaml")), "train.py fit"),
         ("train.py", ("fit", "--config", str(CONFIGS / "paper" / "raifle_table5.yaml")), "attack.py reproduce"),
         ("train.py", ("fit", *TRAINING, "--model.defenses", "[{class_path: LocalDp}]"), "LocalDP"),
+        ("train.py", ("fit", *TRAINING, "--trainer.max_epochs", "2"), "max_steps"),
         ("attack.py", ("audit", "--delta", "runs"), "deltas"),
         ("attack.py", ("run", "--attack", "direction", "--attack.foo", "3", "--deltas", "runs"), "no arguments"),
         ("attack.py", ("report", "nowhere"), "results.json"),
