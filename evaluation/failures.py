@@ -226,7 +226,7 @@ def nothing_scored(missing: Mapping[str, str], attacks: Sequence[Attack]) -> Inp
 
 def _described(kind: type) -> str:
     """Name of a kind of algorithm, with the first sentence of its documentation."""
-    sentence = re.split("[.;]", inspect.getdoc(kind) or "")[0]
+    sentence = re.split(r"[.;](?:\s|$)", inspect.getdoc(kind) or "")[0].replace("``", "")
     return f"{kind.__name__} ({sentence[:1].lower()}{sentence[1:]})"
 
 
