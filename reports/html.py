@@ -77,6 +77,7 @@ def write_report(
         questions=questions,
         unmeasured=unmeasured,
         not_asked=not_asked,
+        todo="" if parts else _todo(run, questions, unmeasured),
         pictures=first,
         parts=blocks,
         anchors={part.section.question: part.anchor for part in blocks},
@@ -105,6 +106,17 @@ def _numbered(figures: Iterable[CaptionedFigure], first: int) -> list[tuple[int,
         (number, one.caption, one.svg, "wide" if _is_wide(one.svg) else "")
         for number, one in enumerate(figures, start=first)
     ]
+
+
+def _todo(run: Run, questions: Sequence[Question], unmeasured: Sequence[Question]) -> str:
+    """What may lower a leak, and what may measure more; empty for a page that is not of one recording."""
+    if "learner" not in run.system:
+        return ""
+    leaks = any(one.answer.status == "leak" for one in questions) and not run.advice
+    tried = "see what defences would change, without a new training: attack.py audit --deltas DIR --what-if FILE"
+    parts = [f"{tried} (docs/what-if.md)"] if leaks else []
+    parts += ["record what the questions lack that matter to your system"] if unmeasured else []
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 def _generated(results: pd.DataFrame) -> list[str]:

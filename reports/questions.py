@@ -151,7 +151,7 @@ def _measured(
     family = "" if family is None or family != family else str(family)
     return Question(
         family=family,
-        asks=row["tells"] or "something about the client",
+        asks=row["tells"] or _asks().get(family, "something about the client"),
         where=where,
         key=row["question"],
         answer=answer,
@@ -202,12 +202,9 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
 
     The reason is the one that most of a family's attacks have.
     """
-    families: dict[str, str] = {}
-    asks: dict[str, str] = {}
+    asks, families = _asks(), dict[str, str]()
     for one in described():
         families |= {one.name: one.family, f"{one.family}/{one.name}": one.family}
-        if not one.baseline:
-            asks.setdefault(one.family, one.inferred)
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     baselines = {name for one in described() if one.baseline for name in (one.name, f"{one.family}/{one.name}")}
     for label, reason in {**run.not_run, **run.unrelated}.items():
@@ -236,15 +233,18 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
     return sorted(found, key=lambda one: one.place), [family for family in missing if family not in reasons]
 
 
+def _asks() -> dict[str, str]:
+    """What the server may infer, by family: of its first attack."""
+    found: dict[str, str] = {}
+    for one in described():
+        if not one.baseline:
+            found.setdefault(one.family, one.inferred)
+    return found
+
+
 def _about_data() -> dict[str, bool]:
     """Whether the question of each family is about the content of a client's data."""
     found: dict[str, bool] = {}
     for one in described():
         found[one.family] = found.get(one.family, False) or one.about_data
     return found
-
-
-def first_headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> Headline:
-    """Headline of a report: the answer to its first question."""
-    found = questions(results, differences)
-    return found[0].answer if found else headline(results, differences)

@@ -2,6 +2,7 @@
 
 import html
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -113,3 +114,30 @@ def test_numbers_are_aligned_to_the_right(tmp_path: Path) -> None:
     text = page(tmp_path, table(cell("codebook", 0.9)))
     assert '<td class="number">0.900</td>' in text
     assert "<td>codebook</td>" in text
+
+
+def test_what_was_recorded_and_what_to_do_stand_on_the_first_screen(tmp_path: Path) -> None:
+    results = table(cell("codebook", 0.9), cell("chance", 0.5))
+    given: dict[str, Any] = {"system": {"data": "d", "learner": "mlp"}, "unrelated": {"plain-cosine": "one round"}}
+    run = Run("test", "", 0, None, {}, DATA, "", 1.0, results, **given)
+    text = write_report(tmp_path, run, questions=questions(results)).read_text(encoding="utf-8")
+    parts = [
+        "<b>learner</b> mlp",
+        "leaks</b>",
+        "not measured</b>",
+        "one round",
+        "--what-if FILE",
+        "what the questions lack",
+    ]
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+    joined = write_report(tmp_path, run, questions=questions(results), parts=[run, run]).read_text(encoding="utf-8")
+    assert "What to do" not in joined
+
+
+def test_a_wide_table_is_in_parts_with_the_attack_in_each(tmp_path: Path) -> None:
+    rows = [cell("codebook", 0.9)]
+    rows += [cell("codebook", 0.5, metric=f"a-metric-with-a-long-name-{number}") for number in range(9)]
+    text = page(tmp_path, table(*rows))
+    heads = [part.partition("</thead>")[0] for part in text.split("<thead>")[1:]]
+    assert len(heads) > 2
+    assert all("<th>attack</th>" in head for head in heads)
