@@ -42,7 +42,8 @@ class Check(abc.ABC):
         text: what is measured, for the documentation.
         action: what a finding does unless the policy says otherwise.
         actions: what a policy may choose.
-        exact: whether it is an attack on the own update, made with the main package.
+        exact: whether it is made with the main package.
+        limited: whether it compares with `Policy.limits`.
     """
 
     name: ClassVar[str]
@@ -50,6 +51,7 @@ class Check(abc.ABC):
     action: ClassVar[Action] = "refuse"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "log")
     exact: ClassVar[bool] = False
+    limited: ClassVar[bool] = False
 
     @abc.abstractmethod
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:

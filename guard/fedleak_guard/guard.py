@@ -129,7 +129,7 @@ class Guard:
         try:
             number = log.append(entry)["number"]
         except OSError as error:
-            raise RefusedError([*outcome.reasons, f"the log could not be written: {reason_of(error)}"]) from error
+            raise RefusedError([f"the log could not be written: {reason_of(error)}"]) from error
         if outcome.reasons:
             raise RefusedError(outcome.reasons, number)
         return Released(tensors=leaving, metrics=metrics, noised=noised)

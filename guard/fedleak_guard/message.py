@@ -48,6 +48,8 @@ class Message:
     records: Any = None
     labels: Any = None
     algorithm: object | None = None
+    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What several checks of this message share."""
 
     @functools.cached_property
     def dtypes(self) -> dict[str, str]:
@@ -115,14 +117,23 @@ def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: one is a text or another object, which never leaves.
     """
-    made: dict[str, Any] = {}
-    for name, value in metrics.items():
-        if isinstance(value, Mapping):
-            made[str(name)] = plain_metrics(value)
-        else:
-            plain = isinstance(value, bool | int | float)
-            made[str(name)] = value if plain else as_array(value, where=f"the metric {str(name)[:80]!r}").tolist()
-    return made
+    return {
+        str(name): plain_metrics(value) if isinstance(value, Mapping) else plain_numbers(value, str(name))
+        for name, value in metrics.items()
+    }
+
+
+def plain_numbers(value: Any, name: str) -> Any:
+    """A number, or lists of numbers, as Python's own; a list of the same numbers holds the same bits.
+
+    Raises:
+        InputError: it is a text or another object.
+    """
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain_numbers(one, name) for one in value]
+    return as_array(value, where=f"the metric {name[:80]!r}").tolist()
 
 
 def norm_of(arrays: Mapping[str, Array]) -> float:

@@ -1,8 +1,11 @@
 """Attacks of the main package on the own message: what the server could do, done before it can."""
 
+import dataclasses
 import importlib
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from fedleak_guard.check import NotMadeError
 from fedleak_guard.message import Message
@@ -42,7 +45,12 @@ def estimate_of(
         raise NotMadeError(f"the main package fedleak is not installed ({error})") from None
     if message.received is None:
         raise NotMadeError("the received model is unknown")
-    view = _view(message, policy, torch, protocol, images=images)
+    if "view" not in message.memo:
+        message.memo["view"] = _view(message, policy, torch, protocol)
+    view = message.memo["view"]
+    if images and message.records is not None:
+        own = torch.from_numpy(np.array(as_array(message.records, where="records")))
+        view = dataclasses.replace(view, auxiliary={"images": own})
     if history:
         histories = importlib.import_module("protocol.history")
         view = histories.History(**view.common(), sent_in=torch.tensor([message.round]), by_round={message.round: view})
@@ -52,24 +60,20 @@ def estimate_of(
         raise NotMadeError(" ".join(str(error).split())) from None
 
 
-def _view(message: Message, policy: Policy, torch: Any, protocol: Any, *, images: bool) -> Any:
+def _view(message: Message, policy: Policy, torch: Any, protocol: Any) -> Any:
     """`protocol.view.RoundView` of one client."""
     releases: tuple[Any, ...] = ()
     privacy = policy.privacy
     if privacy is not None:
         declared = {"clip": privacy.clip, "noise_scale": privacy.noise or 0.0, "neighbours": privacy.neighbours}
         releases = (protocol.Release(**declared, parameters=tuple(private_tensors(message, privacy))),)
-    auxiliary = {}
-    if images and message.records is not None:
-        auxiliary["images"] = torch.from_numpy(as_array(message.records, where="records").copy())
     trained = {name: value for name, value in message.changes.items() if name in message.model}
     return protocol.RoundView(
         round=message.round,
         pseudonyms=torch.zeros(1, dtype=torch.int64),
         example_counts=torch.tensor([message.examples or 0]),
-        deltas={name: torch.from_numpy(value.copy())[None] for name, value in trained.items()},
-        model={name: torch.from_numpy(message.model[name].copy()) for name in trained},
+        deltas={name: torch.from_numpy(value)[None] for name, value in trained.items()},
+        model={name: torch.from_numpy(np.array(message.model[name])) for name in trained},
         releases=releases,
         algorithm=message.algorithm,
-        auxiliary=auxiliary,
     )

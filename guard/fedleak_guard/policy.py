@@ -1,6 +1,7 @@
 """A site's policy: what may leave, and what a finding does."""
 
 import difflib
+import functools
 import hashlib
 import math
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ class TensorRule:
     shape: tuple[int, ...] | None = option(
         "their shape; -1 for any size of a dimension; any shape if absent", default=None
     )
-    dtype: str | None = option("their type, such as float32; any type of real numbers if absent", default=None)
+    dtype: str | None = option("their type, such as float32; any floating-point type if absent", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +140,12 @@ def read_policy(path: str | Path) -> Policy:
         InputError: it is missing, damaged or too large, has an unknown key or a wrong value, names an unknown check, or
             has limits that exclude each other.
     """
-    path = Path(path)
-    content = read_bounded(path, most=_LARGEST, way_out=_WAY_OUT)
+    return _policy_of(read_bounded(Path(path), most=_LARGEST, way_out=_WAY_OUT), str(path))
+
+
+@functools.lru_cache(maxsize=8)
+def _policy_of(content: bytes, path: str) -> Policy:
+    """The policy in the content of a file."""
     try:
         value = yaml.load(content.decode("utf-8"), Loader=_DistinctKeys)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -170,6 +175,9 @@ def check_policy(policy: Policy) -> None:
         near = difflib.get_close_matches(name, checks, 1, cutoff=0.4)
         way_out = f"Do you mean {near[0]}?" if near else "See `fedleak-guard checks`."
         require(name in checks, "the name of a check", repr(name)[:80], way_out)
+    for name in policy.limits:
+        limited = ", ".join(one for one, kind in checks.items() if kind.limited)
+        require(checks[name].limited, f"limits of {limited}", name, "Other checks have keys of their own.")
     require(policy.tensors or policy.metrics.names, "tensors or metrics that may leave", "none", "Add a rule.")
     update, budget = policy.update, policy.budget
     low, high = update.min_changed or 0, update.max_changed

@@ -21,8 +21,9 @@ class AllowedTensors(Check):
                 wrong.append(f"{name[:80]!r}, which no rule names")
             elif not _fits(rule, value.shape):
                 wrong.append(f"{name[:80]!r} of shape {value.shape} where the policy has {rule.shape}")
-            elif rule.dtype not in (None, dtype):
-                wrong.append(f"{name[:80]!r} of type {dtype} where the policy has {rule.dtype}")
+            elif rule.dtype != dtype if rule.dtype else value.dtype.kind != "f":
+                wanted = rule.dtype or "floating-point numbers"
+                wrong.append(f"{name[:80]!r} of type {dtype} where the policy has {wanted}")
         sentence = f"{len(wrong)} tensors that the policy does not allow: {'; '.join(wrong[:3])}"
         return Measured(value=len(wrong), found=bool(wrong), limit=0, sentence=sentence)
 

@@ -5,12 +5,9 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-import numpy as np
-
 from fedleak_guard.check import Check, Measured
-from fedleak_guard.message import Message
+from fedleak_guard.message import Message, plain_numbers
 from fedleak_guard.policy import MetricLimits, Policy
-from fedleak_recorder.arrays import as_array
 from fedleak_recorder.errors import InputError
 
 
@@ -69,14 +66,17 @@ def _wrong(message: Message, limits: MetricLimits) -> Iterator[str]:
 
 def _numbers(value: Any) -> list[float] | None:
     """The numbers of a metric; None for a text or an object."""
-    if isinstance(value, str | bytes) or value is None:
-        return None
-    if isinstance(value, bool | int | float):
-        return [value]
     try:
-        return [float(one) for one in np.ravel(as_array(value))]
+        waiting, numbers = [plain_numbers(value, "")], []
     except InputError:
         return None
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        else:
+            numbers.append(one)
+    return numbers
 
 
 def value_bits(value: float) -> float:

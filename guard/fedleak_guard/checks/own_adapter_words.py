@@ -19,6 +19,7 @@ class OwnAdapterWords(Check):
     text = "number of words that the server can solve for from the update of adapters (adapter-words)"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
     exact = True
+    limited = True
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None:

@@ -23,6 +23,7 @@ class OwnLabelCounts(Check):
     action: ClassVar[Action] = "log"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
     exact = True
+    limited = True
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None:

@@ -21,6 +21,7 @@ class OwnRecords(Check):
     text = "number of training records that the server can solve for (linear-inversion)"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
     exact = True
+    limited = True
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None:

@@ -15,6 +15,7 @@ class OwnWords(Check):
     text = "number of words that the server can read off the rows of an embedding table (touched-rows)"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
     exact = True
+    limited = True
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None:

@@ -18,6 +18,7 @@ class ReleaseCheck(Check):
     text = "number of findings of release-check in the message"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
     exact = True
+    limited = True
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None or policy.privacy is None or policy.privacy.noise is None:

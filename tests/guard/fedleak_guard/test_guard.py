@@ -49,6 +49,8 @@ FAULTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "tensor": ("", {"sent": {**update(), "more": np.ones(2, "f")}}, "allowed-tensors: .*'more', which no rule names"),
     "shape": ("", {"sent": {"weight": np.ones((4, 301), "f")}}, r"of shape \(4, 301\)"),
     "dtype": ("", {"sent": {"bias": np.ones(4, "d")}}, "of type float64"),
+    "integer": ("", {"sent": {"weight": np.ones((4, 300), "i4")}}, "of type int32"),
+    "complex": ("", {"sent": {"weight": np.ones((4, 300), "F")}}, "of type complex64"),
     "object": ("", {"sent": {"bias": "text"}}, "expected real numbers"),
     "nan": ("", {"sent": {"bias": np.full(4, np.nan, "f")}}, "4 numbers are NaN"),
     "norm": ("update: {max_norm: 0.5}\n", {}, "L2 norm 1, above 0.5"),

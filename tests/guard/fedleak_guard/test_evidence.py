@@ -1,0 +1,53 @@
+"""Summaries of a log, for the output checker and in the layout of SACRO-ML."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedleak_guard import RefusedError
+from fedleak_guard.evidence import write_evidence
+from tests.guard_toys import log_of, message, site
+
+
+@pytest.fixture
+def summaries(tmp_path: Path) -> dict[str, dict[str, object]]:
+    guard = site(tmp_path, "update: {max_norm: 1.5}\nmetrics: {names: [loss]}\n")
+    guard.release(message())
+    guard.release(message(1, metrics={"loss": 0.5}))
+    guard.release(message(job="another"))
+    with pytest.raises(RefusedError):
+        guard.release(message(2, metrics={"patient 7": 0.5}))
+    write_evidence(log_of(tmp_path), 1e-5)
+    return {
+        name: json.loads((tmp_path / "evidence" / name).read_text()) for name in ("egress.json", "attack_results.json")
+    }
+
+
+def test_egress_says_what_left_of_each_job(summaries: dict[str, dict[str, object]]) -> None:
+    egress = summaries["egress.json"]
+    assert (egress["entries"], egress["messages"], egress["epsilon"]) == (4, 3, None)
+    jobs = egress["jobs"]
+    assert isinstance(jobs, dict)
+    assert (jobs["job"]["released"], jobs["job"]["refused"], jobs["another"]["released"]) == (2, 1, 1)
+    assert "not in the policy" in jobs["job"]["last_reasons"][0]
+    norm = jobs["job"]["checks"]["update-norm"]
+    assert (norm["made"], norm["findings"]) == (3, 0)
+    assert norm["largest"] == pytest.approx(1, abs=1e-5)
+    assert jobs["job"]["checks"]["own-label-counts"]["not_made"] == ["the guard was not given the labels"]
+
+
+def test_attack_results_have_the_layout_of_sacro_ml(summaries: dict[str, dict[str, object]]) -> None:
+    """As `sacroml.attacks.attack_report_formatter` and `sacroml.attacks.report` read it."""
+    results = summaries["attack_results.json"]
+    assert results
+    for key, one in results.items():
+        assert isinstance(one, dict)
+        assert set(one) == {"log_id", "log_time", "metadata", "attack_experiment_logger"}
+        metadata = one["metadata"]
+        assert set(metadata) == {"sacroml_version", "attack_name", "attack_params", "global_metrics"}
+        assert key == f"{metadata['attack_name']}_{one['log_id']}"
+        assert isinstance(one["attack_experiment_logger"]["attack_instance_logger"], dict)
+    labels = results["OwnLabelCounts_job-own-label-counts"]
+    assert isinstance(labels, dict)
+    assert labels["metadata"]["global_metrics"]["not_made"] == ["the guard was not given the labels"]

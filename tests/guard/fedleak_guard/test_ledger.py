@@ -1,0 +1,46 @@
+"""What is spent, counted from a log by hand."""
+
+import math
+
+import pytest
+
+from fedleak_guard.gaussian import gaussian_epsilon
+from fedleak_guard.ledger import Spent, overdrawn, precision_of, spent
+from fedleak_guard.policy import AddedNoise, Budget, DeclaredPrivacy, Policy
+
+ENTRIES = [
+    {"event": "released", "job": "a", "tensors": 2, "precision": 4.0},
+    {"event": "refused", "job": "a", "tensors": 2, "precision": 4.0},
+    {"event": "released", "job": "b", "tensors": 2, "precision": 1.0},
+    {"event": "released", "job": "a", "tensors": 0, "precision": None},
+    {"event": "released", "job": "c", "tensors": 1, "precision": None},
+]
+
+
+def test_released_messages_with_tensors_count() -> None:
+    assert spent(ENTRIES, "a") == Spent(1, 4.0)
+    assert spent(ENTRIES) == Spent(3, math.inf)
+    assert spent([]).after(2.0) == Spent(1, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "declared", "added", "precision"),
+    [
+        ("replace", True, False, 16.0),
+        ("add", True, False, 4.0),
+        ("replace", False, True, 1.0),
+        ("replace", True, True, 1.0),
+        ("replace", False, False, math.inf),
+    ],
+)
+def test_the_loss_of_a_message(neighbours: str, declared: bool, added: bool, precision: float) -> None:
+    privacy = DeclaredPrivacy(clip=2.0, noise=1.0, neighbours=neighbours)  # type: ignore[arg-type]
+    policy = Policy(format=1, evidence="", tensors=(), privacy=privacy, noise=AddedNoise(clip=1.0, scale=2.0))
+    assert precision_of(policy, declared=declared, added=added) == precision
+
+
+def test_limits_of_job_and_site() -> None:
+    epsilon = gaussian_epsilon(4.0, 1e-5)
+    budget = Budget(job_rounds=2, job_epsilon=epsilon, site_rounds=3, site_epsilon=2 * epsilon)
+    assert overdrawn(budget, Spent(2, 4.0), Spent(3, 8.0)) == []
+    assert len(overdrawn(budget, Spent(3, 4.1), Spent(4, math.inf))) == 4
