@@ -13,5 +13,6 @@ if TYPE_CHECKING:
     from server.deviation import Notice as Notice
     from server.feature_manipulation import FeatureManipulation as FeatureManipulation
     from server.image_manipulation import ImageManipulation as ImageManipulation
+    from server.model_manipulation import ModelManipulation as ModelManipulation
 
 __all__ = exports(__name__)

@@ -6,6 +6,9 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
+from defenses.model_checks.nested_units import NestedUnits
+from defenses.model_checks.proportional_rows import ProportionalRows
+from defenses.model_checks.weight_law import WeightLaw
 from server.deviation import Notice
 from server.model_manipulation import FirstLayer, Model, ModelManipulation, SentModels, changed, enough
 
@@ -39,7 +42,13 @@ class Imprint(ModelManipulation):
 
     name = "imprint"
     does = "sends a first layer whose rows are all one statistic and whose biases are the statistic's quantiles"
-    noticed = (Notice("client", "rows of the first layer that are proportional to each other"),)
+    noticed = (
+        Notice(
+            "client",
+            "rows of the first layer that are proportional to each other, and units whose records are nested",
+            (ProportionalRows, NestedUnits, WeightLaw),
+        ),
+    )
     references = ("Robbing the Fed, section 3",)
 
     statistic: Literal["brightness", "random"] = "brightness"

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from defenses.model_checks.inactive_units import DeadUnits
+from defenses.model_checks.server_step import ServerStep
+from defenses.model_checks.weight_law import WeightLaw
 from protocol.ranges import AtLeastTwo
 from server.deviation import Notice
 from server.model_manipulation import FirstLayer, Model, ModelManipulation, SentModels, changed, enough
@@ -32,7 +35,13 @@ class QuantileBias(ModelManipulation):
 
     name = "quantile-bias"
     does = "sends random rows in the first layer, with one bias for which a unit is active for one record on average"
-    noticed = (Notice("client", "units of the first layer that few own records excite"),)
+    noticed = (
+        Notice(
+            "client",
+            "weights of another law than before, a large step, and units that few own records excite",
+            (WeightLaw, ServerStep, DeadUnits),
+        ),
+    )
     references = ("QBI, section 4",)
 
     records: AtLeastTwo

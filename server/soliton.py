@@ -6,6 +6,8 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
+from defenses.model_checks.inactive_units import DeadUnits, LoneUnits
+from defenses.model_checks.weight_law import WeightLaw
 from protocol.ranges import AtLeastTwo, OpenUnitInterval, PositiveFloat
 from server.deviation import Notice
 from server.model_manipulation import FirstLayer, Model, ModelManipulation, SentModels, changed, enough
@@ -40,7 +42,13 @@ class Soliton(ModelManipulation):
 
     name = "soliton"
     does = "changes only the biases of the first layer, so that units are active for numbers of records of one law"
-    noticed = (Notice("client", "units of the first layer that few own records excite, and biases of another law"),)
+    noticed = (
+        Notice(
+            "client",
+            "biases of another law than before, and units that none or one of the own records excites",
+            (WeightLaw, DeadUnits, LoneUnits),
+        ),
+    )
     references = ("Gradient Inversion via LT Codes",)
 
     records: AtLeastTwo

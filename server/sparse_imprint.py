@@ -6,6 +6,11 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
+from defenses.model_checks.commitment import Commitment
+from defenses.model_checks.inactive_units import DeadUnits
+from defenses.model_checks.nested_units import NestedUnits
+from defenses.model_checks.proportional_rows import ProportionalRows
+from defenses.model_checks.weight_law import WeightLaw
 from protocol.errors import require
 from protocol.ranges import PositiveInt
 from server.deviation import Notice
@@ -31,6 +36,8 @@ class SparseImprint(ModelManipulation):
 
     Args:
         units: units of each client; None for the same share of all of them.
+        participants: clients in each sum, consecutive ones of a cohort as in `SecureSum`; the clients of different sums
+            share units. None for all clients of the round.
         statistic: see `Imprint`.
         quantiles: see `Imprint`.
 
@@ -42,35 +49,41 @@ class SparseImprint(ModelManipulation):
     name = "sparse-imprint"
     does = "sends each client an imprint on units of its own, and all other units dead"
     noticed = (
-        Notice("client", "rows of the first layer that are proportional to each other, and dead units"),
-        Notice("client", "a model that no other client has, if two of them compare what they received"),
+        Notice(
+            "client",
+            "rows of the first layer that are proportional to each other, and dead units",
+            (ProportionalRows, NestedUnits, DeadUnits, WeightLaw),
+        ),
+        Notice("client", "a model that no other client has, if two of them compare what they received", (Commitment,)),
         Notice("auditor", "models by client in the recording"),
     )
     references = ("LOKI, section IV",)
 
     units: PositiveInt | None = None
+    participants: PositiveInt | None = None
     statistic: Literal["brightness", "random"] = "brightness"
     quantiles: Literal["normal", "laplace", "examples"] = "examples"
 
     def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
         layer = FirstLayer.of(model)
         total, width = model[layer.weight].shape
-        own = total // max(len(clients), 1) if self.units is None else self.units
+        together = max(self.participants or len(clients), 1)
+        own = total // together if self.units is None else self.units
         require(
-            own >= 2 and own * len(clients) <= total,
-            f"at least 2 units for each of {len(clients)} clients, of {total} in the first layer",
+            own >= 2 and own * together <= total,
+            f"at least 2 units for each of {together} clients, of {total} in the first layer",
             f"{own} units",
             "Set model.network.hidden higher, model.manipulation.units or data.clients_per_round lower.",
         )
         row = statistic_row(self.statistic, width, generator)
         bounds = thresholds(enough(examples, 2, self.name) @ row, own, self.quantiles)
         column = next_column(bounds, len(model[layer.after]), generator)
-        weight = torch.zeros(len(clients), total, width, dtype=model[layer.weight].dtype)
-        bias = torch.full((len(clients), total), _DEAD, dtype=torch.float64)
-        for place in range(len(clients)):
+        weight = torch.zeros(together, total, width, dtype=model[layer.weight].dtype)
+        bias = torch.full((together, total), _DEAD, dtype=torch.float64)
+        for place in range(together):
             mine = slice(place * own, (place + 1) * own)
             weight[place, mine], bias[place, mine] = row.to(weight), -bounds
         same = changed(model, **{layer.after: column[:, None].expand(-1, total)})
-        models = {name: value.expand(len(clients), *value.shape) for name, value in same.items()}
+        models = {name: value.expand(together, *value.shape) for name, value in same.items()}
         models |= {layer.weight: weight.to(model[layer.weight]), layer.bias: bias.to(model[layer.bias])}
-        return SentModels(models=models, index=torch.arange(len(clients)), clients=clients)
+        return SentModels(models=models, index=torch.arange(len(clients)) % together, clients=clients)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from defenses.model_checks.commitment import Commitment
+from defenses.model_checks.inactive_units import DeadUnits
+from defenses.model_checks.weight_law import WeightLaw
 from protocol.errors import require
 from protocol.ranges import AtLeastTwo
 from server.deviation import Notice
@@ -33,8 +36,12 @@ class Suppression(ModelManipulation):
     name = "suppression"
     does = "sends all clients of a sum but the target a model whose gradients are zero"
     noticed = (
-        Notice("client", "at all clients but the target: units that no own record excites"),
-        Notice("client", "at the target: a model that other clients do not have, if they compare what they received"),
+        Notice("client", "at all clients but the target: units that no own record excites", (DeadUnits, WeightLaw)),
+        Notice(
+            "client",
+            "at the target: a model that other clients do not have, if they compare what they received",
+            (Commitment,),
+        ),
         Notice("auditor", "models by client in the recording"),
     )
     references = ("Eluding Secure Aggregation, section 4",)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from defenses.model_checks.inactive_units import DeadUnits
+from defenses.model_checks.server_step import ServerStep
+from defenses.model_checks.weight_law import WeightLaw
 from protocol.ranges import PositiveFloat
 from server.deviation import Notice
 from server.model_manipulation import FirstLayer, Model, ModelManipulation, SentModels, changed
@@ -34,7 +37,13 @@ class TrapWeights(ModelManipulation):
 
     name = "trap-weights"
     does = "sends a first layer whose negative weights outweigh the positive ones, so that few records excite a unit"
-    noticed = (Notice("client", "units of the first layer that few own records excite"),)
+    noticed = (
+        Notice(
+            "client",
+            "weights of another law than before, a large step, and units that few own records excite",
+            (WeightLaw, ServerStep, DeadUnits),
+        ),
+    )
     references = ("When the Curious Abandon Honesty, algorithm 1",)
     uses_examples = False
 
