@@ -17,6 +17,7 @@ from fedleak_guard.chained_log import ChainedLog
 from fedleak_guard.check import Check, Measured, NotMadeError, known_checks
 from fedleak_guard.ledger import overdrawn, precision_of, spent
 from fedleak_guard.message import Message, norm_of, plain_metrics, tensors_hash
+from fedleak_guard.noise_tests import private_tensors
 from fedleak_guard.policy import Action, Policy, read_policy
 from fedleak_guard.refusal import RefusedError, reason_of
 from fedleak_recorder.arrays import Array
@@ -96,9 +97,8 @@ class Guard:
         if now < before:
             outcome.reasons.append(f"the clock is {before - now:.3f} seconds behind the last entry of the log")
         noised = "noise" in outcome.actions.values() and message.sent is not None
-        private = not any(name in _PRIVATE and one.found for name, one in outcome.measured.items())
-        precision = precision_of(policy, declared=private, added=noised)
-        if message.sent is not None:
+        precision = precision_of(policy, declared=_is_private(message, policy, outcome), added=noised)
+        if message.sent is not None and not outcome.reasons:
             job = spent(log.entries, message.job[:200]).after(precision)
             outcome.reasons += overdrawn(policy.budget, job, spent(log.entries).after(precision))
         leaving, metrics = None, plain_metrics(message.metrics) if not outcome.reasons else {}
@@ -133,6 +133,15 @@ class Guard:
         if outcome.reasons:
             raise RefusedError(outcome.reasons, number)
         return Released(tensors=leaving, metrics=metrics, noised=noised)
+
+
+def _is_private(message: Message, policy: Policy, outcome: _Outcome) -> bool:
+    """Whether every tensor has the declared noise, as far as the checks see."""
+    if message.sent is None or policy.privacy is None or outcome.reasons:
+        return False
+    if any(name in _PRIVATE and one.found for name, one in outcome.measured.items()):
+        return False
+    return private_tensors(message, policy.privacy).keys() == message.tensors.keys()
 
 
 def _checked(message: Message, policy: Policy, *, first: bool) -> _Outcome:

@@ -38,7 +38,7 @@ def estimate_of(
     """
     module, _, name = path.rpartition(".")
     try:
-        torch, protocol = importlib.import_module("torch"), importlib.import_module("protocol.view")
+        protocol, torch = importlib.import_module("protocol.view"), importlib.import_module("torch")
         errors = importlib.import_module("protocol.errors")
         kind = getattr(importlib.import_module(module), name)
     except ImportError as error:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("nvflare")
 
 import numpy as np
+import torch
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReservedKey, ReturnCode
@@ -78,10 +79,12 @@ def test_a_planted_fault_of_a_simulation_does_not_arrive(tmp_path: Path, fault: 
 class Site:
     """A site whose privacy.json NVFlare itself has read, as in a deployment, without its transport."""
 
-    def __init__(self, folder: Path, more: str = "", job: str = "job") -> None:
+    def __init__(self, folder: Path, more: str = "", *, whole: bool = True) -> None:
         page = (ROOT / "docs/guard.md").read_text(encoding="utf-8")
         content = page.split("```json\n")[1].split("```")[0]
         policy = write_policy(folder, more)
+        if not whole:
+            policy.write_text(f"format: 1\nevidence: {folder}/evidence\n{more}")
         (folder / "local").mkdir(exist_ok=True)
         (folder / "startup").mkdir(exist_ok=True)
         self.privacy = folder / "local/privacy.json"
@@ -89,7 +92,7 @@ class Site:
         manager = create_privacy_manager(Workspace(str(folder), "site-1"), names_only=False)
         (self.watch,) = manager.components.values()
         stickers = {FLContextKey.SCOPE_OBJECT: manager.get_scope("")}
-        contexts = FLContextManager(identity_name=str(folder), job_id=job, private_stickers=stickers)
+        contexts = FLContextManager(identity_name=str(folder), job_id="job", private_stickers=stickers)
         self.context: FLContext = contexts.new_context()
 
     def works_on(self, task: Shareable) -> None:
@@ -123,6 +126,14 @@ def test_a_deployed_site_applies_the_filter_of_its_privacy_json(tmp_path: Path) 
     (entry,) = read_log(log_of(tmp_path))[0]
     assert (entry["event"], entry["round"], entry["job"]) == ("released", 3, "job")
     assert command.main(["check-privacy", str(site.privacy)]) == 0
+
+
+def test_tensors_leave_as_tensors_of_their_type(tmp_path: Path) -> None:
+    site = Site(tmp_path, "tensors:\n  - {name: '*', dtype: bfloat16}\n", whole=False)
+    site.works_on(task())
+    sent = {name: torch.from_numpy(value).bfloat16() for name, value in update().items()}
+    left = from_shareable(site.sends(DXO(DataKind.WEIGHT_DIFF, dict(sent), {}).to_shareable())).data
+    assert all(torch.equal(left[name], value) and left[name].dtype == torch.bfloat16 for name, value in sent.items())
 
 
 def test_headers_and_peer_data_do_not_leave(tmp_path: Path) -> None:

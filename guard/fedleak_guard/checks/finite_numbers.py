@@ -1,5 +1,6 @@
 """Numbers of the update that are NaN or infinite."""
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -19,5 +20,8 @@ class FiniteNumbers(Check):
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None:
             return None
-        strange = sum(int(value.size - np.isfinite(value).sum()) for value in message.tensors.values())
+        strange = 0
+        complex_ones = any(value.dtype.kind == "c" for value in message.tensors.values())
+        if complex_ones or not math.isfinite(message.norm):  # a finite norm needs finite real numbers
+            strange = sum(int(value.size - np.isfinite(value).sum()) for value in message.tensors.values())
         return Measured(value=strange, found=strange > 0, limit=0, sentence=f"{strange} numbers are NaN or infinite")

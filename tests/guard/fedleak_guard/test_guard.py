@@ -88,6 +88,14 @@ def test_noise_that_is_there_is_no_finding_and_is_counted(tmp_path: Path) -> Non
     guard.release(message(0, sent=update(5, noise=0.3), job="another"))
 
 
+def test_a_tensor_outside_the_declared_noise_makes_epsilon_infinite(tmp_path: Path) -> None:
+    private = "privacy: {clip: 1.0, noise: 0.3, tensors: [weight]}\nbudget: {job_epsilon: 130}\n"
+    private += "findings: {release-check: log}\n"  # it has a finding of its own
+    with pytest.raises(RefusedError, match="epsilon of the job would be inf"):
+        site(tmp_path, private).release(message(sent=update(noise=0.3)))
+    site(tmp_path, private).release(message(sent={"weight": update(noise=0.3)["weight"]}))
+
+
 def test_noise_itself_is_checked_if_the_guard_gets_the_update_before_it(tmp_path: Path) -> None:
     guard = site(tmp_path, "privacy: {clip: 1.0, noise: 0.001}\n")
     before, noise = update(), np.random.default_rng(3)
