@@ -34,6 +34,7 @@ from defenses.model_checks.allow_list import model_hash
 from defenses.model_checks.base import ReceivedModel, joint_thresholds, model_checks
 from protocol.seeding import generator_for
 from protocol.view import RoundView
+from server.canary_unit import CanaryUnit
 from server.imprint import Imprint
 from server.model_manipulation import ModelManipulation, SentModels
 from server.quantile_bias import QuantileBias
@@ -59,6 +60,7 @@ DEVIATIONS: dict[str, ModelManipulation] = {
     "quantile bias": QuantileBias(records=RECORDS),
     "soliton": Soliton(records=RECORDS),
     "suppression": Suppression(participants=SUM),
+    "canary unit": CanaryUnit(),
 }
 STRENGTHS = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 SINGLE_RATE, JOINT_RATE = 0.01, 0.05
@@ -215,6 +217,24 @@ def recovery(own: World, number: int, manipulation: ModelManipulation) -> float:
     return sum((255 * image).round().to(torch.uint8).numpy().tobytes() in whole for image in true) / len(true)
 
 
+def canary(own: World, number: int, targets: int = 50) -> pd.DataFrame:
+    """How often the canary unit changes in a sum of `SUM` clients with the target, and in one without it."""
+    model, _ = own.models[number]
+    inputs = own.own(model)
+    hits = []
+    for target in range(targets):
+        clients = torch.arange(SUM) + SUM * target % (CLIENTS - 2 * SUM)
+        image = own.inputs(int(clients[0]))[0][:1]
+        examples = torch.cat([layer_inputs(own.algorithm, model, image, "body.1"), inputs])
+        manipulation = CanaryUnit(unit=target)
+        sent = manipulation.sent(model, examples, clients, generator=torch.Generator()).first
+        deltas = own.algorithm.train(sent, own.cohort.select(torch.cat([clients, clients[1:] + SUM])), seed=0).deltas
+        change = deltas["body.1.bias"]
+        sums = torch.stack([change[:SUM].sum(0), change[SUM:].sum(0)])
+        hits.append([float(own_sum) for own_sum in manipulation.contains_target(sums)])
+    return pd.DataFrame(hits, columns=["with the target", "without it"]).mean().to_frame(f"round {number}")
+
+
 def frontier(own: World, number: int) -> pd.DataFrame:
     """Recovery and joint detection over the strength of each deviation, in one round."""
     checks = list(model_checks())
@@ -222,7 +242,7 @@ def frontier(own: World, number: int) -> pd.DataFrame:
     joint = joint_thresholds(torch.from_numpy(honest[checks].to_numpy()), len(checks) / CLIENTS + 1e-3)
     rows = []
     for label, manipulation in DEVIATIONS.items():
-        if isinstance(manipulation, Suppression):
+        if isinstance(manipulation, Suppression | CanaryUnit):
             continue
         for strength in STRENGTHS:
             weaker = dataclasses.replace(manipulation, strength=strength)
@@ -259,10 +279,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/model_checks"))
     parser.add_argument("--draws", type=int, default=4, help="draws of each deviation for 10 clients each and round")
     parser.add_argument("--networks", type=int, default=len(NETWORKS), help="only so many of the networks")
+    parser.add_argument("--deviations", nargs="+", choices=DEVIATIONS, default=list(DEVIATIONS))
+    parser.add_argument("--canary", action="store_true", help="only membership by a canary unit")
     parser.add_argument("--frontier", action="store_true", help="only the frontier")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     worlds = {name: functools.partial(world, options, chosen.root) for name, options in NETWORKS.items()}
+    if chosen.canary:
+        first = next(iter(worlds.values()))()
+        print(pd.concat([canary(first, number) for number in ROUNDS], axis=1).to_string())
+        return
     if chosen.frontier:
         frame = frontier(next(iter(worlds.values()))(), ROUNDS[1])
         frame.to_csv(chosen.out / "frontier.csv", index=False)
@@ -270,9 +296,10 @@ def main() -> None:
         return
     parts = []
     for name, make in list(worlds.items())[: chosen.networks]:
-        deep = {label: one for label, one in DEVIATIONS.items() if isinstance(one, Suppression)}
+        wanted = {label: DEVIATIONS[label] for label in chosen.deviations}
+        deep = {label: one for label, one in wanted.items() if isinstance(one, Suppression)}
         print(name, flush=True)
-        parts.append(detection(name, make(), DEVIATIONS if name.startswith("MLP") else deep, chosen.draws))
+        parts.append(detection(name, make(), wanted if name.startswith("MLP") else deep, chosen.draws))
         pd.concat(parts).to_csv(chosen.out / "detection.csv", index=False)
     table = pd.concat(parts).pivot_table(index=["network", "deviation"], columns="check", values="tpr")
     print(table.round(2).to_string())
