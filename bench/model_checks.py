@@ -6,7 +6,8 @@ Honest federated training on MNIST; after rounds 0, 10 and 100, each client has 
 own last update and 16 images of its own. `detection.csv` has for each network, deviation and check the AUC and the
 share of clients whose check exceeds the threshold of split conformal prediction on honest clients at a false-positive
 rate of .01, and for all checks together at .05 (`joint`). `frontier.csv` and `frontier.svg` have the recovered share of
-a sum of 10 clients against the joint detection, over the strength of a deviation.
+a sum of 10 clients against the joint detection, over the strength of a deviation. Checks that read the model alone have
+one honest value for each of the three rounds, so that a small excess over it says nothing about other trainings.
 """
 
 import argparse
@@ -62,7 +63,7 @@ DEVIATIONS: dict[str, ModelManipulation] = {
     "suppression": Suppression(participants=SUM),
     "canary unit": CanaryUnit(),
 }
-STRENGTHS = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+STRENGTHS = (0.05, 0.25, 0.5, 1.0)
 SINGLE_RATE, JOINT_RATE = 0.01, 0.05
 
 
@@ -166,7 +167,7 @@ def detection(name: str, own: World, deviations: Mapping[str, ModelManipulation]
     negatives = pd.concat(honest)
     checks = list(model_checks())
     calibration, rest = (torch.from_numpy(negatives[negatives["half"] == h][checks].to_numpy()) for h in (0, 1))
-    single = torch.tensor([threshold(column, SINGLE_RATE) for column in calibration.T])
+    single = torch.tensor([threshold(column, SINGLE_RATE) for column in calibration.T], dtype=torch.float64)
     joint = joint_thresholds(calibration, JOINT_RATE)
     found = {"honest": rest}
     for label, manipulation in deviations.items():
@@ -246,7 +247,7 @@ def frontier(own: World, number: int) -> pd.DataFrame:
             continue
         for strength in STRENGTHS:
             weaker = dataclasses.replace(manipulation, strength=strength)
-            frame = pd.concat([statistics(own, number, sent) for sent in manipulated(own, number, weaker, 2)])
+            frame = pd.concat([statistics(own, number, sent) for sent in manipulated(own, number, weaker, 1)])
             over = torch.from_numpy(frame[checks].to_numpy()) > joint
             alone = over[:, [column for column, check in enumerate(checks) if check != "commitment"]]
             share = recovery(own, number, weaker)
@@ -278,7 +279,7 @@ def main() -> None:
     parser.add_argument("--root", required=True, help="folder of the data sets")
     parser.add_argument("--out", type=Path, default=Path("runs/model_checks"))
     parser.add_argument("--draws", type=int, default=4, help="draws of each deviation for 10 clients each and round")
-    parser.add_argument("--networks", type=int, default=len(NETWORKS), help="only so many of the networks")
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--deviations", nargs="+", choices=DEVIATIONS, default=list(DEVIATIONS))
     parser.add_argument("--canary", action="store_true", help="only membership by a canary unit")
     parser.add_argument("--frontier", action="store_true", help="only the frontier")
@@ -295,11 +296,11 @@ def main() -> None:
         draw_frontier(frame, chosen.out / "frontier.svg")
         return
     parts = []
-    for name, make in list(worlds.items())[: chosen.networks]:
+    for name in chosen.networks:
         wanted = {label: DEVIATIONS[label] for label in chosen.deviations}
         deep = {label: one for label, one in wanted.items() if isinstance(one, Suppression)}
         print(name, flush=True)
-        parts.append(detection(name, make(), wanted if name.startswith("MLP") else deep, chosen.draws))
+        parts.append(detection(name, worlds[name](), wanted if name.startswith("MLP") else deep, chosen.draws))
         pd.concat(parts).to_csv(chosen.out / "detection.csv", index=False)
     table = pd.concat(parts).pivot_table(index=["network", "deviation"], columns="check", values="tpr")
     print(table.round(2).to_string())
