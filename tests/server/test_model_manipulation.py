@@ -20,6 +20,7 @@ from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError, ViewError
 from protocol.view import RoundView
 from recordings.recording import Recording
+from server.canary_unit import CanaryUnit
 from server.imprint import Imprint, thresholds
 from server.model_manipulation import FirstLayer, ModelManipulation, SentModels
 from server.quantile_bias import QuantileBias
@@ -131,6 +132,20 @@ def test_suppression_leaves_the_first_client_of_each_sum_the_global_model() -> N
     own = made.of(CLIENTS)
     assert torch.equal(own["a.weight"][0], model()["a.weight"])
     assert not bool(own["a.weight"][1].any())
+
+
+def test_canary_unit_changes_for_the_target_only() -> None:
+    """In 40 sums, half with the target: the unit is active for the target, and for none of 400 other records."""
+    known = examples(600)
+    manipulation = CanaryUnit(target=3, unit=5)
+    made = sent(manipulation, known).first
+    assert [name for name, value in made.items() if not torch.equal(value, model()[name])] == ["a.weight", "a.bias"]
+    others = active(made, examples(400, 7))[:, 5].reshape(20, 20).any(1)
+    assert bool(active(made, known[3:4])[0, 5])
+    assert not bool(others.any())
+    change = torch.zeros(2, UNITS).index_fill(1, torch.arange(10), 1e-3)
+    change[1, 5] = 0
+    assert manipulation.contains_target(change).tolist() == [True, False]
 
 
 def test_strength_is_the_share_of_the_way_to_the_manipulated_model() -> None:
