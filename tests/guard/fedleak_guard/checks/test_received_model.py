@@ -53,6 +53,11 @@ def test_without_a_package_the_check_is_not_made(tmp_path: Path, monkeypatch: py
         ReceivedModel().measure(message(), read_policy(write_policy(tmp_path)), first=False)
 
 
+def test_checks_without_a_threshold_are_not_said_to_have_found_nothing(tmp_path: Path) -> None:
+    with pytest.raises(NotMadeError, match="threshold"):
+        ReceivedModel().measure(message(), read_policy(write_policy(tmp_path)), first=False)
+
+
 def test_every_check_is_found_by_its_file() -> None:
     names = {f"fedleak_guard.checks.{name.replace('-', '_')}" for name in known_checks()}
     assert {kind.__module__ for kind in known_checks().values()} == names
