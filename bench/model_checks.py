@@ -237,8 +237,11 @@ def canary(own: World, number: int, targets: int = 50) -> pd.DataFrame:
 
 
 def frontier(own: World, number: int) -> pd.DataFrame:
-    """Recovery and joint detection over the strength of each deviation, in one round."""
-    checks = list(model_checks())
+    """Recovery and joint detection over the strength of each deviation, in one round.
+
+    By the checks that read what the client has itself: those of the model alone have one honest value in a round.
+    """
+    checks = [name for name, kind in model_checks().items() if kind.reads_examples]
     honest = statistics(own, number, SentModels.same(own.models[number][0], torch.arange(CLIENTS)))
     joint = joint_thresholds(torch.from_numpy(honest[checks].to_numpy()), len(checks) / CLIENTS + 1e-3)
     rows = []
@@ -249,12 +252,10 @@ def frontier(own: World, number: int) -> pd.DataFrame:
             weaker = dataclasses.replace(manipulation, strength=strength)
             frame = pd.concat([statistics(own, number, sent) for sent in manipulated(own, number, weaker, 1)])
             over = torch.from_numpy(frame[checks].to_numpy()) > joint
-            alone = over[:, [column for column, check in enumerate(checks) if check != "commitment"]]
-            share = recovery(own, number, weaker)
-            rates = [float(flags.any(1).double().mean()) for flags in (over, alone)]
-            rows.append((label, strength, share, *rates))
+            detected = float(over.any(1).double().mean())
+            rows.append((label, strength, recovery(own, number, weaker), detected))
             print(rows[-1], flush=True)
-    return pd.DataFrame(rows, columns=["deviation", "strength", "recovered", "detected", "detected alone"])
+    return pd.DataFrame(rows, columns=["deviation", "strength", "recovered", "detected"])
 
 
 def draw_frontier(frame: pd.DataFrame, path: Path) -> None:
@@ -262,10 +263,10 @@ def draw_frontier(frame: pd.DataFrame, path: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for label, rows in frame.groupby("deviation", sort=False):
-        axes.plot(rows["recovered"], rows["detected alone"], marker="o", label=str(label))
+        axes.plot(rows["recovered"], rows["detected"], marker="o", label=str(label))
     axes.set(
         xlabel="share of the images of 10 x 16 that are recovered exactly",
-        ylabel="share of clients that detect it\n(without comparing with others)",
+        ylabel="share of clients that detect it",
         xlim=(-0.03, 1.03),
         ylim=(-0.03, 1.03),
     )
