@@ -30,9 +30,8 @@ class SparseImprint(ModelManipulation):
     clients in the sum does not matter. Of a client's B records, a share of about ``(1 - 1/units)^(B - 1)`` is alone in
     its bin.
 
-    Read: the abstract of LOKI, and section 3 of the arXiv page of a paper by the same authors on the size of such
-    models; no code. LOKI gives each client its own convolution kernels before a linear layer that all share; here, with
-    a linear first layer, the linear layer itself differs.
+    Read: the abstract of LOKI; no code. LOKI gives each client its own convolution kernels before a linear layer that
+    all share; here, with a linear first layer, the linear layer itself differs.
 
     Args:
         units: units of each client; None for the same share of all of them.
