@@ -228,6 +228,13 @@ class _Rows:
         return torch.zeros(len(names), rows.shape[1], dtype=rows.dtype).index_add_(0, person, rows)
 
 
+def _solved(matrix: Tensor, right: Tensor) -> Tensor:
+    """Solution of a symmetric system; the shortest one of least squares where columns differ by many magnitudes."""
+    found: Tensor
+    found, singular = torch.linalg.solve_ex(matrix, right)
+    return torch.linalg.pinv(matrix, hermitian=True) @ right if bool(singular) else found
+
+
 def _fitted(rows: _Rows, sizes: Sequence[int]) -> Tensor:
     """Weights ``(F,)`` of largest penalised likelihood, those of each column drawn towards 0 by their uncertainty.
 
@@ -251,7 +258,7 @@ def _fitted(rows: _Rows, sizes: Sequence[int]) -> Tensor:
     value = value_of(weights)
     for _ in range(_STEPS):
         slopes, curvature = rows.derivatives(weights)
-        step = torch.linalg.solve(curvature + penalty.diag(), slopes.sum(0) - penalty * weights)
+        step = _solved(curvature + penalty.diag(), slopes.sum(0) - penalty * weights)
         size, before = 1.0, value
         while (value := value_of(weights + size * step)) < before and size > 1e-6:
             size /= 2
@@ -259,7 +266,7 @@ def _fitted(rows: _Rows, sizes: Sequence[int]) -> Tensor:
             break
         weights = weights + size * step
     slopes, curvature = rows.derivatives(weights)
-    apart = torch.linalg.solve(curvature + penalty.diag(), rows.of_people(slopes).T)
+    apart = _solved(curvature + penalty.diag(), rows.of_people(slopes).T)
     people = apart.shape[1]
     start = sizes[0]
     for size in sizes[1:]:

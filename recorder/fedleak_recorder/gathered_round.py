@@ -124,7 +124,7 @@ class Group:
             else:
                 if not place:
                     self.dense[parameter] = np.empty((self.clients, *value.shape), self.system.dtype)
-                self._write_delta(one, parameter, value, self.dense[parameter][place])
+                self._write_delta(one, parameter, value, self.dense[parameter][place, ...])
         self.names[name] = one.client
         self.counts.append(one.examples)
         self.participants.append(one.participants or [one.client])

@@ -235,10 +235,10 @@ def test_a_resumed_training_draws_from_the_key_of_its_checkpoint(
 def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = write_once
 
-    def full(path: Path, data: bytes) -> None:
+    def full(path: Path, data: bytes) -> tuple[int, str]:
         if path.name.startswith("000001"):
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(path, data)
+        return real(path, data)
 
     monkeypatch.setattr(format_of_recordings, "write_once", full)
     with pytest.raises(InputError, match="full"):

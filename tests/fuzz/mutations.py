@@ -18,7 +18,7 @@ Changed = tuple[bytes, str]
 
 def change_value(value: Any, draws: random.Random) -> tuple[Any, str]:
     """One structural change of a JSON value."""
-    value = json.loads(json.dumps(value))
+    value = json.loads(json.dumps(value, default=str))  # a date of YAML as its text
     places = [place for place in _places(value) if place]
     place = draws.choice(places)
     if draws.random() < 0.5:  # near the top

@@ -184,7 +184,7 @@ def test_a_verdict_is_on_the_recording_as_it_is_and_the_statement_advises(folder
     assert messages[0] == messages[1]
     said = json.loads((tmp_path / "tried" / "statement.json").read_text())
     assert said["lowering"]["sentence"].startswith("Of 2 defences that were tried on this recording")
-    here = [one for one in said["lowering"]["effects"] if one["table"] == "this recording"]
+    here = [one for one in said["lowering"]["effects"] if one["here"]]
     assert {cell["value"] for one in here for cell in one["cells"]} == {"none", "sign", "clip 1e-06"}
     assert all("defence" not in one["setting"] or one["setting"]["defence"] == "none" for one in said["measured"])
     assert "Of 2 defences" in (tmp_path / "tried" / "report.html").read_text()

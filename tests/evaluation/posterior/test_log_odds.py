@@ -109,3 +109,13 @@ def test_each_group_has_its_share_of_each_answer(seed: int) -> None:
         assert int(counts.max() - counts.min()) <= 1
     drawn = folds_of(people, torch.Generator().manual_seed(seed))[::2]
     assert not torch.equal(fold, drawn)
+
+
+@pytest.mark.parametrize("spread", [1e-6, 1e-15, 1e-20])
+def test_a_few_scores_of_another_magnitude_than_all_others_give_finite_log_odds(spread: float) -> None:
+    draws = torch.Generator().manual_seed(0)
+    scores = spread * torch.randn(2000, generator=draws, dtype=torch.float64)
+    scores[torch.randperm(2000, generator=draws)[:8]] = 40.0
+    labels, people = torch.rand(2000, generator=draws) < 0.3, torch.arange(20).repeat_interleave(100)
+    found = fitted([Column(scores, linear=True), Column(scores * 1.0000001, linear=True)], labels, people)
+    assert bool(found.isfinite().all())
