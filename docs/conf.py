@@ -18,7 +18,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "recorder"), str(ROOT / "guard")]
 
-from docs.tools import attack_pages, sample_statements, server_page  # noqa: E402
+from docs.tools import attack_pages, sample_statements, server_page, tutorial_thumbnails  # noqa: E402
 
 project = "fedleak"
 author = "the authors of fedleak"
@@ -62,6 +62,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["docs/generated/tutorials"],
     "filename_pattern": r"\.py$",
     "capture_repr": ("_repr_html_", "__repr__"),
+    "image_scrapers": ("matplotlib", tutorial_thumbnails.audit_figure),
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "min_reported_time": 1,
