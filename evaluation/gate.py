@@ -115,15 +115,15 @@ def _verdict(
     keys = differing(results) if len(results) else set()
     asked = [one for one in attacks if not one.baseline and asks(question)(one.family, one.estimates.inferred)]
     if metric_name == CHANGE and changes_of is not None:
-        apart = changed(changes_of(evaluation), asks(question), limit)
+        differences = changed(changes_of(evaluation), asks(question), limit)
     elif metric_name == BEYOND_BASELINE:
-        apart = beyond_baseline(rows, results, evaluation.scores, keys, limit)
+        differences = beyond_baseline(rows, results, evaluation.scores, keys, limit)
     else:
         options: dict[str, Any] = {"limit": sign * limit, "keys": keys, "attacks": len(rows)}
-        apart = Differences([one for row in rows for one in measured(row, evaluation.scores, **options)])
-    found = [one for one in apart.measured if not math.isnan(one.value)]
+        differences = Differences([one for row in rows for one in measured(row, evaluation.scores, **options)])
+    found = [one for one in differences.measured if not math.isnan(one.value)]
     if not found:
-        why_not = apart.left_out if metric_name in RELATIVE else ""
+        why_not = differences.left_out if metric_name in RELATIVE else ""
         why_not = why_not or _why_not(name, bool(rows), asked, evaluation.missing)
         message = f"gate could not be checked: {why_not}"
         return Verdict(name, limit, None, None, None, None, 0, "unchecked", message)
@@ -137,7 +137,7 @@ def _verdict(
         low, high = ends
     message = _message(name, limit, one, outcome, (low, high), len(found if metric_name in RELATIVE else rows))
     if outcome == "ok" and metric_name in RELATIVE:
-        message += f"; {apart.left_out}" if apart.left_out else ""
+        message += f"; {differences.left_out}" if differences.left_out else ""
     elif outcome == "ok":
         message += _not_covered(metric_name, rows, asked, evaluation)
     return Verdict(name, limit, one.label, sign * one.value, low, high, one.n, outcome, message)

@@ -59,10 +59,10 @@ def page() -> str:
     for name, title in SAMPLES.items():
         at = f"../../../samples/{name}.html"
         frame = f'<iframe src="{at}" title="{title}" style="width: 100%; height: 1200px; border: 1px solid"></iframe>'
-        told = "\n".join("python " + " ".join(one) for one in commands(name, Path("runs", name)))
+        listed = "\n".join("python " + " ".join(one) for one in commands(name, Path("runs", name)))
         parts.append(
             f'## {title}\n\n<p><a href="{at}">The statement as a page of its own</a>, for reading and printing.</p>\n\n'
-            f"{frame}\n\nMade by\n\n```\n{told}\n```"
+            f"{frame}\n\nMade by\n\n```\n{listed}\n```"
         )
     return "\n\n".join(parts) + "\n"
 

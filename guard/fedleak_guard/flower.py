@@ -84,7 +84,7 @@ def _checked(
     arrays, metrics = dict(content.array_records), dict(content.metric_records)
     unknown += [f"{len(found)} records of one kind" for found in (arrays, metrics) if len(found) > 1]
     ((place, sent),) = arrays.items() if len(arrays) == 1 else (("", None),)
-    ((told, given),) = metrics.items() if len(metrics) == 1 else (("", MetricRecord()),)
+    ((record_name, given),) = metrics.items() if len(metrics) == 1 else (("", MetricRecord()),)
     values = dict(given)
     examples = values.pop(examples_key, None)
     if examples is not None and not (isinstance(examples, int) and 0 <= examples < 2**31):
@@ -106,7 +106,9 @@ def _checked(
     if released.tensors is not None:
         leaving[place] = ArrayRecord({name: FlowerArray(value) for name, value in released.tensors.items()})
     if metrics:
-        leaving[told] = MetricRecord({**({} if examples is None else {examples_key: examples}), **released.metrics})
+        leaving[record_name] = MetricRecord(
+            {**({} if examples is None else {examples_key: examples}), **released.metrics}
+        )
     return Message(content=RecordDict(leaving), reply_to=message)
 
 

@@ -1,17 +1,45 @@
 """Attacks of the main package on the own message: what the server could do, done before it can."""
 
+import abc
 import dataclasses
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fedleak_guard.check import NotMadeError
+from fedleak_guard.check import Check, Measured, NotMadeError, measured
 from fedleak_guard.message import Message
 from fedleak_guard.noise_tests import private_tensors
-from fedleak_guard.policy import Policy
+from fedleak_guard.policy import Action, Policy
 from fedleak_recorder.arrays import as_array
+
+
+class OwnAttack(Check):
+    """Base class of checks that run one attack on the own message and compare what it finds with a limit.
+
+    Attributes:
+        most: the limit unless the policy has another.
+    """
+
+    actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
+    exact = True
+    limited = True
+    most: ClassVar[float] = 0
+
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+        if message.sent is None:
+            return None
+        value, sentence = self.attacked(message, policy)
+        return measured(value, policy.limits.get(self.name, self.most), sentence)
+
+    @abc.abstractmethod
+    def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
+        """What the attack finds, as a number and a sentence.
+
+        Raises:
+            NotMadeError: the attack cannot be made here.
+        """
 
 
 def estimate_of(

@@ -83,10 +83,10 @@ def everyday(made: Mapping[str, Any], who: str) -> str:
     if worst is not None and made["worst_clients"] < made["n"]:
         count = made["worst_clients"]
         those = "the client" if count == 1 else f"the {count} clients"
-        beside = ""
+        baseline_text = ""
         if baseline is not None and baseline.worst_tenth is not None:
-            beside = f" ({without}: {_of(name, baseline.worst_tenth.value)})"
-        parts.append(f"For {those} about whom most is inferred: {_of(name, worst.value)}{beside}.")
+            baseline_text = f" ({without}: {_of(name, baseline.worst_tenth.value)})"
+        parts.append(f"For {those} about whom most is inferred: {_of(name, worst.value)}{baseline_text}.")
     return " ".join(parts)
 
 

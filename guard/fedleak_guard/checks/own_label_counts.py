@@ -4,14 +4,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak_guard.check import Check, Measured, NotMadeError, measured
+from fedleak_guard.check import NotMadeError
 from fedleak_guard.message import Message
-from fedleak_guard.own_attack import estimate_of
+from fedleak_guard.own_attack import OwnAttack, estimate_of
 from fedleak_guard.policy import Action, Policy
 from fedleak_recorder.arrays import as_array
 
 
-class OwnLabelCounts(Check):
+class OwnLabelCounts(OwnAttack):
     """Share of the client's examples whose class follows from the change of the last layer (output-counts).
 
     It needs the labels, with which the inferred counts are compared. The class counts of a classifier's client follow
@@ -21,13 +21,9 @@ class OwnLabelCounts(Check):
     name = "own-label-counts"
     text = "share of the examples that the server assigns to the right classes (output-counts)"
     action: ClassVar[Action] = "log"
-    actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
-    exact = True
-    limited = True
+    most = 0.9
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
-        if message.sent is None:
-            return None
+    def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
         if message.labels is None:
             raise NotMadeError("the guard was not given the labels")
         found = estimate_of("attacks.composition.output_counts.OutputCounts", message, policy)
@@ -35,4 +31,4 @@ class OwnLabelCounts(Check):
         own = np.bincount(as_array(message.labels).astype(int), minlength=len(counts))
         share = 1 - np.abs(counts - own).sum() / (2 * max(own.sum(), 1))
         sentence = f"the server assigns a share of {share:.4g} of the examples to the right classes"
-        return measured(float(share), policy.limits.get(self.name, 0.9), sentence)
+        return float(share), sentence
