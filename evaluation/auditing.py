@@ -1,7 +1,9 @@
 """Audit: attacks on a recording, run, scored and explained; its results as a DataFrame."""
 
+import contextlib
 import dataclasses
 import functools
+import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from evaluation.as_recorded import as_recorded
 from evaluation.causes import Cause
 from evaluation.changes import Changes, changes
 from evaluation.derived import derived
+from evaluation.estimates_in_processes import estimate_in_processes
 from evaluation.evaluate import Slow, default_setting, evaluate_recording
 from evaluation.failures import explain
 from evaluation.gate import LimitError, Outcome, Verdict, gate
@@ -183,6 +186,7 @@ def audit(
     check_learner: bool = True,
     separate: bool = True,
     kept: KeptEstimates | None = None,
+    jobs: int = 1,
     progress: bool = True,
 ) -> AuditResult:
     """Runs attacks on a recording and scores them, as ``attack.py audit`` does; every command evaluates by this.
@@ -206,6 +210,7 @@ def audit(
         check_learner: whether to compare simulated with recorded updates, if an attack simulates clients.
         separate: whether an attack that ends in an exception is listed as missing, and the others go on.
         kept: files of the estimates of an earlier run that did not end; None to keep none.
+        jobs: number of processes in which attacks run, with one thread each; 1 for this process with all threads.
         progress: whether to show a progress bar.
 
     Raises:
@@ -216,22 +221,17 @@ def audit(
     chosen = [kind() for kind in REGISTRY.values()] if attacks is None else [make_attack(one) for one in attacks]
     setting = default_setting(recording) if setting is None else setting
     steps = [*steps, *(bounds_of(recording) if describe else ())]
-    evaluation = evaluate_recording(
-        recording,
-        chosen,
-        seed=seed,
-        setting=setting,
-        victims=victims,
-        limits=limits,
-        rounds=rounds,
-        history=history,
-        messages=messages,
-        slow=slow,
-        unscored=[step.unscored for step in steps],
-        separate=separate,
-        kept=kept,
-        progress=progress,
-    )
+    options: dict[str, Any] = {"seed": seed, "setting": setting, "victims": victims, "limits": limits, "rounds": rounds}
+    options |= {"history": history, "messages": messages, "slow": slow, "progress": progress}
+    with contextlib.ExitStack() as stack:
+        if jobs > 1:
+            if kept is None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                kept = KeptEstimates(folder, recording, chosen, seed=seed)
+            estimate_in_processes(recording, chosen, kept, jobs=jobs, **options)
+        unscored = [step.unscored for step in steps]
+        options |= {"unscored": unscored, "separate": separate, "kept": kept}
+        evaluation = evaluate_recording(recording, chosen, **options)
     if progress and (describe or check_learner):
         say_what_starts("describing the updates")
     if describe:

@@ -3,6 +3,7 @@
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,25 @@ from recordings.recording import Recording
 
 TRACEBACKS = "errors.txt"
 """File of the tracebacks of attacks that ended in an exception."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Part of an audit: every n-th of its views, or of its pairs of a view and an attack.
+
+    Attributes:
+        index: number of the part.
+        parts: number of parts, n.
+        of_pairs: whether attacks on one view belong to different parts.
+    """
+
+    index: int = 0
+    parts: int = 1
+    of_pairs: bool = False
+
+    def has(self, place: int) -> bool:
+        return place % self.parts == self.index
+
 
 Slow = Literal["all", "few", "none"]
 """Clients on whom attacks run that take minutes."""
@@ -65,12 +85,14 @@ def evaluate_recording(
     unscored: Sequence[Unscored] = (),
     separate: bool = False,
     kept: KeptEstimates | None = None,
+    share: Share = Share(),
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks of any scope on a recording and scores them against the ground truth.
 
     The arguments are those of `evaluation.audit`. Attacks on all messages together always get all victims. Victims of a
-    round that a mask of `unscored` holds are undefined in the scores of attacks on it.
+    round that a mask of `unscored` holds are undefined in the scores of attacks on it. A `share` of the work has no
+    posteriors.
     """
     learner = recorded_learner(recording)
     setting = default_setting(recording) if setting is None else setting
@@ -78,19 +100,22 @@ def evaluate_recording(
     last: list[Evaluation] = []  # links and declared privacy, after what was in the updates
     common: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "progress": progress}
     common["kept"] = kept
-    for group in of_devices_and_clients(attacks):
+    for whole in of_devices_and_clients(attacks):
+        group = [attack for place, attack in enumerate(whole) if share.has(place)]
+        if not group:
+            continue
         try:
             view, truth = together(recording, group, messages, learner=learner, rounds=rounds, seed=seed)
             (found if view.known is not None else last).append(attack_messages(view, truth, group, **common))
         except InputError as error:
-            if len(group) == len(attacks):
+            if len(whole) == len(attacks):
                 raise
             reason = f"expected {error.expected}"
             found.append(Evaluation(missing={full_name(attack, attacks): reason for attack in group}))
     single = [attack for attack in attacks if attack.view is RoundView]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
     fast = [attack for attack in single if attack not in confined]
-    common |= {"learner": learner, "history": history, "unscored": unscored}
+    common |= {"learner": learner, "history": history, "unscored": unscored, "share": share}
     if fast:
         found.append(evaluate(recording, fast, victims=victims, limits=limits, rounds=rounds, **common))
     if confined:
@@ -100,6 +125,8 @@ def evaluate_recording(
         names = {attack.name: full_name(attack, attacks) for attack in confined}
         done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
         found.append(done)
+    if share.parts > 1:
+        return joined([*found, *last])
     shuffled = isinstance(recording, ControlRecording) and recording.control == "priors"
     if progress:
         say_what_starts("computing what the updates add to what the server knew")
@@ -122,6 +149,7 @@ def evaluate(
     unscored: Sequence[Unscored] = (),
     separate: bool = False,
     kept: KeptEstimates | None = None,
+    share: Share = Share(),
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks of scope ``round`` on every round of a recording, with one view in memory at a time.
@@ -151,23 +179,25 @@ def evaluate(
     work = {name: sum(len(c & (subsets[attack] or everyone)) for c in present) for attack, name in names.items()}
     costs = {name: attack.cost for attack, name in names.items()}
     with AttackBar(work, costs, show=progress and bool(work)) as bar:
-        for view in recording.views(
-            victims_per_view=victims_per_view, rounds=attacked, pseudonyms=chosen, learner=learner, history=history
-        ):
+        options: dict[str, Any] = {"victims_per_view": victims_per_view, "rounds": attacked, "learner": learner}
+        options |= {} if share.of_pairs else {"share": (share.index, share.parts)}
+        for place, view in enumerate(recording.views(pseudonyms=chosen, history=history, **options)):
             truth = recording.truth(view)
             columns = {**setting, **settings.get(view.round, {})}
             masks = [mask for of_step in unscored if (mask := of_step(view)) is not None]
             skipped = torch.stack(masks).any(0) if masks else None
-            for attack, name in names.items():
+            for number, (attack, name) in enumerate(names.items()):
+                if share.of_pairs and not share.has(place * len(names) + number):
+                    continue
                 subset, people = subsets[attack], view.pseudonyms.tolist()
                 own_places = torch.tensor([i for i, p in enumerate(people) if subset is None or p in subset]).long()
                 if len(own_places):
                     own = {key: value[own_places] for key, value in truth.items()}
-                    options: dict[str, Any] = {"bar": bar, "name": name, "separate": separate, "kept": kept}
-                    options |= {"unscored": None if skipped is None else skipped[own_places]}
-                    done = _run(attack, view.select(own_places), own, seed=seed, setting=columns, **options)
+                    one: dict[str, Any] = {"bar": bar, "name": name, "separate": separate, "kept": kept}
+                    one |= {"unscored": None if skipped is None else skipped[own_places]}
+                    done = _run(attack, view.select(own_places), own, seed=seed, setting=columns, **one)
                     append(found[attack], done)
-    return joined([missing, *(one for evaluations in found.values() for one in evaluations)])
+    return joined([missing, *(one for of_views in found.values() for one in of_views)])
 
 
 def attack_messages(

@@ -49,6 +49,7 @@ class KeptEstimates:
     Attributes:
         stale: what changed since the folder's estimates were made, so that they were removed; empty for nothing.
         found: number of estimates read back.
+        made: number of those that other processes of this audit had written.
     """
 
     def __init__(self, folder: Path, recording: Recording, attacks: Sequence[Attack], *, seed: int) -> None:
@@ -63,7 +64,7 @@ class KeptEstimates:
             "code": hashed([source_hash(), *outside_sources(sorted(modules))]),
             "packages": hashed(versions()),
         }
-        self.found = 0
+        self.found = self.made = 0
         self.stale = self._changed(stamp)
         if self.stale or not (folder / _STAMP).is_file():
             self.remove()
@@ -142,8 +143,8 @@ def kept_until_end(
         elif isinstance(error, Stopped):
             error.kept = f"{len(kept)} estimates of its attacks are kept in {folder}, for the same command"
         raise
-    if kept.found:
-        print(f"{kept.found} estimates were read back from an audit that had not ended", file=sys.stderr)
+    if (earlier := kept.found - kept.made) > 0:
+        print(f"{earlier} estimates were read back from an audit that had not ended", file=sys.stderr)
     kept.remove()
 
 

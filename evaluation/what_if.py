@@ -127,7 +127,7 @@ def what_if(
         seed: seed of the attacks' and of the defences' draws.
         victims: number of clients to attack; None for all.
         slow: see `evaluation.audit`.
-        jobs: number of processes in which defences are tried at the same time.
+        jobs: number of processes in which attacks run, and then defences are tried, at the same time.
         progress: whether to show a progress bar.
 
     Raises:
@@ -139,7 +139,7 @@ def what_if(
     options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": slow}
     plain = {**default_setting(recording), DEFENCE: NONE}
     as_it_is, steps = DefendedRecording.of(recording, []), [SignalKept()]
-    found = audit(as_it_is, tried, setting=plain, progress=progress, steps=steps, **options)
+    found = audit(as_it_is, tried, setting=plain, jobs=jobs, progress=progress, steps=steps, **options)
     spent = _seconds(found)
     best = _best(found, tried, spent)
     each = math.inf if slow != "none" else _SECONDS * min(jobs, len(defended) or 1) / max(len(defended), 1)

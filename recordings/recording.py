@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -124,6 +125,7 @@ class Recording:
         pseudonyms: set[int] | None = None,
         learner: ClientAlgorithm | None = None,
         history: bool = False,
+        share: tuple[int, int] = (0, 1),
     ) -> Iterator[RoundView]:
         """Server views of a few victims of similar size each; memory does not grow with the rounds.
 
@@ -134,12 +136,17 @@ class Recording:
             learner: the clients' algorithm; None if it is unknown.
             history: fill ``earlier`` from the recorded rounds before, in which all the victims of a view took part;
                 memory then grows with the rounds.
+            share: ``(i, n)``, only the views whose place among all is i modulo n; the others are not read.
         """
+        index, parts = share
+        places = itertools.count()
         wanted = self.rounds if rounds is None else sorted(set(rounds) & set(self.rounds))
         for name in (name for number in wanted for name in self._seen.names(number)):
             with self._open(name) as shard:
                 source = self._source(name, shard)
                 for chunk in source.chunks(victims_per_view, pseudonyms):
+                    if next(places) % parts != index:
+                        continue
                     view = source.view(chunk, learner)
                     yield dataclasses.replace(view, earlier=self._earlier(view, learner)) if history else view
 

@@ -149,8 +149,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--scale": {"choices": ("small", "paper"), "help": "paper for all clients of every data set"},
     "--jobs": {
         "type": _at_least_one("--jobs"),
-        "help": "processes, each with one thread, for the trainings of a table or the defences of --what-if; one per"
-        " core by default, but for large trainings",
+        "help": "processes, each with one thread, for the trainings of a table, the attacks of an audit, or the"
+        " defences of --what-if; one per core by default, but for large trainings, and one, with all threads, for an"
+        " audit",
     },
     "--part": {
         "metavar": "I/N",

@@ -58,7 +58,6 @@ def audit(
     require(control is None or not judged, expected, f"--control {control}", way_out)
     way_out = "Omit one of them."
     require(what_if is None or control is None, "--what-if without --control", f"--what-if {what_if}", way_out)
-    require(what_if is not None or jobs is None, "--jobs with --what-if", f"--jobs {jobs} alone", way_out)
     defences = None if what_if is None else read_defences(Path(what_if))
     out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
     write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
@@ -76,7 +75,7 @@ def audit(
     with results_folder(out) as directory, keeps as kept:
         options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
         if defences is None:
-            found = run_audit(recording, chosen, kept=kept, **options)
+            found = run_audit(recording, chosen, kept=kept, jobs=jobs or 1, **options)
         else:
             found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
         key = secret_key()

@@ -1,0 +1,58 @@
+"""Estimates of an audit's attacks, computed in several processes before their scores are computed in one."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+import attacks.registry  # noqa: F401 - makes the variants of attacks, which a process reads back
+from attacks.base import Attack
+from evaluation.evaluate import Share, evaluate_recording
+from evaluation.kept_estimates import KeptEstimates
+from evaluation.processes import in_processes
+from protocol.view import RoundView
+from recordings.recording import Recording
+
+_PARTS = 8
+"""Parts of the work for each process, so that none waits long for the last one."""
+_VICTIMS = 64
+"""Victims of a view at most, for all learners but recommenders, whose views have more."""
+
+
+def estimate_in_processes(
+    recording: Recording,
+    attacks: Sequence[Attack],
+    kept: KeptEstimates,
+    *,
+    jobs: int,
+    progress: bool = True,
+    **options: Any,
+) -> None:
+    """Writes the estimates of an audit, which then reads them back and scores them: bit for bit those of one process.
+
+    A part is a number of views, of all rounds and groups of clients; with few views, a number of pairs of a view and an
+    attack. An estimate that cannot be kept (see `KeptEstimates`) is computed again by the audit.
+
+    Args:
+        recording: what is attacked.
+        attacks: attacks of the audit.
+        kept: where estimates are kept.
+        jobs: number of processes, with one thread each.
+        progress: whether to show a progress bar over the parts.
+        options: further arguments of `evaluation.evaluate.evaluate_recording`.
+    """
+    views = sum(math.ceil(len(recording.pseudonyms(number)) / _VICTIMS) for number in recording.rounds)
+    single = sum(attack.view is RoundView for attack in attacks)
+    of_pairs = views < 2 * jobs
+    parts = min(_PARTS * jobs, max(views * single, len(attacks)) if of_pairs else views)
+    work = [(recording, attacks, kept, options | {"share": Share(i, parts, of_pairs)}) for i in range(parts)]
+    before = len(kept)
+    for _ in tqdm(in_processes(_estimate, work, jobs=jobs), total=parts, desc="estimates", disable=not progress):
+        pass
+    kept.made += len(kept) - before
+
+
+def _estimate(work: tuple[Recording, Sequence[Attack], KeptEstimates, Mapping[str, Any]]) -> None:
+    recording, attacks, kept, options = work
+    evaluate_recording(recording, attacks, kept=kept, separate=True, progress=False, **options)
