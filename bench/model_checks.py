@@ -1,25 +1,26 @@
 """Checks of a received model against servers that send a model made to leak, and against honest rounds.
 
-python -m bench.model_checks --root DATA --out runs/model_checks
+python -m bench.model_checks --root DATA --data mnist --out runs/model_checks
 
-Honest federated training on MNIST; after rounds 0, 10 and 100, each client has the global model, the one before, its
-own last update and 16 images of its own. `detection.csv` has for each network, deviation and check the AUC and the
-share of clients whose check exceeds the threshold of split conformal prediction on honest clients at a false-positive
-rate of .01, and for all checks together at .05 (`joint`). `frontier.csv` and `frontier.svg` have the recovered share of
-a sum of 10 clients against the joint detection, over the strength of a deviation. Checks that read the model alone have
-one honest value for each of the three rounds, so that a small excess over it says nothing about other trainings.
+Honest federated trainings from 40 initialisations; after rounds 0, 10 and 100, each client has the global model, that
+of the round before, its own last update and 16 images. `detection.csv` has for each network, deviation and check the
+AUC and the share of clients whose check exceeds the threshold of split conformal prediction at a false-positive rate of
+.01, and for all checks together at .05 (`joint`). Thresholds are those of the honest clients of half of the trainings;
+the others give the false positives, and the models that a server manipulates. `frontier.csv` and `frontier.svg` have
+the recovered share of a sum of 10 clients, and the share of clients that detect it, over the strength of a deviation.
 """
 
 import argparse
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+import seaborn
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from attacks.reconstruction import LinearInversion
@@ -28,6 +29,7 @@ from client.cohort import Cohort
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
+from datamodules.images.cifar10 import CIFAR10
 from datamodules.images.mnist import MNIST
 from datamodules.partition.client_split import ClientSplit
 from defenses.manipulation_checks import threshold
@@ -45,8 +47,11 @@ from server.suppression import Suppression
 from server.trap_weights import TrapWeights
 
 Model = dict[str, Tensor]
-CLIENTS, IMAGES, SUM, CLASSES, SHAPE = 200, 16, 10, 10, (1, 28, 28)
+CLIENTS, IMAGES, SUM, CLASSES = 200, 16, 10, 10
+TRAININGS = 40
+"""Trainings of one network by default, half of which give the thresholds."""
 ROUNDS = (0, 10, 100)
+DATA = {"mnist": (MNIST, (1, 28, 28)), "cifar10": (CIFAR10, (3, 32, 32))}
 NETWORKS = {
     "MLP of 1,000, N(0, 0.5^2)": ClassifierOptions(name="mlp", hidden=1000, weights="normal"),
     "MLP of 1,000, uniform": ClassifierOptions(name="mlp", hidden=1000),
@@ -63,18 +68,23 @@ DEVIATIONS: dict[str, ModelManipulation] = {
     "suppression": Suppression(participants=SUM),
     "canary unit": CanaryUnit(),
 }
-STRENGTHS = (0.05, 0.25, 0.5, 1.0)
+STRENGTHS = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0)
+HASHES = ("allow-list", "commitment")
 SINGLE_RATE, JOINT_RATE = 0.01, 0.05
 
 
 @dataclass(frozen=True)
 class World:
-    """Clients, and the global models of an honest training before each round of `ROUNDS` and the one before that."""
+    """Clients, and the models of honest trainings.
+
+    Attributes:
+        models: of each training, by the number of the round: the global model that is sent, and the one before it.
+    """
 
     algorithm: ImageClassifierAlgorithm
     cohort: Cohort
     examples: Tensor
-    models: Mapping[int, tuple[Model, Model]]
+    models: Sequence[Mapping[int, tuple[Model, Model]]]
 
     def inputs(self, client: int) -> tuple[Tensor, Tensor]:
         return self.algorithm.fields({name: value[client] for name, value in self.cohort.examples.items()})
@@ -84,40 +94,51 @@ class World:
         return layer_inputs(self.algorithm, model, self.examples, "body.1")
 
 
-def world(options: ClassifierOptions, root: str) -> World:
-    data = MNIST(
-        root=root,
-        split=ClientSplit(scheme="iid", clients=CLIENTS, examples_per_client=IMAGES),
-        auxiliary_per_class=100,
-    )
+def world(options: ClassifierOptions, data_name: str, root: str, trainings: int) -> World:
+    kind, shape = DATA[data_name]
+    split = ClientSplit(scheme="iid", clients=CLIENTS, examples_per_client=IMAGES)
+    data = kind(root=root, split=split, auxiliary_per_class=100)
     data.setup("fit")
     algorithm = ImageClassifierAlgorithm(
         network=options,
-        image_shape=SHAPE,
+        image_shape=shape,
         num_classes=CLASSES,
         local=LocalTraining(optimizer="sgd", learning_rate=0.1),
     )
-    cohort, kept = data.build_cohort(0, torch.arange(CLIENTS)), dict[int, tuple[Model, Model]]()
-    model, before = drawn(options, 0), drawn(options, 1)
+    cohort = data.build_cohort(0, torch.arange(CLIENTS))
+    models = [honest_training(algorithm, cohort, options, shape, seed) for seed in range(trainings)]
+    return World(algorithm, cohort, algorithm.fields(data.auxiliary())[0], models)
+
+
+def honest_training(
+    algorithm: ImageClassifierAlgorithm,
+    cohort: Cohort,
+    options: ClassifierOptions,
+    shape: tuple[int, int, int],
+    seed: int,
+) -> dict[int, tuple[Model, Model]]:
+    """The global models of one training before each round of `ROUNDS` and the round before that."""
+    before, model = (drawn(options, shape, start) for start in (CLIENTS + seed, seed))
+    kept = {}
     for number in range(max(ROUNDS) + 1):
         if number in ROUNDS:
             kept[number] = model, before
-        chosen = torch.randperm(CLIENTS, generator=generator_for(0, "bench clients", number))[:SUM]
+        chosen = torch.randperm(CLIENTS, generator=generator_for(seed, "bench clients", number))[:SUM]
         deltas = algorithm.train(model, cohort.select(chosen), seed=number).deltas
         before, model = model, {name: value + deltas[name].mean(0) for name, value in model.items()}
-    return World(algorithm, cohort, algorithm.fields(data.auxiliary())[0], kept)
+    return kept
 
 
-def drawn(options: ClassifierOptions, seed: int) -> Model:
+def drawn(options: ClassifierOptions, shape: tuple[int, int, int], seed: int) -> Model:
     generator = generator_for(seed, "bench model")
-    network = build_classifier(options, image_shape=SHAPE, classes=CLASSES, generator=generator)
+    network = build_classifier(options, image_shape=shape, classes=CLASSES, generator=generator)
     return {name: value.detach().clone() for name, value in network.named_parameters()}
 
 
-def statistics(own: World, number: int, sent: SentModels) -> pd.DataFrame:
+def statistics(own: World, training: int, number: int, sent: SentModels) -> pd.DataFrame:
     """Every check of each client that is sent a model in a round: a row per client, a column per check."""
     checks = {name: kind() for name, kind in model_checks().items()}
-    honest, before = own.models[number]
+    honest, before = own.models[training][number]
     hashes = [model_hash({name: value[m] for name, value in sent.models.items()}) for m in range(len(sent))]
     rows, fixed = [], dict[tuple[int, str], float]()
     for place, client in enumerate(sent.clients.tolist()):
@@ -150,29 +171,39 @@ def auc(positives: Tensor, negatives: Tensor) -> float:
     return float(((difference > 0).double() + (difference == 0).double() / 2).mean())
 
 
-def manipulated(own: World, number: int, manipulation: ModelManipulation, draws: int) -> Iterator[SentModels]:
-    """What the server sends to the first `SUM` clients, then to the next, with a draw of its own for each."""
-    model, _ = own.models[number]
+def honest_statistics(own: World, number: int) -> pd.DataFrame:
+    """The checks of the `CLIENTS` honest clients of one round, an equal part of them in each training."""
+    each, parts = CLIENTS // len(own.models), []
+    for training, models in enumerate(own.models):
+        clients = torch.arange(each) + each * training
+        frame = statistics(own, training, number, SentModels.same(models[number][0], clients))
+        parts.append(frame.assign(training=training))
+    return pd.concat(parts, ignore_index=True)
+
+
+def manipulated(own: World, training: int, number: int, manipulation: ModelManipulation, draw: int) -> SentModels:
+    """What the server of a training sends to `SUM` clients, others in each draw."""
+    model, _ = own.models[training][number]
     examples = own.own(model) if manipulation.uses_examples else torch.zeros(0, 0)
-    for draw in range(draws):
-        clients = torch.arange(draw * SUM, (draw + 1) * SUM) % CLIENTS
-        yield manipulation.sent(model, examples, clients, generator=generator_for(draw, "bench deviation", number))
+    clients = torch.arange(draw * SUM, (draw + 1) * SUM) % CLIENTS
+    return manipulation.sent(model, examples, clients, generator=generator_for(draw, "bench deviation", number))
 
 
 def detection(name: str, own: World, deviations: Mapping[str, ModelManipulation], draws: int) -> pd.DataFrame:
-    """AUC and TPR of every check, with half of the honest clients for thresholds and half for false positives."""
-    honest = [statistics(own, n, SentModels.same(own.models[n][0], torch.arange(CLIENTS))) for n in ROUNDS]
-    for frame in honest:
-        frame["half"] = torch.randperm(CLIENTS, generator=generator_for(0, "halves")).remainder(2).numpy()
-    negatives = pd.concat(honest)
-    checks = list(model_checks())
-    calibration, rest = (torch.from_numpy(negatives[negatives["half"] == h][checks].to_numpy()) for h in (0, 1))
+    """AUC and TPR of every check; the even trainings give the thresholds."""
+    checks, odd = list(model_checks()), range(1, len(own.models), 2)
+    negatives = pd.concat([honest_statistics(own, number) for number in ROUNDS])
+    calibration, rest = (
+        torch.from_numpy(negatives[negatives["training"] % 2 == half][checks].to_numpy()) for half in (0, 1)
+    )
     single = torch.tensor([threshold(column, SINGLE_RATE) for column in calibration.T], dtype=torch.float64)
     joint = joint_thresholds(calibration, JOINT_RATE)
     found = {"honest": rest}
     for label, manipulation in deviations.items():
-        parts = [statistics(own, n, sent) for n in ROUNDS for sent in manipulated(own, n, manipulation, draws)]
-        frame = pd.concat(parts)
+        sent = [
+            (odd[draw], n, manipulated(own, odd[draw], n, manipulation, draw)) for n in ROUNDS for draw in range(draws)
+        ]
+        frame = pd.concat([statistics(own, *one) for one in sent])
         if isinstance(manipulation, Suppression):
             found |= {
                 f"{label}, {who}": torch.from_numpy(frame[frame["model"] == m][checks].to_numpy())
@@ -192,9 +223,9 @@ def detection(name: str, own: World, deviations: Mapping[str, ModelManipulation]
     return made.assign(clients=made["deviation"].map({label: len(values) for label, values in found.items()}))
 
 
-def recovery(own: World, number: int, manipulation: ModelManipulation) -> float:
+def recovery(own: World, training: int, number: int, manipulation: ModelManipulation, draw: int) -> float:
     """Share of the images of one sum of `SUM` clients that `linear-inversion` recovers exactly."""
-    sent = next(manipulated(own, number, manipulation, 1))
+    sent = manipulated(own, training, number, manipulation, draw)
     parts = own.cohort.select(sent.clients)
     sums: Model = {}
     for place in range(SUM):
@@ -220,7 +251,7 @@ def recovery(own: World, number: int, manipulation: ModelManipulation) -> float:
 
 def canary(own: World, number: int, targets: int = 50) -> pd.DataFrame:
     """How often the canary unit changes in a sum of `SUM` clients with the target, and in one without it."""
-    model, _ = own.models[number]
+    model, _ = own.models[0][number]
     inputs = own.own(model)
     hits = []
     for target in range(targets):
@@ -236,63 +267,70 @@ def canary(own: World, number: int, targets: int = 50) -> pd.DataFrame:
     return pd.DataFrame(hits, columns=["with the target", "without it"]).mean().to_frame(f"round {number}")
 
 
-def frontier(own: World, number: int) -> pd.DataFrame:
-    """Recovery and joint detection over the strength of each deviation, in one round.
+def frontier(own: World, draws: int) -> pd.DataFrame:
+    """Recovery and detection over the strength of each deviation, in the first round and after 10.
 
-    By the checks that read what the client has itself: those of the model alone have one honest value in a round.
+    By all checks but those that compare hashes, at a joint false-positive rate of `JOINT_RATE`.
     """
-    checks = [name for name, kind in model_checks().items() if kind.reads_examples]
-    honest = statistics(own, number, SentModels.same(own.models[number][0], torch.arange(CLIENTS)))
-    joint = joint_thresholds(torch.from_numpy(honest[checks].to_numpy()), len(checks) / CLIENTS + 1e-3)
+    checks = [name for name in model_checks() if name not in HASHES]
     rows = []
-    for label, manipulation in DEVIATIONS.items():
-        if isinstance(manipulation, Suppression | CanaryUnit):
-            continue
-        for strength in STRENGTHS:
-            weaker = dataclasses.replace(manipulation, strength=strength)
-            frame = pd.concat([statistics(own, number, sent) for sent in manipulated(own, number, weaker, 1)])
-            over = torch.from_numpy(frame[checks].to_numpy()) > joint
-            detected = float(over.any(1).double().mean())
-            rows.append((label, strength, recovery(own, number, weaker), detected))
-            print(rows[-1], flush=True)
-    return pd.DataFrame(rows, columns=["deviation", "strength", "recovered", "detected"])
+    for number in ROUNDS[:2]:
+        honest = torch.from_numpy(honest_statistics(own, number)[checks].to_numpy())
+        joint = joint_thresholds(honest, JOINT_RATE)
+        for label, manipulation in DEVIATIONS.items():
+            if isinstance(manipulation, Suppression | CanaryUnit):
+                continue
+            for strength, draw in itertools.product(STRENGTHS, range(draws)):
+                weaker = dataclasses.replace(manipulation, strength=strength)
+                frame = statistics(own, draw, number, manipulated(own, draw, number, weaker, draw))
+                over = torch.from_numpy(frame[checks].to_numpy()) > joint
+                detected = float(over.any(1).double().mean())
+                rows.append((label, number, strength, draw, recovery(own, draw, number, weaker, draw), detected))
+                print(rows[-1], flush=True)
+    return pd.DataFrame(rows, columns=["deviation", "round", "strength", "draw", "recovered", "detected"])
 
 
 def draw_frontier(frame: pd.DataFrame, path: Path) -> None:
-    """Draws the share of detecting clients against the recovered share, a line for each deviation."""
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for label, rows in frame.groupby("deviation", sort=False):
-        axes.plot(rows["recovered"], rows["detected"], marker="o", label=str(label))
-    axes.set(
-        xlabel="share of the images of 10 x 16 that are recovered exactly",
-        ylabel="share of clients that detect it",
-        xlim=(-0.03, 1.03),
-        ylim=(-0.03, 1.03),
+    """Draws both shares over the strength: a row of panels for each round, a column for each deviation."""
+    what = {"recovered": "images recovered", "detected": "clients that detect it"}
+    long = frame.rename(columns=what).melt(
+        ["deviation", "round", "strength", "draw"], list(what.values()), "share of", "share"
     )
-    axes.legend(fontsize="small")
-    figure.savefig(path)
+    long["round"] = long["round"].map("after {} rounds".format)
+    grid = seaborn.relplot(
+        long, x="strength", y="share", hue="share of", style="share of", row="round", col="deviation",
+        kind="line", markers=True, errorbar=("pi", 100), height=1.9, aspect=0.85,
+    )  # fmt: skip
+    grid.set(xscale="log", ylim=(-0.03, 1.03))
+    grid.set_titles("{col_name}\n{row_name}", size="medium")
+    seaborn.move_legend(grid, "lower center", ncol=2, bbox_to_anchor=(0.45, -0.1), title=None)
+    grid.savefig(path, metadata={"Date": None})
 
 
 def main() -> None:
     """Runs all networks, then the frontier of the first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True, help="folder of the data sets")
+    parser.add_argument("--data", choices=DATA, default="mnist")
     parser.add_argument("--out", type=Path, default=Path("runs/model_checks"))
-    parser.add_argument("--draws", type=int, default=4, help="draws of each deviation for 10 clients each and round")
+    parser.add_argument("--draws", type=int, default=4, help="draws of a deviation, of 10 clients and each round")
+    parser.add_argument("--trainings", type=int, default=TRAININGS, help="honest trainings, that divide 200")
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--deviations", nargs="+", choices=DEVIATIONS, default=list(DEVIATIONS))
     parser.add_argument("--canary", action="store_true", help="only membership by a canary unit")
     parser.add_argument("--frontier", action="store_true", help="only the frontier")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    worlds = {name: functools.partial(world, options, chosen.root) for name, options in NETWORKS.items()}
+    worlds = {
+        name: functools.partial(world, options, chosen.data, chosen.root, chosen.trainings)
+        for name, options in NETWORKS.items()
+    }
     if chosen.canary:
         first = next(iter(worlds.values()))()
         print(pd.concat([canary(first, number) for number in ROUNDS], axis=1).to_string())
         return
     if chosen.frontier:
-        frame = frontier(next(iter(worlds.values()))(), ROUNDS[1])
+        frame = frontier(next(iter(worlds.values()))(), chosen.draws)
         frame.to_csv(chosen.out / "frontier.csv", index=False)
         draw_frontier(frame, chosen.out / "frontier.svg")
         return
