@@ -12,6 +12,10 @@ from fedleak_recorder.errors import InputError, require
 Array = np.ndarray[Any, np.dtype[Any]]
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 """Types of floating-point numbers that a recording may hold."""
+HALF = ("float16", "bfloat16")
+"""Those of two bytes."""
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
+"""The bits of bfloat16, which NumPy does not have."""
 _KINDS = {
     **{f"float{bits}": f"F{bits}" for bits in (16, 32, 64)},
     **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)},
@@ -64,15 +68,35 @@ def _converted(value: Any) -> Array:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
+def numpy_type(dtype: str) -> np.dtype[Any]:
+    """Type of NumPy by its name among `FLOATS`."""
+    return BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
+
+
 def cast(array: Array, dtype: str) -> Array:
-    """An array in another type; what that type cannot hold becomes infinite, without a warning."""
+    """An array in another type; what that type cannot hold becomes infinite, without a warning.
+
+    Numbers become bfloat16 by rounding to nearest, ties to even; finite ones that are too large become infinite.
+    """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return array.astype(dtype)
+        if dtype != "bfloat16":
+            return array.astype(dtype)
+        bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+        rounded: Array = ((bits + (0x7FFF + (bits >> 16 & 1))) >> 16).astype(np.uint16)
+        return rounded.view(BFLOAT16).reshape(array.shape)
+
+
+def widened(array: Array) -> Array:
+    """An array of `BFLOAT16` as float32, with the same numbers; any other one as it is."""
+    if array.dtype != BFLOAT16:
+        return array
+    bits: Array = array["bfloat16"].astype(np.uint32) << 16
+    return bits.view(np.float32)
 
 
 def dtype_name(value: Any) -> str:
     """Type of the numbers of an array or tensor, e.g. ``"bfloat16"``."""
-    return str(value.dtype).removeprefix("torch.")
+    return "bfloat16" if value.dtype == BFLOAT16 else str(value.dtype).removeprefix("torch.")
 
 
 def is_float(array: Array) -> bool:
@@ -118,7 +142,7 @@ def _plain_array(value: Any) -> tuple[Array, str]:
     """A contiguous array with the same memory where possible, and its type as safetensors names it."""
     if not _is_tensor(value):
         array = np.asarray(value, order="C")
-        return array, _KINDS[array.dtype.name]
+        return array, "BF16" if array.dtype == BFLOAT16 else _KINDS[array.dtype.name]
     import torch
 
     value = value.detach().cpu().contiguous()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak_recorder.arrays import Array, as_array, cast, is_finite
+from fedleak_recorder.arrays import HALF, Array, as_array, cast, is_finite, numpy_type, widened
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.format import CLIENT
 from fedleak_recorder.plain_values import whole_number
@@ -123,7 +123,7 @@ class Group:
                 self.row_bytes += self.rows[parameter][-1].nbytes
             else:
                 if not place:
-                    self.dense[parameter] = np.empty((self.clients, *value.shape), self.system.dtype)
+                    self.dense[parameter] = np.empty((self.clients, *value.shape), numpy_type(self.system.dtype))
                 self._write_delta(one, parameter, value, self.dense[parameter][place, ...])
         self.names[name] = one.client
         self.counts.append(one.examples)
@@ -232,9 +232,16 @@ class Group:
 
 
 def stored(value: Array, dtype: str, *, where: str) -> Array:
-    """Numbers in the type in which a recording holds them."""
+    """Numbers in the type in which a recording holds them; types of two bytes hold only what they need not round."""
     narrow = cast(value, dtype)
-    if not np.isfinite(narrow).all():
+    held = widened(narrow)
+    if dtype in HALF and not (held == value).all():
+        raise InputError(
+            expected=f"numbers that {dtype} holds exactly, for a recorder with dtype={dtype!r}",
+            found=f"{value.dtype} with other numbers in {where}",
+            way_out="Make the recorder with dtype='float32', or give what the client sent in its own type.",
+        )
+    if not np.isfinite(held).all():
         raise InputError(
             expected=f"numbers that {dtype} can hold",
             found=f"{np.abs(value.astype(np.float64)).max():.3g} in {where}",

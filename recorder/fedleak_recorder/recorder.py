@@ -6,11 +6,11 @@ import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
-from fedleak_recorder.arrays import FLOATS, Array, as_array, is_float
+from fedleak_recorder.arrays import FLOATS, HALF, Array, as_array, is_float
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import RECORDED_CLIENTS
@@ -19,7 +19,7 @@ from fedleak_recorder.plain_values import whole_number
 from fedleak_recorder.pseudonyms import pseudonym, secret_key
 from fedleak_recorder.record_hash import hashed_truth
 from fedleak_recorder.shape_check import Shapes, named
-from fedleak_recorder.system import Holds, System
+from fedleak_recorder.system import DType, Holds, System
 from fedleak_recorder.writer import RecordingWriter, on_disk
 
 Arrays = Mapping[str, Any] | Sequence[Any]
@@ -43,7 +43,8 @@ class Recorder:
         data: name of the data set, or ``name`` and ``sha256``.
         holds: whether clients send their trained ``models`` or the ``deltas``, local minus global.
         dtype: type in which deltas and models are stored; None for float64 if all parameters are arrays of that type,
-            else float32.
+            else float32. ``float16`` and ``bfloat16``, for clients that send deltas of that type, store deltas in half
+            the bytes, without rounding, and models as float32.
         learner: the clients' algorithm, ``name`` and ``arguments`` of a learner of fedleak; None if it is unknown, an
             audit can name it later.
         releases: what clients publicly do to their deltas: ``clip``, ``noise_scale`` and ``parameters`` (all if empty).
@@ -80,7 +81,7 @@ class Recorder:
         parameters: Mapping[str, Any] | None = None,
         data: str | Mapping[str, str] = "unknown",
         holds: Holds = "models",
-        dtype: Literal["float32", "float64"] | None = None,
+        dtype: DType | None = None,
         learner: Mapping[str, Any] | None = None,
         releases: Sequence[Mapping[str, Any]] = (),
         row_parameters: Sequence[str] = (),
@@ -92,8 +93,10 @@ class Recorder:
         resume_at: int | None = None,
     ) -> None:
         require(holds in ("models", "deltas"), "holds as 'models' or 'deltas'", repr(holds), "Correct it.")
-        types = (None, "float32", "float64")
-        require(dtype in types, "dtype as 'float32' or 'float64'", repr(dtype), "Correct it.")
+        require(dtype is None or dtype in FLOATS, f"dtype among {', '.join(FLOATS)}", repr(dtype), "Correct it.")
+        way_out = "A difference of models is not exact in that type: leave out dtype, or give deltas."
+        right = dtype not in HALF or holds == "deltas"
+        require(right, f"holds='deltas' with dtype={dtype!r}", f"holds={holds!r}", way_out)
         if key is not None:
             found = f"{len(key)}" if isinstance(key, bytes) else type(key).__name__
             right = isinstance(key, bytes) and len(key) >= 16
@@ -280,7 +283,7 @@ class Recorder:
                 types.add(array.dtype.name)
         way_out = "Give the model's state_dict(), or shapes by name."
         require(shapes, f"parameters of a type among {', '.join(FLOATS)}", "none", way_out)
-        dtype = self._dtype or ("float64" if types == {"float64"} else "float32")
+        dtype: DType = self._dtype or ("float64" if types == {"float64"} else "float32")
         self._system = dataclasses.replace(self._system, parameters=shapes, dtype=dtype)
         self._names = list(parameters)
 

@@ -14,6 +14,7 @@ from fedleak_recorder.plain_values import strange_value
 from fedleak_recorder.shape_check import Shapes
 
 Holds = Literal["models", "deltas"]
+DType = Literal["float16", "bfloat16", "float32", "float64"]
 _PACKAGES = ("numpy", "safetensors")
 
 
@@ -24,7 +25,7 @@ class System:
     parameters: Shapes
     data: Mapping[str, str]
     holds: Holds = "models"
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: DType = "float32"
     learner: Mapping[str, Any] | None = None
     releases: Sequence[Mapping[str, Any]] = ()
     row_parameters: Sequence[str] = ()

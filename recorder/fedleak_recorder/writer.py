@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from fedleak_recorder.arrays import Array, as_array, shard_bytes, shard_parts
+from fedleak_recorder.arrays import HALF, Array, as_array, numpy_type, shard_bytes, shard_parts
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import MODEL, JournalLine, shard_name, write_shard
@@ -134,7 +132,7 @@ class RoundStream:
         system = writer.system
         tables = {*system.row_parameters}
         width = sum(math.prod(shape) for name, shape in system.parameters.items() if name not in tables)
-        fit = max(1, GROUP_BYTES // max(width * np.dtype(system.dtype).itemsize, 1))
+        fit = max(1, GROUP_BYTES // max(width * numpy_type(system.dtype).itemsize, 1))
         self._size = fit if clients is None else max(1, min(fit, clients))
         self._group = Group(system, number, model, self._size, writer.key)
         self._lines: list[JournalLine] = []
@@ -166,7 +164,8 @@ class RoundStream:
         seen, truth = self._group.shards()
         for name, value in self._model.items():
             where = f"{name!r} of the global model before round {number}"
-            seen[f"{MODEL}{name}"] = stored(value, writer.system.dtype, where=where)
+            dtype = "float32" if writer.system.dtype in HALF else writer.system.dtype
+            seen[f"{MODEL}{name}"] = stored(value, dtype, where=where)
         with _misfits(f"a round {number} whose arrays and truth fit together"):
             check_seen(InMemory(seen), writer.manifest)
             check_truth(InMemory(truth), InMemory(seen))

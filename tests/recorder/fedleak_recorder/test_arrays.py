@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from fedleak_recorder.arrays import as_array, dtype_name, shard_bytes
+from fedleak_recorder.arrays import as_array, cast, dtype_name, shard_bytes, widened
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, np.int32, np.uint8, np.bool_])
@@ -37,3 +37,12 @@ def test_arrays_keep_their_type(dtype: Any) -> None:
     array = as_array(np.array([1, 2], dtype))
     assert array.dtype == np.dtype(dtype).newbyteorder("=")
     assert array.tolist() == [1, 2]
+
+
+def test_bfloat16_is_rounded_as_torch_does() -> None:
+    values = np.array([0.1, -3.14159, 1e-40, 3.39e38, 1.00390625, 1.01171875, 0.0, -0.0, np.inf], np.float32)
+    held = cast(values, "bfloat16")
+    expected = torch.from_numpy(values).bfloat16()
+    assert torch.equal(torch.from_numpy(widened(held)), expected.float())
+    assert dtype_name(held) == "bfloat16"
+    assert load(shard_bytes({"delta": held}))["delta"].equal(expected)

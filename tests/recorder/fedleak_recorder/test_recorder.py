@@ -295,7 +295,7 @@ def test_a_recording_is_resumed_with_its_key_only(tmp_path: Path) -> None:
         ({"parameters": None}, {"model": [np.ones(2)]}, ["the argument parameters"]),
         ({"parameters": {"n": np.int64(1)}}, {}, ["parameters of a type among"]),
         ({"holds": "gradients"}, {}, ["'models' or 'deltas'"]),
-        ({"dtype": "float8"}, {}, ["'float32' or 'float64'"]),
+        ({"dtype": "float8"}, {}, ["dtype among float64, float32", "'float8'"]),
         ({"key": b"short"}, {}, ["at least 16 bytes"]),
         ({"releases": [{"clip": -1.0}]}, {}, ["clip"]),
         ({"releases": {"clip": 1.0}}, {}, ["a list as releases", "dict"]),
@@ -388,3 +388,39 @@ def test_a_client_that_comes_again_in_a_later_group_is_refused(tmp_path: Path, m
     with pytest.raises(InputError, match="alice again"):
         add(messages[3])
     recorder.close()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_deltas_of_two_bytes_stay_as_they_were_sent(tmp_path: Path, dtype: Any) -> None:
+    draws = torch.Generator().manual_seed(0)
+    kind = getattr(torch, dtype)
+    model = {name: torch.randn(shape, generator=draws) for name, shape in SMALL.items()}
+    sent = {
+        client: {name: (0.01 * torch.randn(shape, generator=draws)).to(kind) for name, shape in SMALL.items()}
+        for client in CLIENTS
+    }
+    with Recorder(tmp_path, parameters=model, holds="deltas", dtype=dtype, key=KEY) as recorder:
+        recorder.round(0, model, {client: (arrays, 5) for client, arrays in sent.items()})
+    view = next(Recording(tmp_path).views())
+    order = [pseudonym(client, KEY) for client in CLIENTS]
+    for place, name in enumerate(order):
+        own = int((view.pseudonyms == name).nonzero())
+        for parameter in SMALL:
+            assert torch.equal(view.deltas[parameter][own], sent[CLIENTS[place]][parameter].float())
+    assert all(torch.equal(view.model[name], value) for name, value in model.items())
+    assert view.rounded == SMALL.keys()
+    numbers = sum(value.numel() for value in model.values())
+    with (tmp_path / "rounds" / "000000-0000.safetensors").open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        assert len(file.read()) - size == 2 * len(CLIENTS) * numbers + 4 * numbers + 16 * len(CLIENTS)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_deltas_of_two_bytes_are_not_rounded(tmp_path: Path, dtype: Any) -> None:
+    with (
+        Recorder(tmp_path, parameters=SMALL, holds="deltas", dtype=dtype) as recorder,
+        pytest.raises(InputError, match=f"numbers that {dtype} holds exactly"),
+    ):
+        recorder.round(0, None, {"alice": (small(0.1), 5)})
+    with pytest.raises(InputError, match="holds='deltas'"):
+        Recorder(tmp_path / "models", parameters=SMALL, dtype=dtype)
