@@ -57,6 +57,7 @@ class Attack(abc.ABC):
         audited_victims: number of clients of the first round that an audit attacks, drawn at random; None for all
             clients of all rounds.
         slow: whether it takes minutes, so that an audit runs it only with ``--slow``.
+        quadratic: whether it compares every message with every other one of its round.
         view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
             `History` for an attack on all messages of a recording together.
     """
@@ -79,6 +80,7 @@ class Attack(abc.ABC):
     cost: ClassVar[str] = "milliseconds per victim"
     audited_victims: ClassVar[int | None] = None
     slow: ClassVar[bool] = False
+    quadratic: ClassVar[bool] = False
     view: ClassVar[type[View]] = RoundView
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -16,6 +16,7 @@ from client.foltr_es import FOLtRESAlgorithm
 from client.matrix_factorization import MFAlgorithm
 from client.ranking import RankingAlgorithm
 from evaluation.attack_bar import AttackBar
+from evaluation.drawn_victims import drawn_victims, in_random_order
 from evaluation.failures import slow_reason, unfit
 from evaluation.fitting import of_devices_and_clients, together
 from evaluation.kept_estimates import KeptEstimates
@@ -90,7 +91,8 @@ def evaluate_recording(
 ) -> Evaluation:
     """Runs attacks of any scope on a recording and scores them against the ground truth.
 
-    The arguments are those of `evaluation.audit`. Attacks on all messages together always get all victims. Victims of a
+    The arguments are those of `evaluation.audit`. Attacks on all messages together get all victims, unless there are
+    more than `evaluation.drawn_victims.MANY` messages. Victims of a
     round that a mask of `unscored` holds are undefined in the scores of attacks on it. A `share` of the work has no
     posteriors.
     """
@@ -105,7 +107,9 @@ def evaluate_recording(
         if not group:
             continue
         try:
-            view, truth = together(recording, group, messages, learner=learner, rounds=rounds, seed=seed)
+            view, truth = together(
+                recording, group, messages, learner=learner, rounds=rounds, seed=seed, victims=victims
+            )
             (found if view.known is not None else last).append(attack_messages(view, truth, group, **common))
         except InputError as error:
             if len(whole) == len(attacks):
@@ -160,7 +164,8 @@ def evaluate(
     """
     many = isinstance(learner, RankingAlgorithm | FOLtRESAlgorithm | MFAlgorithm)
     victims_per_view = victims_per_view or (256 if many else 64)
-    chosen = None if victims is None else set(_drawn(recording.pseudonyms(), generator_for(seed, "victims"))[:victims])
+    draws = generator_for(seed, "victims")
+    chosen = None if victims is None else drawn_victims(recording, victims, generator=draws)
     limited = {name: _within_first_rounds(recording, limit, seed) for name, limit in (limits or {}).items()}
     named = {attack: [name for name in attack.names() if name in limited] for attack in attacks}
     subsets = {attack: limited[names[0]] if names else None for attack, names in named.items()}  # None for no limit
@@ -267,15 +272,11 @@ def _defect(error: Exception) -> str:
     )
 
 
-def _drawn(clients: Sequence[int], generator: torch.Generator) -> list[int]:
-    return [clients[int(position)] for position in torch.randperm(len(clients), generator=generator)]
-
-
 def _within_first_rounds(recording: Recording, victims: int, seed: int) -> set[int]:
     """Victims drawn round by round: they share few views, which slow attacks process in batches."""
     chosen: dict[int, None] = {}
     for number in recording.rounds:
-        clients = _drawn(recording.pseudonyms(number), generator_for(seed, "victims", number))
+        clients = in_random_order(recording.pseudonyms(number), generator_for(seed, "victims", number))
         chosen |= dict.fromkeys(clients)
         if len(chosen) >= victims:
             break

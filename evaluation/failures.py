@@ -15,6 +15,7 @@ from attacks.composition.base import CompositionAttack, output_layer
 from evaluation.causes import POSSIBLE, Cause, measured_causes
 from evaluation.scores import records, setting_columns
 from protocol.errors import InputError, ViewError
+from protocol.memory import gibibytes, memory_bound
 from protocol.metric_table import METRICS, metric
 from protocol.view import CANARY_PSEUDONYMS, View
 from recordings.recorded_learner import recorded_learner
@@ -197,6 +198,11 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
         ]
         ways_out = [remedy for head, entries in heads.items() if (remedy := _remedy(head, entries))]
         return "; ".join([f"the recording lacks {', '.join(needs)}", *dict.fromkeys(ways_out)])
+    if attack.quadratic and (size := 8 * view.victims**2) > memory_bound():
+        return (
+            f"it compares {view.victims:,} messages with each other, which takes {gibibytes(size)}, and it may use "
+            f"{gibibytes(memory_bound())}; give --victims"
+        )
     unknown = ", ".join(name for name in attack.estimates.truth if name not in truth)
     if not unknown or attack.certifies:
         return _other_classes(view, truth) if isinstance(attack, CompositionAttack) else None

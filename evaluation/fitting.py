@@ -6,10 +6,12 @@ from torch import Tensor
 
 from attacks.base import Attack
 from client.algorithm import ClientAlgorithm
+from evaluation.drawn_victims import MANY, messages_of_few
 from evaluation.failures import unfit
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
 from protocol.errors import InputError
 from protocol.history import History
+from protocol.seeding import generator_for
 from protocol.view import View
 from recordings.joined_view import joined_view, messages_view
 from recordings.recorded_learner import recorded_learner
@@ -55,8 +57,9 @@ def together(
     learner: ClientAlgorithm | None,
     rounds: Sequence[int] | None,
     seed: int,
+    victims: int | None = None,
 ) -> tuple[History, dict[str, Tensor]]:
-    """View and ground truth of all messages for a group of `of_devices_and_clients`.
+    """View and ground truth of all messages for a group of `of_devices_and_clients`; see `messages_of_few`.
 
     Raises:
         InputError: the adversary has no devices, or the selection leaves no message.
@@ -65,4 +68,7 @@ def together(
         view = joined_view(recording, learner=learner, rounds=rounds)
         return selected(view, message_truth(recording, view), messages, seed=seed)
     view = messages_view(recording, learner=learner, rounds=rounds)
+    if victims is not None and view.victims > MANY:
+        people = client_truth(recording, view, ["clients"]).get("clients", view.pseudonyms)
+        view = messages_of_few(view, people, victims, generator=generator_for(seed, "people"))
     return view, client_truth(recording, view, {name for attack in group for name in attack.estimates.truth})

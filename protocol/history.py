@@ -1,7 +1,7 @@
 """The server's view of several rounds, for attacks on all messages of a recording together."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -19,6 +19,7 @@ class History(View):
         sent_in: ``(V,)`` round of each message; pseudonyms may repeat.
         round_models: the global model before each of these rounds, by number.
         by_round: view of each round's messages, read on access, where the deltas are not in memory.
+        read_parts: the same in parts of bounded size, of the clients in a set, by the number of the round.
         pairs: ``(M, 2)`` pairs of messages for matching attacks, which are numbered over this view and then `known`.
         known: what the server saw of its own devices, whose users are ``known.priors["users"]`` ``(P,)``; None without
             such devices.
@@ -29,6 +30,7 @@ class History(View):
     sent_in: Tensor
     round_models: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
     by_round: Mapping[int, RoundView] = field(default_factory=dict)
+    read_parts: Callable[[int, set[int]], Iterator[RoundView]] | None = None
     pairs: Tensor | None = None
     known: "History | None" = None
 
@@ -50,10 +52,22 @@ class History(View):
     def each_round(self) -> Iterator[RoundView]:
         """Views of the messages of one round each, ascending, one in memory at a time where they are read lazily."""
         if self.by_round:
-            yield from (self.by_round[number] for number in sorted(self.by_round))
+            for number in sorted(self.by_round):
+                whole, own = self.by_round[number], self.pseudonyms[self.sent_in == number]
+                if len(own):
+                    yield whole.select(torch.isin(whole.pseudonyms, own).nonzero().flatten())
             return
         for number in torch.unique(self.sent_in).tolist():
             yield self.in_round(number)
+
+    def each_part(self, messages: Tensor | None = None) -> Iterator[RoundView]:
+        """Messages of some numbers ``(M,)``, or all, in views of one round and of bounded size, rounds ascending."""
+        chosen = self if messages is None else self.select(messages.sort().values)
+        if self.read_parts is None:
+            yield from chosen.each_round()
+            return
+        for number in torch.unique(chosen.sent_in).tolist():
+            yield from self.read_parts(number, set(chosen.pseudonyms[chosen.sent_in == number].tolist()))
 
     def in_round(self, number: int) -> RoundView:
         """View of the messages of one round, of those whose deltas are in memory."""

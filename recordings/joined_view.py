@@ -1,6 +1,7 @@
 """The history of all messages of a recording, with those of the adversary's devices, or without deltas in memory."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -11,11 +12,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from client.algorithm import ClientAlgorithm
 from fedleak_recorder.format import HOLDOUT_USERS
-from protocol.errors import require
+from protocol.errors import ViewError, require
 from protocol.history import History
+from protocol.memory import gibibytes, memory_bound
 from protocol.view import HOLDOUT, USERS, RoundView
 from recordings.adversary_devices import PSEUDONYM_USERS, PSEUDONYMS
 from recordings.recording import Recording
+from recordings.shards import view_dtype
 
 _Value = TypeVar("_Value")
 
@@ -63,6 +66,13 @@ def joined_view(
         "Record the training of a data set whose users have an anonymous and a known device.",
     )
     numbers = _numbers(recording, rounds)
+    size, messages = _size(recording, numbers)
+    require(
+        size <= memory_bound(),
+        f"messages of {gibibytes(memory_bound())} together, half of the memory",
+        f"{messages:,} messages of {gibibytes(size)}",
+        "Audit fewer rounds, or a recording of fewer clients.",
+    )
     parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
     _check_distinct(parts)
     joined = _join(parts)
@@ -98,7 +108,7 @@ def messages_view(
     groups = {number: recording.participants(number) for number in numbers}
     of_each = [torch.tensor(groups[number].get(name, [-1])) for number, name, _ in messages]
     participants = pad_sequence(of_each, batch_first=True, padding_value=-1) if any(groups.values()) else None
-    views = partial(_round_view, partial(recording.views, victims_per_view=2**30, learner=learner), own)
+    read = partial(recording.views, victims_per_view=2**30, learner=learner)
     first = next(recording.views(victims_per_view=1, rounds=numbers[:1], learner=learner))
     none = dict.fromkeys(("served", "client_models", "updates", "messages"))
     held = {"pseudonyms": pseudonyms, "example_counts": examples, "deltas": {}, "priors": {}}
@@ -107,11 +117,35 @@ def messages_view(
         **first.common() | none | held,
         sent_in=sent_in,
         round_models=ByRound(recording.models, numbers),
-        by_round=ByRound(views, numbers),
+        by_round=ByRound(partial(_round_view, read, own, partial(_size, recording)), numbers),
+        read_parts=partial(_round_parts, read),
     )
 
 
-def _round_view(views: Callable[..., Iterator[RoundView]], own: set[int], number: int) -> RoundView:
+def _round_parts(views: Callable[..., Iterator[RoundView]], number: int, clients: set[int]) -> Iterator[RoundView]:
+    yield from views(rounds=[number], pseudonyms=clients, by_size=False)
+
+
+def _size(recording: Recording, rounds: Sequence[int]) -> tuple[int, int]:
+    """Bytes of the updates of some rounds in memory, without those of tables' rows, and number of messages."""
+    shapes, tables = recording.manifest.parameters, recording.manifest.row_parameters
+    each = sum(math.prod(own["shape"]) for name, own in shapes.items() if name not in tables)
+    messages = sum(len(recording.example_counts(number)) for number in rounds)
+    return messages * each * view_dtype(recording.manifest).itemsize, messages
+
+
+def _round_view(
+    views: Callable[..., Iterator[RoundView]],
+    own: set[int],
+    size_of: Callable[[Sequence[int]], tuple[int, int]],
+    number: int,
+) -> RoundView:
+    size, messages = size_of([number])
+    if size > memory_bound():
+        raise ViewError(
+            f"it reads a whole round, and round {number} has {messages:,} messages of {gibibytes(size)}; it may use "
+            f"{gibibytes(memory_bound())}, half of the memory"
+        )
     whole = _join(list(views(rounds=[number])))
     view = whole.select(_by_pseudonym(whole))
     others = torch.tensor([name not in own for name in view.pseudonyms.tolist()], dtype=torch.bool)

@@ -126,6 +126,7 @@ class Recording:
         learner: ClientAlgorithm | None = None,
         history: bool = False,
         share: tuple[int, int] = (0, 1),
+        by_size: bool = True,
     ) -> Iterator[RoundView]:
         """Server views of a few victims of similar size each; memory does not grow with the rounds.
 
@@ -137,6 +138,7 @@ class Recording:
             history: fill ``earlier`` from the recorded rounds before, in which all the victims of a view took part;
                 memory then grows with the rounds.
             share: ``(i, n)``, only the views whose place among all is i modulo n; the others are not read.
+            by_size: whether victims of similar size are together; else they are sorted by pseudonym in each file.
         """
         index, parts = share
         places = itertools.count()
@@ -144,7 +146,7 @@ class Recording:
         for name in (name for number in wanted for name in self._seen.names(number)):
             with self._open(name) as shard:
                 source = self._source(name, shard)
-                for chunk in source.chunks(victims_per_view, pseudonyms):
+                for chunk in source.chunks(victims_per_view, pseudonyms, by_size=by_size):
                     if next(places) % parts != index:
                         continue
                     view = source.view(chunk, learner)
@@ -218,14 +220,16 @@ class Recording:
         width = 0 if view.served is None else view.served.shape[1]
         names = [name for name in self._truth.names(view.round) if _seen_with(name) in self._seen]
         wanted = view.pseudonyms.tolist()
-        victims, of_victim = set(wanted), dict[int, dict[str, Tensor]]()
+        places, parts = list[Tensor](), list[dict[str, Tensor]]()
         for name in names:
             with self._open(_seen_with(name)) as shard:
-                clients = shard.get_tensor("clients").tolist()
-            positions = {pseudonym: i for i, pseudonym in enumerate(clients) if pseudonym in victims}
-            with self._open_truth(name) as shard:
-                of_victim |= truth_of(shard, positions, width, CLIENT)
-        missing = [pseudonym for pseudonym in wanted if pseudonym not in of_victim]
+                inside, positions = _found(shard.get_tensor("clients"), view.pseudonyms)
+            if len(inside):
+                with self._open_truth(name) as shard:
+                    parts.append(truth_of(shard, positions, width, CLIENT))
+                places.append(inside)
+        known = torch.cat(places).tolist() if places else []
+        missing = wanted if not known else [wanted[place] for place in sorted({*range(len(wanted))} - {*known})]
         require(
             not missing,
             f"the truth of round {view.round} in {self.directory / 'truth'}, to score attacks by",
@@ -233,11 +237,11 @@ class Recording:
             "The recording was published without it, so it cannot be scored: audit it where the truth is, or copy "
             "truth/ and the journal's lines of it.",
         )
-        rows = [of_victim[pseudonym] for pseudonym in wanted]
-        if any(row.keys() != rows[0].keys() for row in rows):
+        if any(part.keys() != parts[0].keys() for part in parts):
             raise damaged(names[0], "other kinds of truth than those of another rank")
-        self._check_classes(rows[0], view, names[0])
-        truth = {field: _stacked([row[field] for row in rows]) for field in rows[0]}
+        self._check_classes(parts[0], view, names[0])
+        order = torch.cat(places).argsort()
+        truth = {field: _joined([part[field] for part in parts])[order] for field in parts[0]}
         return truth | ({"clients": truth["client"].long()} if "client" in truth else {})
 
     def _check_classes(self, truth: Mapping[str, Tensor], view: View, name: str) -> None:
@@ -245,8 +249,8 @@ class Recording:
         if counts is None or not isinstance(view.algorithm, ClassifierAlgorithm):
             return
         classes = len(view.model[f"{view.algorithm.output_layer}.weight"])
-        if len(counts) != classes:
-            raise damaged(name, f"counts of {len(counts)} classes, where the learner has {classes}")
+        if counts.shape[1] != classes:
+            raise damaged(name, f"counts of {counts.shape[1]} classes, where the learner has {classes}")
 
     def _journalled(self) -> dict[str, JournalLine]:
         journals = [read_journal(path) for path in journals_in(self.directory)]
@@ -332,8 +336,16 @@ def _seen_with(name: str) -> str:
     return name.replace("truth/", "rounds/", 1)
 
 
-def _stacked(values: Sequence[Tensor]) -> Tensor:
-    """Values of several clients; those of clients with fewer training examples than another are padded with zeros."""
-    if len({value.shape for value in values}) == 1:
-        return torch.stack(list(values))
-    return pad_sequence(list(values), batch_first=True)
+def _found(names: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Places in ``wanted (V,)`` of the clients that ``names (C,)`` has, and their places there."""
+    ordered, order = names.sort()
+    place = torch.searchsorted(ordered, wanted).clamp(max=len(names) - 1)
+    inside = (ordered[place] == wanted).nonzero().flatten()
+    return inside, order[place[inside]]
+
+
+def _joined(values: Sequence[Tensor]) -> Tensor:
+    """Values of clients in several files; those of clients with fewer training examples are padded with zeros."""
+    if len({value.shape[1:] for value in values}) == 1:
+        return torch.cat(list(values))
+    return pad_sequence([own for value in values for own in value], batch_first=True)

@@ -123,12 +123,12 @@ class ShardView:
         served = "served" in self.keys
         self.offsets = shard.get_tensor("offsets").long() if served else torch.zeros(len(self.clients) + 1)
 
-    def chunks(self, victims_per_view: int, pseudonyms: set[int] | None) -> Iterator[Tensor]:
-        """Positions of victims in ascending size, as many as fit into a view."""
+    def chunks(self, victims_per_view: int, pseudonyms: set[int] | None, *, by_size: bool = True) -> Iterator[Tensor]:
+        """Positions of victims in ascending size, or else by pseudonym, as many as fit into a view."""
         sizes = self.offsets.diff()
-        order = torch.argsort(sizes, stable=True)
+        order = torch.argsort(sizes if by_size else self.clients, stable=True)
         if pseudonyms is not None:
-            order = order[[int(self.clients[i]) in pseudonyms for i in order]]
+            order = order[[name in pseudonyms for name in self.clients[order].tolist()]]
         shapes = {name: torch.Size(value["shape"]) for name, value in self.manifest.parameters.items()}
         tables = self.manifest.row_parameters
         dense = sum(shape.numel() for name, shape in shapes.items() if name not in tables)
@@ -219,26 +219,25 @@ class ShardView:
         return {POPULARITY: own.gather(1, served.clamp(min=0, max=own.shape[1] - 1).long()) * (served >= 0)}
 
 
-def truth_of(shard: Any, positions: Mapping[int, int], width: int, client: str) -> dict[int, dict[str, Tensor]]:
-    """Ground truth of some clients by pseudonym.
+def truth_of(shard: Any, positions: Tensor, width: int, client: str) -> dict[str, Tensor]:
+    """Ground truth of some clients, ``(V, ...)`` by name.
 
     Args:
         shard: the opened file of ``truth/``.
-        positions: positions of the clients by pseudonym.
-        width: number of items to which values of items are padded.
+        positions: ``(V,)`` positions of the clients in it.
+        width: number of items to which values of items are padded with zeros.
         client: prefix of the names of values of the clients themselves.
     """
     tables = {key: shard.get_slice(key) for key in shard.keys()}  # noqa: SIM118 - no mapping
     of_clients = {key: table for key, table in tables.items() if key == "clients" or key.startswith(client)}
     of_items = {key: table for key, table in tables.items() if key not in of_clients}
-    offsets = of_items.pop("offsets")[:] if of_items else torch.zeros(0)
-    found = {}
-    for pseudonym, i in positions.items():
-        values = {key.removeprefix(client): table[i : i + 1][0] for key, table in of_clients.items()}
-        for key, table in of_items.items():
-            own = table[int(offsets[i]) : int(offsets[i + 1])]
-            values[key] = torch.nn.functional.pad(own.float(), (0, width - len(own)))
-        found[pseudonym] = values
+    found = {key.removeprefix(client): _of_clients(table, positions) for key, table in of_clients.items()}
+    offsets = of_items.pop("offsets")[:].tolist() if of_items else []
+    for key, table in of_items.items():
+        found[key] = torch.zeros(len(positions), width)
+        for row, place in zip(found[key], positions.tolist(), strict=True):
+            own = table[offsets[place] : offsets[place + 1]][:width]
+            row[: len(own)] = own.float()
     return found
 
 

@@ -83,7 +83,7 @@ class PropertyForest(AttributeAttack):
 
     def _known_messages(self, view: History, people: People, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """``(M,)`` senders of the known people's messages, and ``(M, D)`` vectors, of all or of a random part."""
-        width = sum(view.model[name].numel() for name in next(iter(view.each_round())).deltas)
+        width = sum(view.model[name].numel() for name in next(view.each_part()).deltas)
         total = int(people.known[people.places(view.pseudonyms)].sum())
         most = max(self.leaf, _NUMBERS // max(width, 1))
         kept = torch.zeros(total, dtype=torch.bool)
@@ -99,7 +99,7 @@ class PropertyForest(AttributeAttack):
 
 def _absolute(view: History, people: People, which: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Senders ``(M,)`` among some people ``(N,)``, and absolute values ``(M, D)`` of length one, a few at a time."""
-    for part in view.each_round():
+    for part in view.each_part():
         place = people.places(part.pseudonyms)
         chosen = which[place].nonzero().flatten()
         width = sum(part.model[name].numel() for name in part.deltas)

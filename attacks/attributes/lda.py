@@ -45,6 +45,7 @@ class AttributeLDA(AttributeAttack):
 
     name = "attribute-lda"
     with_prior = "likelihood"
+    quadratic = True
     cost = "`folds` times 15 logistic regressions for each round, layer and attribute"
 
     folds: AtLeastTwo = 5

@@ -249,26 +249,20 @@ def _sums(view: History) -> tuple[dict[int, list[float]], float | None, float, i
     Raises:
         ViewError: no message is of a canary, or what it would send was not recorded.
     """
-    wanted = set(view.auxiliary[CANARY_PSEUDONYMS].tolist())
     found: dict[int, list[float]] = {}
-    clip, noise, rounds = None, 0.0, 0
-    for own in view.each_round():
-        places = torch.tensor(
-            [i for i, name in enumerate(own.pseudonyms.tolist()) if name in wanted], dtype=torch.int64
-        )
-        if not len(places):
-            continue
-        part = own.select(places)
+    clip, noise, sent = None, 0.0, dict[int, int]()
+    for part in view.each_part(torch.isin(view.pseudonyms, view.auxiliary[CANARY_PSEUDONYMS]).nonzero().flatten()):
         noised = [name for name in part.deltas if part.noise_scale(name) > 0] or list(part.deltas)
         if not any(f"{CANARY_PLUS}{name}" in part.priors for name in noised):
             raise ViewError("the recording lacks what canaries would send in both worlds (prior/canary/...)")
         clip, noise = part.clip(noised[0]), part.noise_scale(noised[0])
-        rounds += 1 if part.messages is None else int(part.messages.max())
+        most = 1 if part.messages is None else int(part.messages.max())
+        sent[part.round] = max(most, sent.get(part.round, 0))
         for name, sums in zip(part.pseudonyms.tolist(), _of_messages(part, noised).tolist(), strict=True):
             found[name] = [a + b for a, b in zip(sums, found.get(name, [0.0] * len(sums)), strict=True)]
     if not found:
         raise ViewError("no message in the recording is of a canary")
-    return found, clip, noise, rounds
+    return found, clip, noise, sum(sent.values())
 
 
 def _of_messages(view: View, names: list[str]) -> Tensor:

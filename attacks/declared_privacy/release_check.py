@@ -203,7 +203,7 @@ def _unlisted(view: View, senders: Senders) -> int:
 
 def _parts(view: History) -> Iterator[RoundView]:
     """The messages of each round, in parts of bounded size; clients that sent zero everywhere are left out."""
-    for whole in view.each_round():
+    for whole in view.each_part():
         numbers = sum(delta[:1].numel() for delta in whole.deltas.values())
         for places in torch.arange(whole.victims).split(max(_NUMBERS // max(numbers, 1), 1)):  # type: ignore[no-untyped-call]
             part = whole.select(places)

@@ -37,17 +37,18 @@ class PlainCosine(LinkAttack):
 
     def run(self, view: History, *, generator: torch.Generator) -> LinkEstimate:
         messages = compared_messages(view, generator=generator)
-        parts: list[Tensor] = []
-        entries: Tensor | None = None
-        for part in view.each_round():
-            inside = messages[view.sent_in[messages] == part.round]
-            if not len(inside):
-                continue
-            seen = part.select(inside - int((view.sent_in == part.round).nonzero()[0]))
+        entries, vectors = None, torch.zeros(0)
+        for part in view.each_part(messages):
             if entries is None:
-                entries = _entries(seen, generator)
-            parts.append(self.vectors(layer_vectors(seen, None)[:, entries].float()))
-        vectors = normalize(torch.cat(parts), dim=1)
+                entries = _entries(part, generator)
+                vectors = torch.zeros(len(messages), len(entries))
+            place = (view.sent_in[messages] == part.round) & torch.isin(view.pseudonyms[messages], part.pseudonyms)
+            inside = place.nonzero().flatten()
+            order = part.pseudonyms.argsort()[view.pseudonyms[messages[inside]].argsort().argsort()]
+            vectors[inside] = layer_vectors(part, None)[order][:, entries].float()
+        for number in torch.unique(view.sent_in[messages]).tolist():
+            inside = (view.sent_in[messages] == number).nonzero().flatten()
+            vectors[inside] = normalize(self.vectors(vectors[inside]), dim=1)
         return LinkEstimate(messages=messages, scores=vectors @ vectors.T)
 
     def vectors(self, updates: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ _KINDS = {
     "bool": "BOOL",
 }
 """Types of NumPy as a safetensors file names them."""
+_NATIVE = frozenset(map(np.dtype, _KINDS))
 _WAY_OUT = "Give a dense array of NumPy, a tensor, or a list of numbers."
 
 
@@ -38,6 +39,8 @@ def as_array(value: Any, *, where: str = "an array") -> Array:
         InputError: it is none of these, or some of its entries have no value: objects, texts, dates, sparse and
             quantized tensors, tensors without memory, masked entries.
     """
+    if type(value) is np.ndarray and value.dtype in _NATIVE:
+        return value
     expected = f"real numbers as {where}"
     try:
         array = _converted(value)

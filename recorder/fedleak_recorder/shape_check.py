@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fedleak_recorder.arrays import Array, is_finite
-from fedleak_recorder.errors import require
+from fedleak_recorder.errors import InputError, require
 
 Shapes = Mapping[str, Sequence[int]]
 _WAY_OUT = "Describe the model that was trained, with the parameters in its own order."
@@ -13,17 +13,19 @@ def check_arrays(expected: Shapes, arrays: Mapping[str, Array], *, where: str) -
     """Checks that arrays are finite parameters of a model, with the expected names and shapes in order."""
     check_shapes(expected, {name: tuple(value.shape) for name, value in arrays.items()}, where=where)
     for name, value in arrays.items():
-        require(
-            is_finite(value),
-            f"finite real numbers in {name!r}",
-            f"NaN, infinity or {value.dtype} in {where}",
-            "Leave this client out of the round, or fix what wrote it.",
-        )
+        if not is_finite(value):
+            raise InputError(
+                expected=f"finite real numbers in {name!r}",
+                found=f"NaN, infinity or {value.dtype} in {where}",
+                way_out="Leave this client out of the round, or fix what wrote it.",
+            )
 
 
 def check_shapes(expected: Shapes, found: Shapes, *, where: str, ordered: bool = True) -> None:
     """Checks that parameters are those of a model."""
     wanted, given = ([(name, tuple(shape)) for name, shape in shapes.items()] for shapes in (expected, found))
+    if wanted == given:
+        return
     same = sorted(wanted) == sorted(given)
     if not ordered:
         wanted, given = sorted(wanted), sorted(given)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from attacks.attributes.lda import AttributeLDA
 from attacks.composition.decaf import Decaf
 from attacks.composition.label_sets import RLG
 from attacks.composition.last_layer import LastLayerCounts
@@ -140,3 +141,13 @@ def test_no_reconstruction_is_low_likeness_and_chance(psnr: float, low: float, b
             == f"no reconstruction: PSNR {psnr:.1f} dB, and its images identify 5.0% of the true ones, 1.0% by chance"
         )
         assert cause.measured == {"psnr": psnr, "identified": 0.05, "chance": 0.01}
+
+
+def test_comparisons_of_all_messages_are_refused_where_they_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = {"attributes": torch.zeros(2, 1), "clients": torch.arange(2)}
+    monkeypatch.setattr(RoundView, "missing", lambda *_: [])
+    assert unfit(AttributeLDA(), VIEW, truth) is None
+    monkeypatch.setattr("evaluation.failures.memory_bound", lambda: 8)
+    reason = str(unfit(AttributeLDA(), VIEW, truth))
+    assert reason.startswith("it compares 2 messages with each other")
+    assert reason.endswith("give --victims")

@@ -20,8 +20,9 @@ from evaluation.message_selection import client_truth, message_truth
 from fedleak_recorder import Recorder
 from fedleak_recorder.format import append_journal, shard_name, write_shard
 from modules.learners.text import FederatedText
-from protocol.errors import InputError
+from protocol.errors import InputError, ViewError
 from protocol.view import HOLDOUT, USERS
+from recordings import shards
 from recordings.adversary_devices import PSEUDONYMS
 from recordings.joined_view import joined_view, messages_view
 from recordings.named_algorithm import learner_from
@@ -205,3 +206,32 @@ def test_messages_of_single_clients_name_no_participants(plain: tuple[SyntheticP
     assert recording.participants(0) == {}
     assert messages_view(recording).participants is None
     assert joined_view(recording).participants is None
+
+
+def test_parts_of_bounded_size_hold_what_the_rounds_do(
+    plain: tuple[SyntheticPosts, Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = messages_view(plain[1])
+    rounds = {part.round: part for part in view.each_round()}
+    monkeypatch.setattr(shards, "_NUMBERS_PER_VIEW", 1)
+    chosen = torch.tensor([view.victims - 1, 0, 2])
+    assert all(part.victims == 1 for part in view.each_part())
+    for messages, expected in ((None, range(view.victims)), (chosen, [0, 2, view.victims - 1])):
+        parts = list(view.each_part(messages))
+        sent = [(part.round, int(part.pseudonyms)) for part in parts]
+        assert sent == [(int(view.sent_in[place]), int(view.pseudonyms[place])) for place in expected]
+        for part in parts:
+            whole = rounds[part.round]
+            own = whole.pseudonyms == part.pseudonyms
+            assert torch.equal(part.deltas["lstm.weight_hh_l0"], whole.deltas["lstm.weight_hh_l0"][own])
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_its_size(
+    plain: tuple[SyntheticPosts, Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = messages_view(plain[1])
+    monkeypatch.setattr("recordings.joined_view.memory_bound", lambda: 2**10)
+    with pytest.raises(ViewError, match="reads a whole round, and round 0 has 6 messages"):
+        next(view.each_round())
+    with pytest.raises(InputError, match="24 messages"):
+        joined_view(plain[1])
