@@ -105,7 +105,7 @@ class MemoryRows(ReconstructionAttack):
     )
 
     words: AtLeastTwo = 8
-    texts: PositiveInt = 3
+    texts: PositiveInt = 4
     cosine: OpenUnitInterval = 0.99
     signs: OpenUnitInterval = 0.9999
 
@@ -246,7 +246,8 @@ class RowSearch:
         groups = self.groups(normalize(rows))
         targets = torch.stack([normalize(rows[own]).mean(0) for own in groups])
         start, nearness = self.nearest_sums(targets)
-        chosen = (nearness * torch.tensor([1 + 1e-3 * len(own) for own in groups])).argsort(descending=True)[:most]
+        several = torch.tensor([len(own) > 1 for own in groups])  # rows of several texts are hardly ever parallel
+        chosen = (nearness + several).argsort(descending=True)[:most]
         chosen = chosen[nearness[chosen] >= _STARTS]
         found = dict[tuple[int, ...], tuple[float, Tensor]]()
         for number in chosen.tolist():

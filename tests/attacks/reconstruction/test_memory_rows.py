@@ -83,5 +83,5 @@ def test_read_words_are_scored_without_the_last() -> None:
 def test_a_view_without_updates_is_refused() -> None:
     own = algorithm()
     view = view_of(own, texts(1, 1))
-    with pytest.raises(ViewError, match="deltas"):
+    with pytest.raises(ViewError, match="first adapter"):
         run(MemoryRows(), dataclasses.replace(view, deltas={}), MemoryRowsEstimate)
