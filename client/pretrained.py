@@ -400,18 +400,20 @@ class PretrainedAlgorithm(RecordAlgorithm):
             alone, tokens = everywhere.flatten(0, 1), tokens.repeat_interleave(places)
         return FirstInputs(alone, tokens, self._adapters(names))
 
-    def adapted_inputs(self, parameters: Model, inputs: Tensor, *, most: int | None = None) -> list[LayerInputs]:
+    def adapted_inputs(
+        self, parameters: Model, inputs: Tensor, *, most: int | None = None, layers: int | None = None
+    ) -> list[LayerInputs]:
         """What the adapted layers of a global model read for records ``(N, *shape)``, in the order of their reading.
 
         Args:
             parameters: the global model.
             inputs: texts ``(N, L)`` or images.
             most: number of different inputs that are needed; None for all.
+            layers: number of layers after whose reading the network need not go on; None for all.
         """
         examples = self._examples(inputs, torch.zeros(len(inputs)))
-        found = self._read(
-            self._given(examples, next(iter(parameters.values()))), values=self._values(dict(parameters)), most=most
-        )
+        given = self._given(examples, next(iter(parameters.values())))
+        found = self._read(given, values=self._values(dict(parameters)), most=most, stop=layers)
         return [LayerInputs(vectors, self._adapters(names)) for vectors, names in found]
 
     def _adapters(self, layers: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -426,7 +428,12 @@ class PretrainedAlgorithm(RecordAlgorithm):
 
     @torch.no_grad()
     def _read(
-        self, given: Mapping[str, Tensor], *, values: Mapping[str, Tensor] | None = None, most: int | None = None
+        self,
+        given: Mapping[str, Tensor],
+        *,
+        values: Mapping[str, Tensor] | None = None,
+        most: int | None = None,
+        stop: int | None = None,
     ) -> list[tuple[Tensor, list[str]]]:
         """Inputs ``(N, L, d)`` of adapted layers without dropout, each with the names of the layers that read it.
 
@@ -434,6 +441,7 @@ class PretrainedAlgorithm(RecordAlgorithm):
             given: arguments of the network.
             values: values of the network; None for those of the first model.
             most: number of different inputs that are needed; None for all.
+            stop: number of layers after whose reading the forward pass ends; None for all.
         """
         read: list[tuple[Tensor, list[str]]] = []
         network = self.network if values is None else self.template
@@ -447,7 +455,7 @@ class PretrainedAlgorithm(RecordAlgorithm):
                 known[0].append(name)
             else:
                 read.append((given, [name]))
-            if sum(len(names) for _, names in read) == len(layers):
+            if sum(len(names) for _, names in read) == (stop or len(layers)):
                 raise _EnoughError  # the last layer is slow: it has a row for every token
 
         draw_noise(network, None)

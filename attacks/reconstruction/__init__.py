@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attacks.reconstruction.linear_published import LinearDifferences as LinearDifferences
     from attacks.reconstruction.linear_published import LinearPeeling as LinearPeeling
     from attacks.reconstruction.linear_published import LinearRatio as LinearRatio
+    from attacks.reconstruction.memory_rows import MemoryRows as MemoryRows
     from attacks.reconstruction.sentence_chains import SentenceChains as SentenceChains
     from attacks.reconstruction.sentence_span import SentenceSpan as SentenceSpan
     from attacks.reconstruction.separate_matching import SeparateMatching as SeparateMatching

@@ -16,9 +16,13 @@ from modules.federated import FederatedModule, Federation, Unpack
 from modules.learners.text import TOP
 from modules.round_record import TrainingExamples
 from protocol.errors import require
+from protocol.seeding import generator_for
+from server.model_manipulation import ModelManipulation
 
 FINE_TUNING = LocalTraining(learning_rate=0.1, batch_size=4)
 """Local training by default."""
+_TEXTS_AT_ONCE = 512
+"""Texts whose inputs of the first adapted layer are computed together."""
 
 
 class Pretrained(FederatedModule):
@@ -35,6 +39,8 @@ class Pretrained(FederatedModule):
         task: what the network predicts.
         adapter: what of the network is trained.
         classes: number of classes; None for that of the configuration.
+        manipulation: what a malicious server sends in place of the adapters, e.g. `MemoryAdapter`; None for an honest
+            server.
         local: how clients train.
         federation: arguments of `FederatedModule`.
     """
@@ -48,10 +54,12 @@ class Pretrained(FederatedModule):
         task: PretrainedTask = "causal-lm",
         adapter: AdapterOptions = AdapterOptions(),  # noqa: B008 - frozen
         classes: int | None = None,
+        manipulation: ModelManipulation | None = None,
         local: LocalTraining = FINE_TUNING,
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(local=local, **federation)
+        self.manipulation = manipulation
         place = Path(path)
         file = place if place.suffix == ".json" else place / "config.json"
         self.algorithm = PretrainedAlgorithm(
@@ -66,6 +74,45 @@ class Pretrained(FederatedModule):
         for name, value in self.algorithm.first_model().items():
             _put(self, name.split("."), nn.Parameter(value))
         self.quality = MeanMetric()
+
+    @property
+    def server_manipulation(self) -> str | None:
+        return None if self.manipulation is None else self.manipulation.name
+
+    def learns_from(self, round_number: int) -> bool:
+        """Rounds with a manipulation do not change the global model."""
+        return self.manipulation is None or round_number < self.manipulation.first_round
+
+    def send(self, cohort: Cohort, model: Parameters) -> Parameters:
+        manipulation = self.manipulation
+        if manipulation is None or cohort.round < manipulation.first_round:
+            return model
+        held = {name: value.cpu() for name, value in model.items()}
+        known = self._first_inputs(held) if manipulation.uses_examples else torch.zeros(0, 0, 0)
+        generator = generator_for(self.seed, "manipulation", cohort.round)
+        sent = manipulation.sent(held, known, cohort.clients.cpu(), generator=generator)
+        require(len(sent) == 1, "a manipulation with one model for all", f"{len(sent)} models", "Take another.")
+        return {name: value.to(self.device) for name, value in sent.first.items()}
+
+    def _first_inputs(self, model: Parameters) -> Tensor:
+        """``(M, L, D)`` inputs of the first adapted layer at the places before the last, of the server's own texts.
+
+        These are the longest texts of the devices that it knows.
+        """
+        known = None if self._data is None else self._data.client_known
+        way_out = "Take data with known devices, e.g. Blog, without image-classification."
+        require(
+            known is not None and self.algorithm.task != "image-classification", "texts of its own", "none", way_out
+        )
+        assert self._data is not None
+        assert known is not None
+        held = self._data.client_examples()
+        numbers = torch.cat([held[client] for client in known.nonzero().flatten().tolist()])
+        texts = self._data.raw_examples(numbers)[0]
+        sizes = (texts > 0).sum(1)
+        longest = int(sizes.max())
+        parts = torch.split(texts[sizes == longest][:, :longest], _TEXTS_AT_ONCE)
+        return torch.cat([self.algorithm.adapted_inputs(model, part, most=1)[0].vectors[:, :-1] for part in parts])
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
         """Checks that the examples are what the network takes."""
