@@ -1,7 +1,9 @@
 """The command ``fedleak-guard``: for the person who runs the site, and for the output checker."""
 
 import argparse
+import contextlib
 import json
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,6 +50,15 @@ def _parser() -> argparse.ArgumentParser:
     summaries.add_argument("--delta", type=float, default=1e-5, help="delta of epsilon (default: 1e-5)")
     command("check-policy", _check_policy, "check a policy", "FILE")
     command("check-privacy", _check_privacy, "check that an NVFlare site's privacy.json has the guard", "FILE")
+    gateway = command("flower-gateway", _flower_gateway, "run the gateway between a Flower SuperNode and its SuperLink")
+    gateway.add_argument("--superlink", required=True, metavar="HOST:PORT", help="address of the SuperLink")
+    gateway.add_argument("--policy", required=True, metavar="FILE", help="the site's policy")
+    gateway.add_argument("--listen", default="127.0.0.1:9192", metavar="HOST:PORT", help="where the SuperNode connects")
+    gateway.add_argument("--insecure", action="store_true", help="connect to the SuperLink without TLS")
+    gateway.add_argument("--root-certificates", metavar="FILE", help="certificates that sign the SuperLink's")
+    gateway.add_argument("--certificate", metavar="FILE", help="the gateway's own certificate; without one, no TLS")
+    gateway.add_argument("--key", metavar="FILE", help="private key of --certificate")
+    gateway.add_argument("--examples-key", default="num-examples", help="metric with the number of training examples")
     command("hash", _hash, "print the hash of a received model, a .npz or .safetensors file", "FILE")
     command("checks", _checks, "list the checks")
     command("schema", _schema, "print the JSON schema of policies")
@@ -94,6 +105,26 @@ def _check_privacy(options: argparse.Namespace) -> int:
     if not faults:
         print(f"{options.path}: every scope has the guard")
     return 2 if faults else 0
+
+
+def _flower_gateway(options: argparse.Namespace) -> int:
+    try:
+        from fedleak_guard.flower_gateway import Gateway, server_of
+    except ImportError as error:
+        way_out = 'Run `pip install "fedleak-guard[flower]"`.'
+        raise InputError(expected="Flower 1.41 or later, below 2", found=str(error), way_out=way_out) from None
+    host, _, port = options.listen.rpartition(":")
+    require(port.isdecimal(), "HOST:PORT after --listen", options.listen, "Give 127.0.0.1:9192.")
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    superlink = f"{'http' if options.insecure else 'https'}://{options.superlink}"
+    gateway = Gateway(
+        superlink, options.policy, root_certificates=options.root_certificates, examples_key=options.examples_key
+    )
+    with server_of(gateway, host, int(port), certificate=options.certificate, key=options.key) as server:
+        print(f"the gateway to {superlink} listens at {host}:{server.server_address[1]}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0
 
 
 def _hash(options: argparse.Namespace) -> int:
