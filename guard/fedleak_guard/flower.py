@@ -6,7 +6,7 @@ app that leaves it out or changes it; `fedleak_guard.flower_gateway` is.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,18 @@ from fedleak_recorder.errors import require
 POLICY = "FEDLEAK_GUARD_POLICY"
 """Environment variable with the path of the site's policy; set it where the SuperNode starts."""
 _logger = logging.getLogger("fedleak_guard")
+_OWN = "records", "labels", "algorithm", "network"
+
+
+OwnData = Callable[[Message, Context], Mapping[str, Any]]
 
 
 def egress_mod(
-    policy: str | None = None, *, examples_key: str = "num-examples", records: Sequence[str] = ("arrays", "metrics")
+    policy: str | None = None,
+    *,
+    examples_key: str = "num-examples",
+    records: Sequence[str] = ("arrays", "metrics"),
+    own_data: OwnData | None = None,
 ) -> Mod:
     """A mod that lets a reply leave only if the site's policy allows it.
 
@@ -38,6 +46,9 @@ def egress_mod(
         policy: path of the site's policy; None for that in the environment variable ``FEDLEAK_GUARD_POLICY``.
         examples_key: metric with the number of training examples.
         records: names that the records of a reply may have.
+        own_data: gives what the client has itself for the server's message and the context, for the attacks on the own
+            message: any of ``records``, ``labels``, ``algorithm`` and ``network`` of `fedleak_guard.message.Message`.
+            It never leaves. None for what the policy's section ``own`` names.
     """
     guards: dict[str, Guard] = {}
 
@@ -62,6 +73,7 @@ def egress_mod(
                 received=received,
                 examples_key=examples_key,
                 records=records,
+                own={} if own_data is None else own_data(message, context),
             )
             return Message(content=content, reply_to=message)
         except RefusedError as refused:
@@ -82,6 +94,7 @@ def released_content(
     received: Mapping[str, Any] | None,
     examples_key: str,
     records: Sequence[str],
+    own: Mapping[str, Any] | None = None,
 ) -> RecordDict:
     """What leaves of the content of a reply, made anew from the checked numbers.
 
@@ -93,6 +106,7 @@ def released_content(
         received: the model in the server's message; None if it has none.
         examples_key: metric with the number of training examples.
         records: names that the records of a reply may have.
+        own: what the client has itself, see `egress_mod`.
 
     Raises:
         RefusedError: nothing leaves.
@@ -118,6 +132,7 @@ def released_content(
             metrics=values,
             examples=examples if isinstance(examples, int) else None,
             unknown=tuple(unknown),
+            **{name: value for name, value in (own or {}).items() if name in _OWN},
         )
     )
     leaving: dict[str, ArrayRecord | MetricRecord] = {}
