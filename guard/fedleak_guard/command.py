@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--job", action="append", default=[], help="a training of the log that counts; else all")
     calibrate.add_argument("--simulate", action="store_true", help="simulate honest trainings in place of the log")
     calibrate.add_argument("--trainings", type=int, default=4, help="simulated trainings (default: 4)")
-    calibrate.add_argument("--rounds", type=int, default=50, help="rounds of each (default: 50)")
+    calibrate.add_argument("--rounds", type=int, default=30, help="rounds of each (default: 30)")
     calibrate.add_argument("--clients", type=int, default=10, help="clients of each round (default: 10)")
     calibrate.add_argument("--examples", type=int, default=64, help="records of each other client (default: 64)")
     calibrate.add_argument("--learning-rate", type=float, default=0.1, help="of the clients' SGD (default: 0.1)")

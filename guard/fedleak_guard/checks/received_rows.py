@@ -15,6 +15,8 @@ _SAME = 1e-5
 """Relative difference of two rows that are multiples of each other, by the rounding of float32."""
 _NEAR = 1e-4
 """Difference of the angles of their projections, in radians."""
+_COLUMNS = 64
+"""Columns that are projected."""
 
 
 class ReceivedRows(Check):
@@ -46,8 +48,8 @@ class ReceivedRows(Check):
 def share(weight: Array, *, zeros: bool) -> float:
     """Share of the rows of a weight that are multiples of another row.
 
-    Two random projections of each row have the same ratio for multiples; rows that are neighbours in that order are
-    then compared in all numbers, so that the cost is that of reading the weight.
+    Two random projections of some columns have the same ratio for multiples; rows that are neighbours in that order are
+    then compared in all numbers, so that an honest weight costs little.
 
     Args:
         weight: ``(rows, ...)``.
@@ -56,10 +58,14 @@ def share(weight: Array, *, zeros: bool) -> float:
     rows = weight.reshape(len(weight), -1)
     if len(rows) < _FEWEST_ROWS or rows.shape[1] < _FEWEST_NUMBERS or rows.dtype.kind != "f":
         return 0.0
-    directions = np.random.default_rng(0).normal(size=(2, rows.shape[1])).astype(rows.dtype)
-    first, second = ((rows @ one).astype(np.float64) for one in directions)
+    some = np.random.default_rng(0).permutation(rows.shape[1])[:_COLUMNS]
+    first, second = np.random.default_rng(1).normal(size=(2, len(some))) @ rows[:, some].T.astype(np.float64)
     empty = (first == 0) & (second == 0)
-    empty[empty] = ~rows[empty].any(axis=1)
+    left = empty & rows.any(axis=1) if empty.any() else np.zeros(len(rows), bool)
+    if left.any():  # rows that are 0 in the chosen columns only
+        whole = np.random.default_rng(2).normal(size=(2, rows.shape[1]))
+        first[left], second[left] = whole @ rows[left].T.astype(np.float64)
+        empty &= ~left
     kept, angles = np.flatnonzero(~empty), np.arctan2(first[~empty], second[~empty]) % np.pi
     order = np.argsort(angles)
     kept, angles = kept[order], angles[order]
