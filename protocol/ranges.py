@@ -6,6 +6,7 @@ refuses what is out of range there.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from types import GenericAlias, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -33,7 +34,7 @@ def check_fields(config: Any) -> None:
     Raises:
         ValueError: a value is out of its field's range, or not among its choices.
     """
-    hints = get_type_hints(type(config))
+    hints = _hints(config.__class__)
     for field in dataclasses.fields(config):
         value, hint = getattr(config, field.name), hints[field.name]
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -41,6 +42,12 @@ def check_fields(config: Any) -> None:
         if wrong and len(wrong) == len([kind for kind in kinds if kind is not type(None)]):
             ranges = " or ".join(_range(kind, field.name) for kind in wrong)
             raise ValueError(f"expected {ranges}, got {value!r}")
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Types of the fields of a class."""
+    return get_type_hints(kind)
 
 
 def _fits(value: Any, kind: Any) -> bool:

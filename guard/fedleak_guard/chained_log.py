@@ -46,9 +46,13 @@ class ChainedLog:
             InputError: the chain is broken, or the log is shorter than it was.
             OSError: the folder cannot be written.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not self.path.exists()
+        if is_new:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
+            if is_new:
+                _flush_folder(self.path.parent)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             self._descriptor = descriptor
             self._read_new()
@@ -98,6 +102,15 @@ class ChainedLog:
             self._keep(entry, length)
         if len(whole) < len(content):  # a crash in the middle of an entry, of which nothing left the site
             os.ftruncate(self._descriptor, self._read)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Makes the name of a new file survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def chained(content: bytes, head: str, number: int, where: str) -> Iterator[tuple[dict[str, Any], int]]:

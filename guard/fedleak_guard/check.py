@@ -5,8 +5,8 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from fedleak_guard import checks
 from fedleak_guard.message import Message
@@ -14,7 +14,16 @@ from fedleak_guard.policy import Action, Policy
 
 
 class NotMadeError(Exception):
-    """A check that could not be made, and why; it is no finding, unless the policy requires the check."""
+    """A check that could not be made, and why; it is no finding, unless the policy requires the check.
+
+    Args:
+        reason: one line.
+        statistics: numbers that the log gets nevertheless, by name.
+    """
+
+    def __init__(self, reason: str, statistics: Mapping[str, Any] | None = None) -> None:
+        super().__init__(reason)
+        self.statistics = statistics or {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +35,14 @@ class Measured:
         found: whether it is a finding.
         sentence: what it means, for the site.
         limit: largest value that is no finding; None if the check has no single one.
+        statistics: further numbers for the log, by name.
     """
 
     value: float
     found: bool
     sentence: str
     limit: float | None = None
+    statistics: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Check(abc.ABC):
@@ -43,6 +54,7 @@ class Check(abc.ABC):
         action: what a finding does unless the policy says otherwise.
         actions: what a policy may choose.
         exact: whether it is made with the main package.
+        may_lack: whether a message may leave where the check could not be made, unless the policy requires it.
         limited: whether it compares with `Policy.limits`.
     """
 
@@ -51,6 +63,7 @@ class Check(abc.ABC):
     action: ClassVar[Action] = "refuse"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "log")
     exact: ClassVar[bool] = False
+    may_lack: ClassVar[bool] = False
     limited: ClassVar[bool] = False
 
     @abc.abstractmethod

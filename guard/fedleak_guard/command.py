@@ -1,21 +1,25 @@
 """The command ``fedleak-guard``: for the person who runs the site, and for the output checker."""
 
 import argparse
+import contextlib
 import json
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedleak_guard.chained_log import FIRST, read_log
-from fedleak_guard.check import known_checks
+from fedleak_guard.chained_log import FIRST, NAME, read_log
+from fedleak_guard.check import NotMadeError, known_checks
 from fedleak_guard.evidence import ATTACKS, EGRESS, write_evidence
 from fedleak_guard.gaussian import gaussian_epsilon
 from fedleak_guard.ledger import spent
-from fedleak_guard.message import tensors_hash
+from fedleak_guard.message import Message, tensors_hash
+from fedleak_guard.own_data import with_own_data
 from fedleak_guard.plain_fields import schema_of
 from fedleak_guard.policy import Policy, read_policy
 from fedleak_guard.privacy_json import privacy_faults
+from fedleak_guard.thresholds import calibrated, logged_rounds, tensors_of, write_thresholds
 from fedleak_recorder.arrays import as_array
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import regular_file
@@ -48,6 +52,29 @@ def _parser() -> argparse.ArgumentParser:
     summaries.add_argument("--delta", type=float, default=1e-5, help="delta of epsilon (default: 1e-5)")
     command("check-policy", _check_policy, "check a policy", "FILE")
     command("check-privacy", _check_privacy, "check that an NVFlare site's privacy.json has the guard", "FILE")
+    gateway = command("flower-gateway", _flower_gateway, "run the gateway between a Flower SuperNode and its SuperLink")
+    gateway.add_argument("--superlink", required=True, metavar="HOST:PORT", help="address of the SuperLink")
+    gateway.add_argument("--policy", required=True, metavar="FILE", help="the site's policy")
+    gateway.add_argument("--listen", default="127.0.0.1:9192", metavar="HOST:PORT", help="where the SuperNode connects")
+    gateway.add_argument("--insecure", action="store_true", help="connect to the SuperLink without TLS")
+    gateway.add_argument("--root-certificates", metavar="FILE", help="certificates that sign the SuperLink's")
+    gateway.add_argument("--certificate", metavar="FILE", help="the gateway's own certificate; without one, no TLS")
+    gateway.add_argument("--key", metavar="FILE", help="private key of --certificate")
+    gateway.add_argument("--examples-key", default="num-examples", help="metric with the number of training examples")
+    calibrate = command("calibrate", _calibrate, "make the thresholds of the check received-model", "POLICY")
+    calibrate.add_argument("--out", type=Path, help="file of the thresholds (default: the policy's)")
+    calibrate.add_argument("--false-positives", type=float, default=0.05, help="bound of all checks (default: 0.05)")
+    calibrate.add_argument("--margin", type=float, default=2.0, help="factor of the largest honest value (default: 2)")
+    calibrate.add_argument("--log", type=Path, help="log of honest rounds (default: the policy's)")
+    calibrate.add_argument("--job", action="append", default=[], help="a training of the log that counts; else all")
+    calibrate.add_argument("--simulate", action="store_true", help="simulate honest trainings in place of the log")
+    calibrate.add_argument("--trainings", type=int, default=4, help="simulated trainings (default: 4)")
+    calibrate.add_argument("--rounds", type=int, default=30, help="rounds of each (default: 30)")
+    calibrate.add_argument("--clients", type=int, default=10, help="clients of each round (default: 10)")
+    calibrate.add_argument("--examples", type=int, default=64, help="records of each other client (default: 64)")
+    calibrate.add_argument("--learning-rate", type=float, default=0.1, help="of the clients' SGD (default: 0.1)")
+    calibrate.add_argument("--epochs", type=int, default=1, help="passes over a client's records (default: 1)")
+    calibrate.add_argument("--batch-size", type=int, help="records of a step (default: all)")
     command("hash", _hash, "print the hash of a received model, a .npz or .safetensors file", "FILE")
     command("checks", _checks, "list the checks")
     command("schema", _schema, "print the JSON schema of policies")
@@ -94,6 +121,81 @@ def _check_privacy(options: argparse.Namespace) -> int:
     if not faults:
         print(f"{options.path}: every scope has the guard")
     return 2 if faults else 0
+
+
+def _flower_gateway(options: argparse.Namespace) -> int:
+    try:
+        from fedleak_guard.flower_gateway import Gateway, server_of
+    except ImportError as error:
+        way_out = 'Run `pip install "fedleak-guard[flower]"`.'
+        raise InputError(expected="Flower 1.41 or later, below 2", found=str(error), way_out=way_out) from None
+    host, _, port = options.listen.rpartition(":")
+    require(port.isdecimal(), "HOST:PORT after --listen", options.listen, "Give 127.0.0.1:9192.")
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    superlink = f"{'http' if options.insecure else 'https'}://{options.superlink}"
+    gateway = Gateway(
+        superlink, options.policy, root_certificates=options.root_certificates, examples_key=options.examples_key
+    )
+    with server_of(gateway, host, int(port), certificate=options.certificate, key=options.key) as server:
+        print(f"the gateway to {superlink} listens at {host}:{server.server_address[1]}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    policy = read_policy(options.path)
+    out = options.out or (Path(policy.received.thresholds) if policy.received.thresholds else None)
+    way_out = "Give --out FILE, or received.thresholds in the policy."
+    if out is None:
+        raise InputError(expected="a file for the thresholds", found="none", way_out=way_out)
+    require(0 < options.false_positives < 1, "--false-positives between 0 and 1", options.false_positives, "Use 0.05.")
+    if options.simulate:
+        rounds, given = _simulated(options, policy)
+    else:
+        entries, _ = read_log(options.log or Path(policy.evidence) / NAME)
+        rounds, tensors, records, jobs = logged_rounds(entries, options.job)
+        given = {"tensors": tensors, "records": records, "source": f"the log's rounds of {jobs} trainings"}
+    made = calibrated(rounds, false_positives=options.false_positives, margin=options.margin, **given)
+    write_thresholds(out, made)
+    print(f"{out}: thresholds of {len(made.thresholds)} checks from {made.values} honest rounds ({made.source})")
+    print(f"false findings of all checks together: at most {made.false_positives:.4f} of rounds like these")
+    for name, limit in made.thresholds.items():
+        print(f"  {name}: {limit:.6g}")
+    return 0
+
+
+def _simulated(options: argparse.Namespace, policy: Policy) -> tuple[list[dict[str, float]], dict[str, Any]]:
+    """Statistics of simulated rounds, and what they are of."""
+    from fedleak_guard.model_statistics import chosen_records
+    from fedleak_guard.simulated_rounds import simulated_rounds
+
+    own = with_own_data(Message(job="", round=0), policy)
+    network = own.network
+    way_out = "Give own.data and own.network in the policy; the function draws new initial weights in each call."
+    if network is None or own.records is None or own.labels is None:
+        raise InputError(expected="records, labels and the network of the site", found="not all", way_out=way_out)
+    numbers = {name: getattr(options, name) for name in ("trainings", "rounds", "clients", "examples", "epochs")}
+    require(min(numbers.values()) >= 1 and options.learning_rate > 0, "numbers above 0", numbers, "Correct them.")
+    try:
+        rounds = list(
+            simulated_rounds(
+                network,
+                own.records,
+                own.labels,
+                learning_rate=options.learning_rate,
+                batch_size=options.batch_size,
+                **numbers,
+            )
+        )
+    except NotMadeError as error:
+        raise InputError(expected="the main package fedleak", found=str(error), way_out="Install it.") from None
+    chosen = chosen_records(own.records, own.labels)
+    return rounds, {
+        "tensors": tensors_of(dict(network().state_dict())),
+        "records": 0 if chosen is None else len(chosen[0]),
+        "source": f"{options.trainings} simulated trainings of {options.rounds} rounds",
+    }
 
 
 def _hash(options: argparse.Namespace) -> int:

@@ -89,10 +89,14 @@ def _check(name: str, entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def attack_results(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """The attacks on the own messages, as SACRO-ML lays out the results of its attacks on models.
+    """The attacks on the own messages, as SACRO-ML 2.0 lays out the results of its attacks on models in report.json.
 
-    One object for each job and attack, under ``NAME_ID``, with ``log_id``, ``log_time``, ``metadata`` and
-    ``attack_experiment_logger``, whose instances are rounds.
+    One object for each job and attack that was made at least once, under ``NAME_ID``, with ``log_id``, ``log_time``,
+    ``metadata`` and ``attack_experiment_logger``, whose instances are rounds. As in its structural attack,
+    ``global_metrics`` holds risks alone, which its reports print as detected or not.
+
+    References:
+        AI-SDC/SACRO-ML, sacroml/attacks/attack.py, report.py and attack_report_formatter.py of version 2.0.0.
     """
     results = {}
     for job in dict.fromkeys(entry["job"] for entry in entries):
@@ -100,7 +104,7 @@ def attack_results(entries: list[dict[str, Any]]) -> dict[str, Any]:
         for name in (name for name, kind in known_checks().items() if kind.exact):
             made = [entry for entry in own if name in entry["checks"]]
             reasons = list(dict.fromkeys(entry["not_made"][name] for entry in own if name in entry["not_made"]))
-            if made or reasons:
+            if made:  # SACRO-ML divides by the number of instances
                 one = _sacro(name, job, made, reasons)
                 results[f"{one['metadata']['attack_name']}_{one['log_id']}"] = one
     return results
@@ -108,7 +112,7 @@ def attack_results(entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _sacro(name: str, job: str, made: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
     found = [entry for entry in made if entry["checks"][name]["found"]]
-    last = made[-1]["time"] if made else 0.0
+    last = made[-1]["time"]
     instances = {
         f"instance_{entry['number']}": {
             "round": entry["round"],
@@ -125,8 +129,11 @@ def _sacro(name: str, job: str, made: list[dict[str, Any]], reasons: list[str]) 
         "metadata": {
             "sacroml_version": f"none; written by fedleak-guard {fedleak_guard.__version__}",
             "attack_name": known_checks()[name].__name__,
-            "attack_params": {"check": name, "measures": known_checks()[name].text, "job": job},
-            "global_metrics": {f"{name.replace('-', '_')}_risk": bool(found), "made": len(made), "not_made": reasons},
+            "attack_params": {
+                **{"check": name, "measures": known_checks()[name].text, "job": job},
+                **{"made": len(made), "not_made": reasons},
+            },
+            "global_metrics": {f"{name.replace('-', '_')}_risk": bool(found)},
         },
         "attack_experiment_logger": {"attack_instance_logger": instances},
     }

@@ -1,12 +1,12 @@
 """Guard of a Flower client: a mod that checks the reply before the ClientApp returns it.
 
 The mod runs in the process of the ClientApp, next to its code, and the app names it. It is no enforcement against an
-app that leaves it out or changes it; see docs/guard.md for what a site can do.
+app that leaves it out or changes it; `fedleak_guard.flower_gateway` is.
 """
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,18 @@ from fedleak_recorder.errors import require
 POLICY = "FEDLEAK_GUARD_POLICY"
 """Environment variable with the path of the site's policy; set it where the SuperNode starts."""
 _logger = logging.getLogger("fedleak_guard")
+_OWN = "records", "labels", "algorithm", "network"
+
+
+OwnData = Callable[[Message, Context], Mapping[str, Any]]
 
 
 def egress_mod(
-    policy: str | None = None, *, examples_key: str = "num-examples", records: Sequence[str] = ("arrays", "metrics")
+    policy: str | None = None,
+    *,
+    examples_key: str = "num-examples",
+    records: Sequence[str] = ("arrays", "metrics"),
+    own_data: OwnData | None = None,
 ) -> Mod:
     """A mod that lets a reply leave only if the site's policy allows it.
 
@@ -38,47 +46,71 @@ def egress_mod(
         policy: path of the site's policy; None for that in the environment variable ``FEDLEAK_GUARD_POLICY``.
         examples_key: metric with the number of training examples.
         records: names that the records of a reply may have.
+        own_data: gives what the client has itself for the server's message and the context, for the attacks on the own
+            message: any of ``records``, ``labels``, ``algorithm`` and ``network`` of `fedleak_guard.message.Message`.
+            It never leaves. None for what the policy's section ``own`` names.
     """
     guards: dict[str, Guard] = {}
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        received = _arrays_of(message)
+        received = arrays_of(message)
         try:
             reply = call_next(message, context)
         except Exception:  # Flower would send its text to the server
             _logger.exception("the client failed")
-            return _error(message, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
+            return error_reply(message, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
         if reply.has_error():
-            return _error(message, reply.error.code)
+            return error_reply(message, reply.error.code)
         try:
             path = policy or os.environ.get(POLICY, "")
             require(path, f"the path of the site's policy in {POLICY}", "nothing", "Set it where the SuperNode starts.")
             guard = guards.setdefault(path, Guard(path))
-            return _checked(guard, message, reply, str(context.run_id), received, examples_key, records)
+            content = released_content(
+                guard,
+                message,
+                reply.content,
+                job=str(context.run_id),
+                received=received,
+                examples_key=examples_key,
+                records=records,
+                own={} if own_data is None else own_data(message, context),
+            )
+            return Message(content=content, reply_to=message)
         except RefusedError as refused:
             _logger.error(refused.public)
         except Exception as error:
             _logger.error("nothing left the site: %s", reason_of(error))
-        return _error(message, ErrorCode.MOD_FAILED_PRECONDITION, RefusedError.TO_THE_SERVER)
+        return error_reply(message, ErrorCode.MOD_FAILED_PRECONDITION, RefusedError.TO_THE_SERVER)
 
     return mod
 
 
-def _checked(
+def released_content(
     guard: Guard,
     message: Message,
-    reply: Message,
+    content: RecordDict,
+    *,
     job: str,
     received: Mapping[str, Any] | None,
     examples_key: str,
     records: Sequence[str],
-) -> Message:
-    """The reply that leaves.
+    own: Mapping[str, Any] | None = None,
+) -> RecordDict:
+    """What leaves of the content of a reply, made anew from the checked numbers.
+
+    Args:
+        guard: the site's guard.
+        message: the server's message, whose configuration has the number of the round.
+        content: of the reply.
+        job: name of the training, the number of Flower's run.
+        received: the model in the server's message; None if it has none.
+        examples_key: metric with the number of training examples.
+        records: names that the records of a reply may have.
+        own: what the client has itself, see `egress_mod`.
 
     Raises:
-        RefusedError: none does.
+        RefusedError: nothing leaves.
     """
-    content = reply.content
     unknown = [f"a record named {name!r:.40}" for name in content if name not in records]
     unknown += [f"a configuration of {len(record)} values" for record in content.config_records.values() if record]
     arrays, metrics = dict(content.array_records), dict(content.metric_records)
@@ -100,6 +132,7 @@ def _checked(
             metrics=values,
             examples=examples if isinstance(examples, int) else None,
             unknown=tuple(unknown),
+            **{name: value for name, value in (own or {}).items() if name in _OWN},
         )
     )
     leaving: dict[str, ArrayRecord | MetricRecord] = {}
@@ -109,10 +142,10 @@ def _checked(
         leaving[record_name] = MetricRecord(
             {**({} if examples is None else {examples_key: examples}), **released.metrics}
         )
-    return Message(content=RecordDict(leaving), reply_to=message)
+    return RecordDict(leaving)
 
 
-def _arrays_of(message: Message) -> dict[str, Any] | None:
+def arrays_of(message: Message) -> dict[str, Any] | None:
     """Copies of the received model; None if the message has none, or several."""
     records = list(message.content.array_records.values()) if message.has_content() else []
     if len(records) != 1:
@@ -129,7 +162,7 @@ def _round_of(message: Message) -> int:
     return 0
 
 
-def _error(message: Message, code: int, reason: str = "the client failed") -> Message:
+def error_reply(message: Message, code: int, reason: str = "the client failed") -> Message:
     """A reply without content; an app's own reason could hold anything, and does not leave."""
     known = code in range(ErrorCode.UNKNOWN, ErrorCode.CLIENT_APP_CRASHED + 1)
     return Message(Error(code if known else ErrorCode.UNKNOWN, reason), reply_to=message)

@@ -1,5 +1,6 @@
 """The guard: decides whether a message leaves, and writes down that it does before it can."""
 
+import contextlib
 import math
 import secrets
 import threading
@@ -15,9 +16,11 @@ import numpy as np
 import fedleak_guard
 from fedleak_guard.chained_log import ChainedLog
 from fedleak_guard.check import Check, Measured, NotMadeError, known_checks
-from fedleak_guard.ledger import overdrawn, precision_of, spent
+from fedleak_guard.earlier_round import keep_round
+from fedleak_guard.ledger import Ledger, Spent, overdrawn, precision_of
 from fedleak_guard.message import Message, norm_of, plain_metrics, tensors_hash
 from fedleak_guard.noise_tests import private_tensors
+from fedleak_guard.own_data import with_own_data
 from fedleak_guard.policy import Action, Policy, read_policy
 from fedleak_guard.refusal import RefusedError, reason_of
 from fedleak_recorder.arrays import Array
@@ -47,6 +50,7 @@ class _Outcome:
     measured: dict[str, Measured] = field(default_factory=dict)
     not_made: dict[str, str] = field(default_factory=dict)
     actions: dict[str, Action] = field(default_factory=dict)
+    statistics: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
 
 
@@ -64,6 +68,7 @@ class Guard:
     def __init__(self, policy: str | Path, *, clock: Callable[[], float] = time.time) -> None:
         self.policy, self.clock = Path(policy), clock
         self._log: ChainedLog | None = None
+        self._ledger = Ledger()
         self._one_at_a_time = threading.Lock()
 
     def release(self, message: Message) -> Released:
@@ -82,16 +87,24 @@ class Guard:
 
     def _released(self, message: Message) -> Released:
         policy = read_policy(self.policy)
+        message = with_own_data(message, policy)
         folder = Path(policy.evidence)
         if self._log is None or self._log.path.parent != folder:
-            self._log = ChainedLog(folder)
+            self._log, self._ledger = ChainedLog(folder), Ledger()
         with self._log.locked():
-            released = [entry for entry in self._log.entries if entry["event"] == "released"]
-        outcome = _checked(message, policy, first=not any(entry["job"] == message.job[:200] for entry in released))
+            self._ledger.count(self._log.entries)
+        content = _Content(message)
+        outcome = _checked(message, policy, first=message.job[:200] not in self._ledger.jobs)
         with self._log.locked():
-            return self._decided(message, policy, self._log, outcome)
+            self._ledger.count(self._log.entries)
+            leaving = self._decided(message, policy, self._log, outcome, content)
+        if policy.received.is_compared and message.sent is not None and message.received is not None:
+            keep_round(message, policy)
+        return leaving
 
-    def _decided(self, message: Message, policy: Policy, log: ChainedLog, outcome: _Outcome) -> Released:
+    def _decided(
+        self, message: Message, policy: Policy, log: ChainedLog, outcome: _Outcome, content: "_Content"
+    ) -> Released:
         """Decides with the budget, writes the entry, and gives what leaves."""
         now, before = self.clock(), max((entry["time"] for entry in log.entries[-1:]), default=-math.inf)
         if now < before:
@@ -99,8 +112,8 @@ class Guard:
         noised = "noise" in outcome.actions.values() and message.sent is not None
         precision = precision_of(policy, declared=_is_private(message, policy, outcome), added=noised)
         if message.sent is not None and not outcome.reasons:
-            job = spent(log.entries, message.job[:200]).after(precision)
-            outcome.reasons += overdrawn(policy.budget, job, spent(log.entries).after(precision))
+            job = self._ledger.jobs.get(message.job[:200], Spent())
+            outcome.reasons += overdrawn(policy.budget, job.after(precision), self._ledger.site.after(precision))
         leaving, metrics = None, plain_metrics(message.metrics) if not outcome.reasons else {}
         if not outcome.reasons and message.sent is not None:
             leaving = _noised(message, policy) if noised else dict(message.tensors)
@@ -115,7 +128,7 @@ class Guard:
             "policy": policy.source_hash,
             "tensors": len(message.sent or {}),
             "metrics": len(message.metrics),
-            "content": None if leaving is None else tensors_hash(leaving),
+            "content": None if leaving is None else tensors_hash(leaving) if noised else content.hash(),
             "noised": bool(noised and not outcome.reasons),
             "precision": _plain(precision),
             "checks": {
@@ -124,6 +137,10 @@ class Guard:
                 for name, one in outcome.measured.items()
             },
             "not_made": outcome.not_made,
+            "statistics": {
+                name: {key: value if isinstance(value, str) else _plain(value) for key, value in values.items()}
+                for name, values in outcome.statistics.items()
+            },
             "reasons": [reason[:500] for reason in outcome.reasons],
         }
         try:
@@ -133,6 +150,26 @@ class Guard:
         if outcome.reasons:
             raise RefusedError(outcome.reasons, number)
         return Released(tensors=leaving, metrics=metrics, noised=noised)
+
+
+class _Content:
+    """Hash of a message's tensors, which another thread computes while the message is checked."""
+
+    def __init__(self, message: Message) -> None:
+        self._hashes, self._tensors = list[str](), dict[str, Array]()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        with contextlib.suppress(Exception):  # what is no array, the checks find
+            self._tensors = message.tensors
+            self._thread.start()
+
+    def _run(self) -> None:
+        self._hashes.append(tensors_hash(self._tensors))
+
+    def hash(self) -> str:
+        """The hash, once it is there; computed here if the thread failed."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        return self._hashes[0] if self._hashes else tensors_hash(self._tensors)
 
 
 def _is_private(message: Message, policy: Policy, outcome: _Outcome) -> bool:
@@ -152,7 +189,9 @@ def _checked(message: Message, policy: Policy, *, first: bool) -> _Outcome:
             found = kind().measure(message, policy, first=first)
         except NotMadeError as reason:
             outcome.not_made[name] = str(reason)[:300]
-            if name in policy.required or not kind.exact:
+            if reason.statistics:
+                outcome.statistics[name] = reason.statistics
+            if name in policy.required or not kind.may_lack:
                 outcome.reasons.append(f"the check {name} could not be made: {reason}")
             continue
         except Exception as error:
@@ -160,6 +199,8 @@ def _checked(message: Message, policy: Policy, *, first: bool) -> _Outcome:
             continue
         if found is not None:
             outcome.measured[name] = found
+            if found.statistics:
+                outcome.statistics[name] = found.statistics
             _act(outcome, kind, found, policy)
     return outcome
 

@@ -1,7 +1,8 @@
 """What a site has released: messages and privacy loss by job, counted from its log."""
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedleak_guard.gaussian import gaussian_epsilon
@@ -19,14 +20,34 @@ class Spent(NamedTuple):
         return Spent(self.messages + 1, self.precision + precision)
 
 
-def spent(entries: Iterable[Mapping[str, Any]], job: str | None = None) -> Spent:
-    """What left in one job, or in all."""
-    total = Spent()
-    for entry in entries:
-        if entry["event"] == "released" and entry["tensors"] and job in (None, entry["job"]):
-            precision = entry["precision"]
-            total = total.after(math.inf if precision is None else precision)
-    return total
+class Ledger:
+    """What left, counted from the entries of a log as they are appended, so that a round costs the same in any log.
+
+    Attributes:
+        site: what left in all jobs.
+        jobs: what left in each job, those that sent metrics alone included.
+    """
+
+    def __init__(self) -> None:
+        self.site, self.jobs = Spent(), dict[str, Spent]()
+        self._counted = 0
+
+    def count(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Counts the entries of a log from where it counted before."""
+        for entry in itertools.islice(entries, self._counted, None):
+            if entry["event"] == "released":
+                precision = math.inf if entry["precision"] is None else entry["precision"]
+                job = self.jobs.get(entry["job"], Spent())
+                self.jobs[entry["job"]] = job.after(precision) if entry["tensors"] else job
+                self.site = self.site.after(precision) if entry["tensors"] else self.site
+        self._counted = len(entries)
+
+
+def spent(entries: Sequence[Mapping[str, Any]]) -> Spent:
+    """What left in all jobs of a log."""
+    ledger = Ledger()
+    ledger.count(entries)
+    return ledger.site
 
 
 def precision_of(policy: Policy, *, declared: bool, added: bool) -> float:

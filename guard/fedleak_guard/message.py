@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ class Message:
         records: ``(N, ...)`` the client's own training records, as the network gets them; None if they are not given.
         labels: ``(N,)`` their classes.
         algorithm: what the client runs, a `client.ClientAlgorithm` of fedleak; None if it is unknown.
+        network: makes the client's PyTorch network, with initial weights that it draws; None if it is unknown.
     """
 
     job: str
@@ -48,6 +49,7 @@ class Message:
     records: Any = None
     labels: Any = None
     algorithm: object | None = None
+    network: Callable[[], Any] | None = None
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What several checks of this message share."""
 

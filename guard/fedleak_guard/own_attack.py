@@ -12,7 +12,7 @@ from fedleak_guard.check import Check, Measured, NotMadeError, measured
 from fedleak_guard.message import Message
 from fedleak_guard.noise_tests import private_tensors
 from fedleak_guard.policy import Action, Policy
-from fedleak_recorder.arrays import as_array
+from fedleak_recorder.arrays import Array, as_array
 
 
 class OwnAttack(Check):
@@ -24,6 +24,7 @@ class OwnAttack(Check):
 
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
     exact = True
+    may_lack = True
     limited = True
     most: ClassVar[float] = 0
 
@@ -101,7 +102,12 @@ def _view(message: Message, policy: Policy, torch: Any, protocol: Any) -> Any:
         pseudonyms=torch.zeros(1, dtype=torch.int64),
         example_counts=torch.tensor([message.examples or 0]),
         deltas={name: torch.from_numpy(value)[None] for name, value in trained.items()},
-        model={name: torch.from_numpy(np.array(message.model[name])) for name in trained},
+        model={name: torch.from_numpy(_writable(message.model[name])) for name in trained},
         releases=releases,
         algorithm=message.algorithm,
     )
+
+
+def _writable(value: Array) -> Array:
+    """An array that PyTorch can share; attacks do not write to what they see."""
+    return value if value.flags.writeable else value.copy()

@@ -53,6 +53,24 @@ class ReceivedModels:
     first_round: tuple[str, ...] | None = option("hashes of the whole model in a job's first round", default=None)
     frozen: tuple[str, ...] = option("names of tensors that no round changes; * and ? as above", default=())
     frozen_hashes: tuple[str, ...] = option("hashes of these tensors, in every round", default=())
+    thresholds: str | None = option("file of thresholds that `fedleak-guard calibrate` made", default=None)
+    record: bool = option("whether the log gets the statistics of received models, to calibrate from", default=False)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether received models are compared with those of earlier rounds."""
+        return self.record or self.thresholds is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnData:
+    """What the site has itself, for the attacks on its own message; it never leaves."""
+
+    data: str | None = option(".npz file with the client's records, as the network gets them, and labels", default=None)
+    network: str | None = option("function that makes the PyTorch network, as module:name", default=None)
+    algorithm: str | None = option(
+        "function that makes the client's algorithm of fedleak, as module:name", default=None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +125,7 @@ class Policy:
     tensors: tuple[TensorRule, ...] = option("tensors that may leave; the first rule whose name fits decides")
     update: UpdateLimits = option("limits on the update", default=UpdateLimits())
     received: ReceivedModels = option("models that the site accepts", default=ReceivedModels())
+    own: OwnData = option("what the site has itself, for the checks that need it; it never leaves", default=OwnData())
     metrics: MetricLimits = option("limits on metrics", default=MetricLimits())
     privacy: DeclaredPrivacy | None = option("declared clip and noise, which are checked", default=None)
     budget: Budget = option("budget", default=Budget())

@@ -25,13 +25,13 @@ from flwr.simulation import run_simulation
 from fedleak_guard.flower import egress_mod
 from fedleak_guard.message import tensors_hash
 
-FIRST = {"weight": np.zeros((2, 300), np.float32), "bias": np.zeros(2, np.float32)}
+FIRST = {"layer.weight": np.zeros((2, 300), np.float32), "layer.bias": np.zeros(2, np.float32)}
 POLICY = """\
 format: 1
 evidence: {folder}/evidence
 tensors:
-  - {{name: weight, shape: [2, 300], dtype: float32}}
-  - {{name: bias, shape: [2], dtype: float32}}
+  - {{name: layer.weight, shape: [2, 300], dtype: float32}}
+  - {{name: layer.bias, shape: [2], dtype: float32}}
 update: {{min_examples: 10}}
 received: {{first_round: [{hash}]}}
 metrics: {{names: [loss]}}
@@ -65,6 +65,12 @@ def train(message: Message, fault: str) -> Message:
     return Message(content=content, reply_to=message)
 
 
+def own_data(message: Message, context: Context) -> dict[str, Any]:
+    """The client's records, for the attacks on its own message."""
+    draws = np.random.default_rng(context.node_id)
+    return {"records": draws.random((20, 300), np.float32), "labels": draws.integers(2, size=20)}
+
+
 class Arrived(FedAvg):
     """FedAvg that writes what the server receives."""
 
@@ -88,7 +94,7 @@ def main() -> None:
     policy = folder / "policy.yaml"
     if fault != "no-policy":
         policy.write_text(POLICY.format(folder=folder, hash=tensors_hash(FIRST)))
-    app = ClientApp(mods=[egress_mod(str(policy))])
+    app = ClientApp(mods=[egress_mod(str(policy), own_data=own_data)])
 
     @app.train()
     def _(message: Message, context: Context) -> Message:

@@ -42,6 +42,7 @@ def test_honest_rounds_of_a_simulation_arrive(tmp_path: Path) -> None:
     entries, _ = read_log(log_of(tmp_path))
     assert [entry["event"] for entry in entries] == ["released"] * 4
     assert sorted(entry["round"] for entry in entries) == [1, 1, 2, 2]
+    assert all("own-label-counts" in entry["checks"] for entry in entries)  # with the records of own_data
 
 
 @pytest.mark.integration

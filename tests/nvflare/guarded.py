@@ -29,18 +29,19 @@ from nvflare.job_config.script_runner import FrameworkType, ScriptRunner
 from fedleak_guard.message import tensors_hash
 from fedleak_guard.nvflare import EgressCheck
 
-FIRST = {"weight": np.zeros((2, 300), np.float32), "bias": np.zeros(2, np.float32)}
+FIRST = {"layer.weight": np.zeros((2, 300), np.float32), "layer.bias": np.zeros(2, np.float32)}
 POLICY = """\
 format: 1
 evidence: {folder}/evidence
 tensors:
-  - {{name: weight, shape: [2, 300], dtype: float32}}
-  - {{name: bias, shape: [2], dtype: float32}}
+  - {{name: layer.weight, shape: [2, 300], dtype: float32}}
+  - {{name: layer.bias, shape: [2], dtype: float32}}
 update: {{min_examples: 10}}
 received: {{first_round: [{hash}]}}
 metrics: {{names: [loss]}}
 privacy: {{clip: 1.0, noise: 0.5}}
 budget: {{job_rounds: 100}}
+own: {{data: {folder}/own.npz}}
 """
 
 
@@ -67,7 +68,7 @@ class Adds(Filter):
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         dxo = from_shareable(shareable)
-        dxo.data["bias"] = dxo.data["bias"] + 1
+        dxo.data["layer.bias"] = dxo.data["layer.bias"] + 1
         return dxo.update_shareable(shareable)
 
 
@@ -77,6 +78,8 @@ def main() -> None:
     local = folder / "workspace/local"
     local.mkdir(parents=True)
     (folder / "policy.yaml").write_text(POLICY.format(folder=folder, hash=tensors_hash(FIRST)))
+    draws = np.random.default_rng(0)
+    np.savez(folder / "own.npz", records=draws.random((20, 300), np.float32), labels=draws.integers(2, size=20))
     page = (Path(__file__).resolve().parents[2] / "docs/guard.md").read_text(encoding="utf-8")
     privacy = json.loads(
         page.split("```json\n")[1].split("```")[0].replace("/etc/fedleak/policy.yaml", str(folder / "policy.yaml"))

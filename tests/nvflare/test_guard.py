@@ -49,6 +49,7 @@ def test_honest_rounds_of_a_simulation_arrive(tmp_path: Path) -> None:
     assert all(one["meta"] == ["initial_metrics", "num_examples"] for one in arrived)
     entries, _ = read_log(log_of(tmp_path))
     assert [entry["event"] for entry in entries] == ["released"] * 4
+    assert all("own-label-counts" in entry["checks"] for entry in entries)  # with the records that the policy names
     assert (tmp_path / "evidence/egress.json").is_file()
     assert (tmp_path / "evidence/attack_results.json").is_file()
 

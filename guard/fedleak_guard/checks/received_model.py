@@ -1,59 +1,56 @@
 """Checks of the received model that the main package has."""
 
-import importlib
-import pkgutil
-from typing import Any
+from pathlib import Path
 
 from fedleak_guard.check import Check, Measured, NotMadeError
+from fedleak_guard.earlier_round import earlier_round
 from fedleak_guard.message import Message
+from fedleak_guard.model_statistics import chosen_records, model_statistics
+from fedleak_guard.own_data import network_of
 from fedleak_guard.policy import Policy
-
-_FOLDER = "defenses.model_checks"
+from fedleak_guard.thresholds import RECORDS, TENSORS, read_thresholds, tensors_of
 
 
 class ReceivedModel(Check):
-    """Checks of the received model in the main package's folder `defenses.model_checks`, if it has one.
+    """Checks of the received model in `defenses.model_checks` whose statistic exceeds its threshold.
 
-    Each is a class with a `name`, a `threshold`, and ``statistic(received) -> float`` of the received model as tensors
-    by name; a statistic above the threshold is a finding.
+    The thresholds are those of honest rounds of the same network, see `fedleak_guard.thresholds`. A check of these that
+    lacks what it reads makes the whole one not made, unless another has a finding.
     """
 
     name = "received-model"
-    text = "number of checks of the received model that find something (defenses.model_checks)"
+    text = (
+        "number of checks of the received model whose statistic exceeds that of honest rounds (defenses.model_checks)"
+    )
     exact = True
+    may_lack = True
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+        if message.sent is None:
+            return None
+        rules = policy.received
+        if not rules.is_compared:
+            raise NotMadeError("the policy has no received.thresholds, which `fedleak-guard calibrate` makes")
         if message.received is None:
             raise NotMadeError("the received model is unknown")
-        kinds = model_checks()
-        if not kinds:
-            raise NotMadeError(f"{_FOLDER} has no check with a threshold of its own; calibrate its checks by hand")
-        torch = importlib.import_module("torch")
-        received = {name: torch.from_numpy(value.copy()) for name, value in message.model.items()}
-        found = []
-        for kind in kinds:
-            check = kind()
-            value = float(check.statistic(received))
-            if not value <= check.threshold:
-                found.append(f"{kind.name} is {value:.4g}, above {check.threshold:.4g}")
-        sentence = f"{len(found)} checks find something in the received model: {'; '.join(found[:3])}"
-        return Measured(value=len(found), found=bool(found), limit=0, sentence=sentence)
-
-
-def model_checks() -> list[Any]:
-    """Classes of the main package that check a received model.
-
-    Raises:
-        NotMadeError: the main package is not installed, or has no such folder.
-    """
-    try:
-        package = importlib.import_module(_FOLDER)
-    except ImportError:
-        raise NotMadeError(f"{_FOLDER} of the main package fedleak is not installed") from None
-    found = []
-    for module in pkgutil.iter_modules(package.__path__):
-        path = f"{_FOLDER}.{module.name}"
-        members = vars(importlib.import_module(path)).values()
-        own = [one for one in members if isinstance(one, type) and one.__module__ == path and "name" in vars(one)]
-        found += [one for one in own if hasattr(one, "statistic") and hasattr(one, "threshold")]
-    return found
+        own, earlier = chosen_records(message.records, message.labels), earlier_round(policy, message.job)
+        found = model_statistics(message.model, earlier=earlier, own=own, network=network_of(message))
+        records, tensors = 0 if own is None else len(own[0]), tensors_of(message.model)
+        logged = {**found, RECORDS: records, TENSORS: tensors}
+        if rules.thresholds is None:
+            reason = "the policy has no received.thresholds; the statistics are in the log, to calibrate from"
+            raise NotMadeError(reason, logged)
+        limits = read_thresholds(Path(rules.thresholds))
+        if (limits.tensors, limits.records) != (tensors, records):
+            reason = f"the thresholds are those of {limits.records} records and of another model, or one of the two"
+            raise NotMadeError(reason, logged)
+        above = [
+            f"{name} is {found[name]:.4g}, above {limit:.4g}"
+            for name, limit in limits.thresholds.items()
+            if name in found and not found[name] <= limit
+        ]
+        lacking = sorted(limits.thresholds.keys() - found.keys())
+        if lacking and not above:
+            raise NotMadeError(f"{', '.join(lacking)} could not be computed, of which there are thresholds", logged)
+        sentence = f"{len(above)} checks find something in the received model: {'; '.join(above)}"
+        return Measured(value=len(above), found=bool(above), limit=0, sentence=sentence, statistics=logged)

@@ -18,6 +18,7 @@ class ReleaseCheck(Check):
     text = "number of findings of release-check in the message"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
     exact = True
+    may_lack = True
     limited = True
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:

@@ -1,7 +1,9 @@
 """The command: what it prints and its exit status."""
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -69,3 +71,16 @@ def test_evidence_is_written_next_to_the_log(tmp_path: Path) -> None:
 def test_what_a_policy_may_hold_is_printed(command: str, capsys: Printed) -> None:
     assert main([command]) == 0
     assert "L2 norm of the update" in capsys.readouterr().out
+
+
+def test_a_gateway_without_flower_or_with_a_wrong_address_is_one_line(
+    tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["flower-gateway", "--superlink", "127.0.0.1:1", "--policy", str(write_policy(tmp_path))]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "fedleak_guard.flower_gateway", None)
+        assert main(command) == 2
+    assert "expected Flower 1.41 or later" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "fedleak_guard.flower_gateway", SimpleNamespace(Gateway=None, server_of=None))
+    assert main([*command, "--listen", "9192x"]) == 2
+    assert "HOST:PORT after --listen" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 
 from fedleak_guard import RefusedError
 from fedleak_guard.evidence import write_evidence
-from tests.guard_toys import log_of, message, site
+from tests.guard_toys import log_of, message, site, update
 
 
 @pytest.fixture
@@ -37,17 +37,21 @@ def test_egress_says_what_left_of_each_job(summaries: dict[str, dict[str, object
     assert jobs["job"]["checks"]["own-label-counts"]["not_made"] == ["the guard was not given the labels"]
 
 
-def test_attack_results_have_the_layout_of_sacro_ml(summaries: dict[str, dict[str, object]]) -> None:
-    """As `sacroml.attacks.attack_report_formatter` and `sacroml.attacks.report` read it."""
-    results = summaries["attack_results.json"]
-    assert results
-    for key, one in results.items():
-        assert isinstance(one, dict)
-        assert set(one) == {"log_id", "log_time", "metadata", "attack_experiment_logger"}
-        metadata = one["metadata"]
-        assert set(metadata) == {"sacroml_version", "attack_name", "attack_params", "global_metrics"}
-        assert key == f"{metadata['attack_name']}_{one['log_id']}"
-        assert isinstance(one["attack_experiment_logger"]["attack_instance_logger"], dict)
-    labels = results["OwnLabelCounts_job-own-label-counts"]
-    assert isinstance(labels, dict)
-    assert labels["metadata"]["global_metrics"]["not_made"] == ["the guard was not given the labels"]
+def test_attack_results_have_the_layout_of_sacro_ml(tmp_path: Path) -> None:
+    """As `sacroml.attacks.attack_report_formatter` and `sacroml.attacks.report` of version 2.0.0 read it."""
+    guard = site(
+        tmp_path, "received: {record: true}\nprivacy: {clip: 1.0, noise: 0.3}\nfindings: {release-check: log}\n"
+    )
+    for number in range(2):
+        guard.release(message(number, sent=update(number, noise=0.3)))
+    write_evidence(log_of(tmp_path), 1e-5)
+    results = json.loads((tmp_path / "evidence/attack_results.json").read_text())
+    assert list(results) == ["ReleaseCheck_job-release-check"]  # the others were never made
+    (one,) = results.values()
+    assert set(one) == {"log_id", "log_time", "metadata", "attack_experiment_logger"}
+    metadata = one["metadata"]
+    assert set(metadata) == {"sacroml_version", "attack_name", "attack_params", "global_metrics"}
+    assert set(results) == {f"{metadata['attack_name']}_{one['log_id']}"}
+    assert set(one["attack_experiment_logger"]["attack_instance_logger"]) == {"instance_0", "instance_1"}
+    assert set(map(type, metadata["global_metrics"].values())) == {bool}
+    assert metadata["attack_params"]["made"] == 2

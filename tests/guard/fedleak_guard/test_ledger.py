@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fedleak_guard.gaussian import gaussian_epsilon
-from fedleak_guard.ledger import Spent, overdrawn, precision_of, spent
+from fedleak_guard.ledger import Ledger, Spent, overdrawn, precision_of, spent
 from fedleak_guard.policy import AddedNoise, Budget, DeclaredPrivacy, Policy
 
 ENTRIES = [
@@ -18,8 +18,11 @@ ENTRIES = [
 
 
 def test_released_messages_with_tensors_count() -> None:
-    assert spent(ENTRIES, "a") == Spent(1, 4.0)
-    assert spent(ENTRIES) == Spent(3, math.inf)
+    ledger = Ledger()
+    for end in range(len(ENTRIES) + 1):  # as they are appended
+        ledger.count(ENTRIES[:end])
+    assert ledger.jobs == {"a": Spent(1, 4.0), "b": Spent(1, 1.0), "c": Spent(1, math.inf)}
+    assert ledger.site == spent(ENTRIES) == Spent(3, math.inf)
     assert spent([]).after(2.0) == Spent(1, 2.0)
 
 

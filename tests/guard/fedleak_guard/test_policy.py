@@ -39,7 +39,7 @@ def test_numbers_without_a_dot_are_numbers(tmp_path: Path) -> None:
         ("findings: {own-records: allow}\n", ["one of refuse, noise, log"]),
         ("findings: {finite-numbers: log}\n", ["Give one of refuse"]),
         ("findings: {own-records: noise}\n", ["no section noise"]),
-        ("limits: {update-norm: 3}\n", ["limits of own-adapter-words", "update-norm"]),
+        ("limits: {update-norm: 3}\n", ["limits of received-rows, own-adapter-words", "update-norm"]),
         ("required: [nothing]\n", ["the name of a check"]),
         ("privacy: {noise: 1}\n", ["the key clip"]),
         ("update: {min_changed: 0.5, max_changed: 0.1}\n", ["min_changed 0.5 with update.max_changed 0.1"]),

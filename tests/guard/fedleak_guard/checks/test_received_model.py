@@ -1,61 +1,99 @@
-"""Checks of the received model that another package offers are found and run."""
+"""Checks of the received model against thresholds of honest rounds: what is found, and what is not made."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedleak_guard import Guard, Message, RefusedError
+from fedleak_guard.chained_log import read_log
 from fedleak_guard.check import NotMadeError, known_checks
-from fedleak_guard.checks import received_model
 from fedleak_guard.checks.received_model import ReceivedModel
 from fedleak_guard.policy import read_policy
-from tests.guard_toys import message, model, write_policy
+from fedleak_guard.thresholds import write_thresholds
+from tests.guard_networks import initial, policy, stepped, suppressed, thresholds, update
+from tests.guard_toys import log_of, message, write_policy
 
-SOURCE = """
-class LargestNumber:
-    name = "largest-number"
-    threshold = {threshold}
-
-    def statistic(self, received):
-        return float(received["weight"].abs().max())
-"""
+LIMITS = {"dead-units": 20.0, "weight-law": 3.0, "server-step": 3.0}
 
 
-@pytest.fixture
-def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Writes a package with one check, and names it instead of that of the main package."""
-
-    def offer(threshold: float) -> None:
-        name = f"checks_of_{str(threshold).replace('.', '_')}"
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("")
-        (tmp_path / name / "largest.py").write_text(SOURCE.format(threshold=threshold))
-        monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setattr(received_model, "_FOLDER", name)
-
-    return offer
+def site(folder: Path, limits: dict[str, float] | None = None, **changes: Any) -> Guard:
+    path = policy(folder, f"{{thresholds: {folder}/thresholds.json}}", "required: [received-model]\n")
+    write_thresholds(folder / "thresholds.json", thresholds(LIMITS if limits is None else limits, **changes))
+    return Guard(path)
 
 
-@pytest.mark.parametrize(("threshold", "found"), [(100.0, False), (0.5, True)])
-def test_a_check_is_found_and_compared_with_its_threshold(
-    tmp_path: Path, offered: Any, threshold: float, found: bool
+def sent(number: int, received: dict[str, Any]) -> Message:
+    return Message(job="job", round=number, sent=update(number), received=received)
+
+
+def test_honest_rounds_leave_and_a_manipulated_model_is_refused(tmp_path: Path) -> None:
+    guard, model = site(tmp_path), initial()
+    for number in range(5):
+        guard.release(sent(number, model))
+        with pytest.raises(RefusedError, match=r"received-model: .*dead-units is"):
+            guard.release(sent(number, suppressed(model)))
+        model = stepped(model, number)
+    entries = read_log(log_of(tmp_path))[0]
+    assert [entry["event"] for entry in entries] == ["released", "refused"] * 5
+    found = entries[2]["statistics"]["received-model"]
+    assert found["records"] == 12
+    assert found["server-step"] == pytest.approx(1, rel=0.1)
+
+
+def test_a_refused_model_is_not_compared_with(tmp_path: Path) -> None:
+    guard, model = site(tmp_path), initial()
+    guard.release(sent(0, model))
+    for number in range(1, 4):
+        with pytest.raises(RefusedError, match="weight-law is"):
+            guard.release(sent(number, suppressed(model)))
+    guard.release(sent(4, stepped(model, 1)))
+
+
+def test_the_model_before_is_known_to_another_process_and_by_job(tmp_path: Path) -> None:
+    model = initial()
+    site(tmp_path).release(sent(0, model))
+    with pytest.raises(RefusedError, match="server-step is"):
+        site(tmp_path).release(sent(1, stepped(model, 1, size=0.1)))
+    site(tmp_path).release(Message(job="another", round=0, sent=update(0), received=initial(3)))
+
+
+def test_thresholds_of_another_model_or_of_other_records_are_not_used(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="of another model"):
+        site(tmp_path, tensors="0" * 64).release(sent(0, initial()))
+    with pytest.raises(RefusedError, match="those of 7 records"):
+        site(tmp_path, records=7).release(sent(0, initial()))
+
+
+def test_a_threshold_whose_check_cannot_be_computed_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="no-such-check could not be computed"):
+        site(tmp_path, {**LIMITS, "no-such-check": 1.0}).release(sent(0, initial()))
+
+
+@pytest.mark.parametrize("damage", ["none", "text", "{}", '{"format": 2}', '{"format": 1, "thresholds": {"a": "b"}}'])
+def test_damaged_thresholds_are_a_refusal(tmp_path: Path, damage: str) -> None:
+    guard, path = site(tmp_path), tmp_path / "thresholds.json"
+    path.unlink() if damage == "none" else path.write_text(damage)
+    with pytest.raises(RefusedError, match="received-model failed: expected"):
+        guard.release(sent(0, initial()))
+
+
+def test_without_thresholds_the_log_gets_the_statistics_and_says_so(tmp_path: Path) -> None:
+    guard = Guard(policy(tmp_path, "{record: true}"))
+    guard.release(sent(0, initial()))
+    (line,) = log_of(tmp_path).read_text().splitlines()
+    entry = json.loads(line)
+    assert "the statistics are in the log" in entry["not_made"]["received-model"]
+    assert {"dead-units", "loss-jump", "weight-law", "records"} <= entry["statistics"]["received-model"].keys()
+
+
+@pytest.mark.parametrize(("received", "said"), [({"a": 1.0}, "no received.thresholds"), (None, "thresholds")])
+def test_checks_without_a_threshold_are_not_said_to_have_found_nothing(
+    tmp_path: Path, received: dict[str, float] | None, said: str
 ) -> None:
-    offered(threshold)
-    measured = ReceivedModel().measure(message(), read_policy(write_policy(tmp_path)), first=False)
-    assert measured is not None
-    assert (measured.found, measured.value) == (found, float(found))
-    assert not found or f"largest-number is {abs(model()['weight']).max():.4g}" in measured.sentence
-
-
-def test_without_a_package_the_check_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(received_model, "_FOLDER", "no_such_package.model_checks")
-    with pytest.raises(NotMadeError, match="not installed"):
-        ReceivedModel().measure(message(), read_policy(write_policy(tmp_path)), first=False)
-
-
-def test_checks_without_a_threshold_are_not_said_to_have_found_nothing(tmp_path: Path) -> None:
-    with pytest.raises(NotMadeError, match="threshold"):
-        ReceivedModel().measure(message(), read_policy(write_policy(tmp_path)), first=False)
+    with pytest.raises(NotMadeError, match=said):
+        ReceivedModel().measure(message(received=received), read_policy(write_policy(tmp_path)), first=False)
 
 
 def test_every_check_is_found_by_its_file() -> None:

@@ -1,0 +1,67 @@
+"""What the site keeps of a job's last round, for checks that compare the next received model with it."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedleak_guard.message import Message
+from fedleak_guard.policy import Policy
+from fedleak_recorder.arrays import Array
+from fedleak_recorder.errors import InputError
+
+_NORM, _MODEL = "norm", "model:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierRound:
+    """A round whose message left.
+
+    Attributes:
+        model: the model that the site received in it.
+        norm: L2 norm of the update that it sent.
+    """
+
+    model: Mapping[str, Array]
+    norm: float
+
+
+def earlier_round(policy: Policy, job: str) -> EarlierRound | None:
+    """The last round of a job; None before its first message left.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = _path(policy, job)
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            model = {name.removeprefix(_MODEL): held[name] for name in held.files if name != _NORM}
+            return EarlierRound(model=model, norm=float(held[_NORM]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError) as error:
+        way_out = "Remove it: the next round is then checked as a first one."
+        raise InputError(
+            expected="the model of the round before", found=f"{error} in {path}", way_out=way_out
+        ) from None
+
+
+def keep_round(message: Message, policy: Policy) -> None:
+    """Keeps what `earlier_round` reads, in the place of the round before."""
+    path = _path(policy, message.job)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    model = {f"{_MODEL}{name}": value for name, value in message.model.items()}
+    try:
+        with temporary.open("wb") as file:
+            np.savez(file, **{_NORM: np.array(message.norm)}, **model)  # type: ignore[arg-type]
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _path(policy: Policy, job: str) -> Path:
+    return Path(policy.evidence) / "earlier" / f"{hashlib.sha256(job.encode()).hexdigest()[:32]}.npz"

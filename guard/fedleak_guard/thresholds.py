@@ -1,0 +1,157 @@
+"""Thresholds of the checks of the received model, from their values in honest rounds."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.files import read_bounded, write_whole
+from fedleak_recorder.plain_values import parse_json
+
+RECORDS, TENSORS = "records", "tensors"
+"""Keys of the log's statistics of a received model that are no check."""
+_WAY_OUT = "Make it with `fedleak-guard calibrate`."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """Largest values that are no finding.
+
+    Attributes:
+        false_positives: bound on the probability that an honest round has a finding, of all checks together.
+        values: number of honest rounds that the thresholds rest on.
+        source: where these come from.
+        tensors: hash of the names and shapes of the model's tensors, for which alone they hold.
+        records: number of own records in each round; 0 without.
+        thresholds: by check.
+    """
+
+    false_positives: float
+    values: int
+    source: str
+    tensors: str
+    records: int
+    thresholds: Mapping[str, float]
+
+
+def fewest_rounds(checks: int, false_positives: float) -> int:
+    """Honest rounds that thresholds of several checks at a joint rate need."""
+    return math.ceil(round(checks / false_positives, 9)) - 1
+
+
+def calibrated(
+    rounds: Sequence[Mapping[str, float]],
+    *,
+    false_positives: float,
+    margin: float = 2.0,
+    source: str,
+    tensors: str,
+    records: int,
+) -> Thresholds:
+    """Thresholds from the honest rounds that have a value of every check.
+
+    A threshold is the largest honest value times a margin. At a margin of 1, another round that is exchangeable with
+    the n honest ones would exceed one of the K thresholds with probability at most ``K / (n + 1)`` (split conformal
+    prediction with Bonferroni's correction); at a larger margin it is at most that. The rounds of a training depend on
+    each other and change with its progress, so that the bound needs rounds of several trainings that are as long.
+
+    Args:
+        rounds: value by check, of each honest round.
+        false_positives: largest acceptable bound.
+        margin: factor of the largest honest value, at least 1.
+        source: where the rounds come from.
+        tensors: hash of the model's tensors, see `tensors_of`.
+        records: number of own records in each round.
+
+    Raises:
+        InputError: there are too few rounds for that bound.
+    """
+    names = sorted(set[str]().union(*rounds))
+    rounds = [one for one in rounds if len(one) == len(names)]
+    needed = fewest_rounds(max(len(names), 1), false_positives)
+    require(
+        len(rounds) >= needed and names,
+        f"at least {needed} honest rounds for {len(names)} checks at a joint rate of {false_positives:g}",
+        len(rounds),
+        "Record more of them (received.record), simulate them (--simulate), or accept a larger --false-positives.",
+    )
+    values = np.array([[one[name] for name in names] for one in rounds])
+    require(np.isfinite(values).all(), "finite values of honest rounds", "others", "Leave the rounds out.")
+    require(margin >= 1, "a margin of at least 1", margin, "Use 2.")
+    largest = values.max(axis=0)
+    limits = largest + (margin - 1) * np.abs(largest)
+    bound = len(names) / (len(rounds) + 1)
+    return Thresholds(
+        false_positives=bound,
+        values=len(rounds),
+        source=source,
+        tensors=tensors,
+        records=records,
+        thresholds=dict(zip(names, map(float, limits), strict=True)),
+    )
+
+
+def tensors_of(model: Mapping[str, Any]) -> str:
+    """SHA-256 of the names and shapes of a model's tensors."""
+    text = json.dumps(sorted((name, list(np.shape(value))) for name, value in model.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_thresholds(path: Path, thresholds: Thresholds) -> None:
+    """Writes a file that `read_thresholds` reads."""
+    write_whole(path, json.dumps({"format": 1, **asdict(thresholds)}, indent=1, allow_nan=False).encode())
+
+
+def read_thresholds(path: Path) -> Thresholds:
+    """Thresholds from a file.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    expected = f"thresholds of a format that is known at {path}"
+    try:
+        held = parse_json(read_bounded(path, way_out=_WAY_OUT), where=str(path))
+        if not isinstance(held, dict) or held.pop("format", None) != 1:
+            raise ValueError("another format")
+        made = Thresholds(**held)
+        limits = {str(name): float(value) for name, value in made.thresholds.items()}
+        if not limits or not all(map(math.isfinite, limits.values())):
+            raise ValueError("no finite thresholds")
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(expected=expected, found=str(error)[:200], way_out=_WAY_OUT) from None
+    return made
+
+
+def logged_rounds(
+    entries: Sequence[Mapping[str, Any]], jobs: Sequence[str] = ()
+) -> tuple[list[dict[str, float]], str, int, int]:
+    """Statistics of the received models of a site's log: of the model of the last entry that has them.
+
+    Args:
+        entries: of the log.
+        jobs: names of the trainings that count; empty for all.
+
+    Returns:
+        value by check of each round that left without a finding; hash of the tensors; number of own records; number of
+        trainings.
+    """
+    found = [
+        (entry["job"], entry["statistics"]["received-model"])
+        for entry in entries
+        if entry["event"] == "released"
+        and "received-model" in entry.get("statistics", {})
+        and not entry["checks"].get("received-model", {}).get("found")
+        and (not jobs or entry["job"] in jobs)
+    ]
+    if not found:
+        return [], "", 0, 0
+    tensors, records = found[-1][1][TENSORS], int(found[-1][1][RECORDS])
+    own = [(job, one) for job, one in found if (one[TENSORS], one[RECORDS]) == (tensors, records)]
+    values = [{name: value for name, value in one.items() if name not in (RECORDS, TENSORS)} for _, one in own]
+    return values, tensors, records, len({job for job, _ in own})

@@ -1,0 +1,294 @@
+"""The gateway between a SuperNode and the SuperLink: an app that names no guard cannot leave it out."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
+pytest.importorskip("flwr")
+
+import httpx
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto import fab_pb2, fleet_pb2, message_pb2, run_pb2
+from flwr.proto.node_pb2 import Node
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedleak_guard.chained_log import read_log
+from fedleak_guard.flower_gateway import Gateway
+from fedleak_recorder.errors import InputError
+from tests.flower.network import Network, network
+from tests.guard_toys import log_of, model, update, write_policy
+
+KEY, NODE = b"public key", 7
+REFUSED = "the site's guard refused the message"
+
+
+class SuperLink:
+    """A SuperLink of one run that asks once, and keeps what arrives."""
+
+    def __init__(self) -> None:
+        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+        content = RecordDict({"arrays": ArrayRecord({name: Array(value) for name, value in model().items()})})
+        content["config"] = ConfigRecord({"server-round": 3})
+        self.asked = Message(content=content, dst_node_id=NODE, message_type="train")
+        self.asked.metadata.__dict__["_message_id"] = self.asked.object_id
+        self.objects = {name: one.deflate() for name, one in get_all_nested_objects(self.asked).items()}
+        self.calls: list[str] = []
+        self.pushed: list[Any] = []
+        self.arrived: dict[str, bytes] = {}
+        self.answers = True
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        name = request.url.path.rpartition("/")[2]
+        self.calls.append(name)
+        if not self.answers:
+            raise httpx.ConnectError("no SuperLink")
+        return httpx.Response(200, content=getattr(self, name.replace("-", "_"))(request.content).SerializeToString())
+
+    def register_node(self, _: bytes) -> Any:
+        return fleet_pb2.RegisterNodeFleetResponse(node_id=NODE)
+
+    def activate_node(self, _: bytes) -> Any:
+        return fleet_pb2.ActivateNodeResponse(node_id=NODE)
+
+    def pull_messages(self, _: bytes) -> Any:
+        message = message_to_proto(remove_content_from_message(self.asked))
+        return fleet_pb2.PullMessagesResponse(
+            messages_list=[message], message_object_trees=[get_object_tree(self.asked)]
+        )
+
+    def get_run(self, _: bytes) -> Any:
+        response = run_pb2.GetRunResponse()
+        response.run.fab_hash = "the app"
+        return response
+
+    def get_fab(self, _: bytes) -> Any:
+        return fab_pb2.GetFabResponse()
+
+    def pull_object(self, body: bytes) -> Any:
+        content = self.objects[message_pb2.PullObjectRequest.FromString(body).object_id]
+        return message_pb2.PullObjectResponse(object_found=True, object_available=True, object_content=content)
+
+    def confirm_message_received(self, _: bytes) -> Any:
+        return message_pb2.ConfirmMessageReceivedResponse()
+
+    def push_messages(self, body: bytes) -> Any:
+        request = fleet_pb2.PushMessagesRequest.FromString(body)
+        self.pushed.append(request.messages_list[0])
+        tree, ids = request.message_object_trees[0], list[str]()
+        waiting = [tree]
+        while waiting:
+            one = waiting.pop()
+            ids.append(one.object_id)
+            waiting += one.children
+        return fleet_pb2.PushMessagesResponse(objects_to_push=ids, session_id="session")
+
+    def push_object(self, body: bytes) -> Any:
+        request = message_pb2.PushObjectRequest.FromString(body)
+        self.arrived[request.object_id] = request.object_content
+        return message_pb2.PushObjectResponse(stored=True)
+
+    def reply(self) -> Message:
+        """The one reply that arrived."""
+        (proto,) = self.pushed
+        found = message_from_proto(proto)
+        made = inflate_object_from_contents(found.metadata.message_id, dict(self.arrived))
+        assert isinstance(made, Message)
+        return made
+
+
+class SuperNode:
+    """A SuperNode that speaks to the gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway, self.node = gateway, Node(node_id=NODE)
+
+    def call(self, name: str, request: Any, kind: Any = None) -> Any:
+        """The answer to a call: the message of the given type, or the status."""
+        status, body = self.gateway.answer(f"/v1/fleet/{name}", {}, request.SerializeToString())
+        return kind.FromString(body) if kind is not None and status == 200 else status
+
+    def pull(self, link: SuperLink) -> Message:
+        """Connects, and pulls the message and its objects."""
+        assert self.call("register-node", fleet_pb2.RegisterNodeFleetRequest(public_key=KEY)) == 200
+        assert self.call("activate-node", fleet_pb2.ActivateNodeRequest(public_key=KEY)) == 200
+        assert self.call("pull-messages", fleet_pb2.PullMessagesRequest(node=self.node)) == 200
+        for name in link.objects:
+            assert self.call("pull-object", self.pulled(name)) == 200
+        return link.asked
+
+    def pulled(self, name: str, run: int = 1) -> Any:
+        return message_pb2.PullObjectRequest(node=self.node, run_id=run, object_id=name)
+
+    def push(self, reply: Message, change: Callable[[str, bytes], bytes] = lambda _, content: content) -> list[int]:
+        """Sends a reply, and returns the status of each object."""
+        reply.metadata.__dict__["_message_id"] = reply.object_id
+        request = fleet_pb2.PushMessagesRequest(
+            node=self.node,
+            messages_list=[message_to_proto(remove_content_from_message(reply))],
+            message_object_trees=[get_object_tree(reply)],
+        )
+        answer = self.call("push-messages", request, fleet_pb2.PushMessagesResponse)
+        if isinstance(answer, int):
+            return [answer]
+        objects = {name: one.deflate() for name, one in get_all_nested_objects(reply).items()}
+        assert set(answer.objects_to_push) == set(objects)
+        parts = [
+            message_pb2.PushObjectRequest(
+                node=self.node,
+                run_id=1,
+                object_id=name,
+                object_content=change(name, objects[name]),
+                session_id=answer.session_id,
+            )
+            for name in answer.objects_to_push
+        ]
+        return [self.call("push-object", part) for part in parts]
+
+
+@pytest.fixture
+def link() -> SuperLink:
+    return SuperLink()
+
+
+@pytest.fixture
+def node(tmp_path: Path, link: SuperLink) -> SuperNode:
+    gateway = Gateway("http://superlink", str(write_policy(tmp_path, "metrics: {names: [loss]}\n")))
+    gateway._client = httpx.Client(base_url="http://superlink", transport=httpx.MockTransport(link))
+    return SuperNode(gateway)
+
+
+def trained(**more: Any) -> RecordDict:
+    after = {name: value + update()[name] for name, value in model().items()} | more
+    content = RecordDict({"arrays": ArrayRecord({name: Array(value) for name, value in after.items()})})
+    content["metrics"] = MetricRecord({"num-examples": 20, "loss": 0.5})
+    return content
+
+
+def test_an_allowed_reply_leaves_in_a_message_of_the_gateways_own(
+    tmp_path: Path, link: SuperLink, node: SuperNode
+) -> None:
+    reply = Message(trained(), reply_to=node.pull(link))
+    reply.metadata.__dict__["_group_id"] = "patient 7"
+    reply.metadata.__dict__["_message_type"] = "train.patient7"
+    assert set(node.push(reply)) == {200}
+    left = link.reply()
+    for name, value in model().items():
+        assert np.array_equal(left.content["arrays"][name].numpy(), value + update()[name])
+    assert dict(left.content["metrics"]) == {"num-examples": 20, "loss": 0.5}
+    assert link.pushed[0].metadata.reply_to_message_id == link.asked.metadata.message_id
+    assert "patient" not in str(link.pushed)
+    assert not any(b"patient" in content for content in link.arrived.values())
+    (entry,) = read_log(log_of(tmp_path))[0]
+    assert (entry["event"], entry["round"], entry["job"]) == ("released", 3, "1")
+
+
+@pytest.mark.parametrize("fault", ["tensor", "metric", "text", "error"])
+def test_a_refused_reply_is_replaced_by_an_error(link: SuperLink, node: SuperNode, fault: str) -> None:
+    asked, content = node.pull(link), trained(**({"extra": np.ones(3, "f")} if fault == "tensor" else {}))
+    if fault == "metric":
+        content["metrics"] = MetricRecord({"patient 7": 0.5})
+    if fault == "text":
+        content["config"] = ConfigRecord({"note": "patient 7"})
+    reply = Message(Error(7000, "patient 7"), reply_to=asked) if fault == "error" else Message(content, reply_to=asked)
+    assert set(node.push(reply)) == {200}
+    assert link.reply().error.reason == ("the client failed" if fault == "error" else REFUSED)
+    assert not any(b"patient" in content for content in link.arrived.values())
+
+
+def test_a_model_that_did_not_pass_the_gateway_is_unknown(link: SuperLink, node: SuperNode) -> None:
+    node.pull(link)
+    for asked in node.gateway._asked.values():
+        asked.objects.clear()
+    assert set(node.push(Message(trained(), reply_to=link.asked))) == {200}
+    assert link.reply().error.reason == REFUSED
+
+
+def test_nothing_that_the_supernode_chose_is_forwarded(link: SuperLink, node: SuperNode) -> None:
+    node.pull(link)
+    run = run_pb2.GetRunRequest(node=node.node, run_id=1)
+    assert node.call("get-run", run) == 200
+    before = len(link.calls)
+    fab = {"node": node.node, "run_id": 1}
+    calls = {
+        "register-node": fleet_pb2.RegisterNodeFleetRequest(public_key=b"patient 7"),
+        "activate-node": fleet_pb2.ActivateNodeRequest(public_key=b"patient 7"),
+        "pull-messages": fleet_pb2.PullMessagesRequest(node=Node(node_id=8)),
+        "get-run": run_pb2.GetRunRequest(node=node.node, run_id=8),
+        "get-fab": fab_pb2.GetFabRequest(**fab, hash_str="patient 7"),
+        "pull-object": node.pulled("patient 7"),
+        "confirm-message-received": message_pb2.ConfirmMessageReceivedRequest(**fab, message_object_id="patient 7"),
+        "push-object": message_pb2.PushObjectRequest(**fab, object_id="x", object_content=b"patient 7"),
+        "push-messages": fleet_pb2.PushMessagesRequest(node=node.node),
+        "patient-7": run,
+    }
+    assert {name: node.call(name, request) for name, request in calls.items()} == dict.fromkeys(calls, 403)
+    status, _ = node.gateway.answer("/v1/fleet/get-run", {"flwr-signature": "patient 7"}, run.SerializeToString())
+    assert status == 403
+    assert node.gateway.answer("/v1/fleet/get-run", {}, b"\xff\xff")[0] == 500
+    assert len(link.calls) == before
+
+
+def test_a_message_that_is_no_reply_stays(link: SuperLink, node: SuperNode) -> None:
+    node.pull(link)
+    assert node.push(Message(trained(), dst_node_id=1, message_type="train")) == [403]
+    assert not link.pushed
+
+
+def test_an_object_with_another_content_stays(link: SuperLink, node: SuperNode) -> None:
+    reply = Message(trained(), reply_to=node.pull(link))
+    assert set(node.push(reply, lambda _, content: content + b"x")) == {403}
+    assert not link.pushed
+
+
+def test_a_superlink_that_does_not_answer_gets_the_reply_once_it_does(
+    tmp_path: Path, link: SuperLink, node: SuperNode
+) -> None:
+    """The release is in the log once, and the retry of the last object sends it."""
+    reply = Message(trained(), reply_to=node.pull(link))
+    link.answers = False
+    assert node.push(reply)[-1] == 503
+    link.answers = True
+    ((session, held),) = node.gateway._held.items()
+    name, content = next(iter(held.objects.items()))
+    part = message_pb2.PushObjectRequest(
+        node=node.node, run_id=1, object_id=name, object_content=content, session_id=session
+    )
+    assert hashlib.sha256(content).hexdigest() == name
+    assert node.call("push-object", part) == 200
+    assert not link.reply().has_error()
+    assert len(read_log(log_of(tmp_path))[0]) == 1
+
+
+def test_without_a_policy_no_gateway(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="policy"):
+        Gateway("http://superlink", str(tmp_path / "none"))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    with network(tmp_path_factory.mktemp("network")) as made:
+        yield made
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("fault", "arrived"),
+    [
+        ("none", {"error": None, "sum": 2.5}),
+        ("tensor", {"error": REFUSED, "sum": None}),
+        ("text", {"error": REFUSED, "sum": None}),
+        ("raises", {"error": "the client failed", "sum": None}),
+    ],
+)
+def test_an_app_of_a_real_network_that_names_no_guard(running: Network, fault: str, arrived: dict[str, Any]) -> None:
+    assert running.run(fault) == [arrived], (running.folder / "said").read_text()
