@@ -1,0 +1,90 @@
+"""False stops and power of ``attack.py watch``: ``python -m bench.watch false-stops | power``.
+
+``false-stops`` simulates federations of 100 rounds whose persons are exactly at the limit; a stop is false. ``power``
+compares the gate that looks after every round with one that looks once, at the end, over fewer clients.
+"""
+
+import argparse
+import dataclasses
+from typing import get_args
+
+import numpy as np
+from tqdm import tqdm
+
+from attacks.scoring import clopper_pearson
+from bench.watch_simulation import LIMIT, Federation, Kind, one_look, sequential
+
+KINDS = get_args(Kind)
+SPREADS = ((0.1, 0.1), (0.05, 0.25))
+"""Standard deviations between persons, and within a person."""
+
+
+def false_stops(federations: int) -> None:
+    """Share of honest federations that each gate stops."""
+    print(f"{'persons':>14}{'clients':>8}{'between':>8}{'within':>8}  gate, looks: stopped, 95% interval")
+    for kind in KINDS:
+        for clients in (8, 20, 50):
+            for between, within in SPREADS:
+                federation = Federation(kind, LIMIT, clients, between, within)
+                stopped = {"audit, 1 look": 0, "audit, 100 looks": 0, "watch, 100 looks": 0}
+                for seed in tqdm(range(federations), desc=f"{kind}, {clients}", leave=False):
+                    rounds = list(federation.each_round(np.random.default_rng(seed)))
+                    stopped["audit, 1 look"] += one_look(rounds, every=False) is not None
+                    stopped["audit, 100 looks"] += one_look(rounds, every=True) is not None
+                    stopped["watch, 100 looks"] += sequential(rounds) is not None
+                shares = []
+                for gate, count in stopped.items():
+                    low, high = clopper_pearson(count, federations)
+                    shares.append(f"{gate}: {count / federations:.3f} ({low:.3f} to {high:.3f})")
+                print(f"{kind:>14}{clients:>8}{between:>8}{within:>8}  {'; '.join(shares)}", flush=True)
+
+
+def power(federations: int) -> None:
+    """Share of federations beyond the limit that `watch` stops, where one look over fewer clients stops 0.9."""
+    print(
+        f"{'persons':>14}{'clients':>8}{'between':>8}{'within':>8}{'beyond':>8}  one look, watch at 1, 1.5, 2, 3 times"
+    )
+    for kind in KINDS:
+        for clients in (20, 50):
+            for between, within in SPREADS:
+                federation = Federation(kind, LIMIT, clients, between, within, rounds=20)
+                beyond = _detectable(federation)
+                leaking = dataclasses.replace(federation, mean=LIMIT + beyond)
+                once = _share(leaking, federations, "once")
+                found = [
+                    _share(dataclasses.replace(leaking, clients=int(times * clients)), federations, "watch")
+                    for times in (1, 1.5, 2, 3)
+                ]
+                numbers = " ".join(f"{share:.3f}" for share in (once, *found))
+                print(f"{kind:>14}{clients:>8}{between:>8}{within:>8}{beyond:8.4f}  {numbers}", flush=True)
+
+
+def _detectable(federation: Federation) -> float:
+    """How far beyond the limit one look at the end stops 0.9 of the federations."""
+    near, far = 0.0, 0.4
+    for _ in range(8):
+        middle = (near + far) / 2
+        share = _share(dataclasses.replace(federation, mean=LIMIT + middle), 300, "once")
+        near, far = (middle, far) if share < 0.9 else (near, middle)
+    return far
+
+
+def _share(federation: Federation, federations: int, gate: str) -> float:
+    stopped = 0
+    for seed in range(federations):
+        rounds = list(federation.each_round(np.random.default_rng(seed)))
+        stopped += (one_look(rounds, every=False) if gate == "once" else sequential(rounds)) is not None
+    return stopped / federations
+
+
+def main() -> None:
+    """Prints the tables that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("false-stops", "power"))
+    parser.add_argument("--federations", type=int, default=1000)
+    options = parser.parse_args()
+    {"false-stops": false_stops, "power": power}[options.what](options.federations)
+
+
+if __name__ == "__main__":
+    main()
