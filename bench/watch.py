@@ -1,7 +1,9 @@
-"""False stops and power of ``attack.py watch``: ``python -m bench.watch false-stops | power``.
+"""What ``attack.py watch`` does: ``python -m bench.watch false-stops | power | flower | nvflare | overhead``.
 
 ``false-stops`` simulates federations of 100 rounds whose persons are exactly at the limit; a stop is false. ``power``
-compares the gate that looks after every round with one that looks once, at the end, over fewer clients.
+compares the gate that looks after every round with one that looks once, at the end, over fewer clients. ``flower`` and
+``nvflare`` train 20 rounds with a fault in round 7, and without one, in the environments of ``make test-flower`` and
+``make test-nvflare``. ``overhead`` measures rounds with the recorder and the watch, and without them.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from attacks.scoring import clopper_pearson
+from bench.watch_frameworks import overhead, planted_fault
 from bench.watch_simulation import LIMIT, Federation, Kind, one_look, sequential
 
 KINDS = get_args(Kind)
@@ -80,10 +83,19 @@ def _share(federation: Federation, federations: int, gate: str) -> float:
 def main() -> None:
     """Prints the tables that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("false-stops", "power"))
+    parser.add_argument("what", choices=("false-stops", "power", "flower", "nvflare", "overhead"))
     parser.add_argument("--federations", type=int, default=1000)
+    parser.add_argument("--python", help="interpreter of the framework's environment")
+    parser.add_argument("--blocks", type=int, default=10, help="of three rounds each, for overhead")
     options = parser.parse_args()
-    {"false-stops": false_stops, "power": power}[options.what](options.federations)
+    if options.what == "overhead":
+        overhead(options.blocks)
+    elif options.what in ("flower", "nvflare"):
+        python = options.python or f".uv/{options.what}/bin/python"
+        for fault in (7, 1000):
+            planted_fault(options.what, python, fault, 20)
+    else:
+        {"false-stops": false_stops, "power": power}[options.what](options.federations)
 
 
 if __name__ == "__main__":

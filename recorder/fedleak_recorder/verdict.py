@@ -143,11 +143,14 @@ def remaining(clients: Iterable[str], decision: Decision, key: bytes) -> list[st
     """The clients that a decision does not drop.
 
     Raises:
-        LimitExceededError: none is left, or the decision is to stop.
+        LimitExceededError: none of them is left, or the decision is to stop.
     """
-    kept = [client for client in clients if not decision.leaves(client, key)]
-    if decision.stop or (decision.dropped and not kept):
-        raise LimitExceededError(decision.reason or "every client was dropped")
+    asked = list(clients)
+    kept = [client for client in asked if not decision.leaves(client, key)]
+    if decision.stop:
+        raise LimitExceededError(decision.reason)
+    if asked and not kept:
+        raise LimitExceededError(f"no client is left; {decision.reason}")
     return kept
 
 

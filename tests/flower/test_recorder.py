@@ -98,7 +98,7 @@ def test_a_strategy_with_a_loop_of_its_own_is_refused(tmp_path: Path) -> None:
 def test_the_example_of_the_page_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs/record-your-system.md").read_text(encoding="utf-8")
-    example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[2]
     network = torch.nn.Linear(3, 2)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     told = {"num-examples": 3, "class_counts": [2, 1]}

@@ -31,7 +31,7 @@ elif kind == "wrong":
 job = FedJob(name="recorded", min_clients=3)
 job.to_server(FedAvg(num_clients=3, num_rounds=2, model=first, persistor_id="", save_filename=""))
 page = (Path(__file__).resolve().parents[2] / "docs/record-your-system.md").read_text(encoding="utf-8")
-example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[2].replace("runs/mine/deltas", str(out))
+example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[3].replace("runs/mine/deltas", str(out))
 exec(compile(example.replace("class_counts", truth), "page", "exec"), {"job": job})
 arguments += " --differences" if kind == "differences" else ""
 for number in range(3):
