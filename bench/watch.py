@@ -1,21 +1,31 @@
-"""What ``attack.py watch`` does: ``python -m bench.watch false-stops | power | flower | nvflare | overhead``.
+"""What ``attack.py watch`` does: ``python -m bench.watch WHAT``.
 
-``false-stops`` simulates federations of 100 rounds whose persons are exactly at the limit; a stop is false. ``power``
-compares the gate that looks after every round with one that looks once, at the end, over fewer clients. ``flower`` and
-``nvflare`` train 20 rounds with a fault in round 7, and without one, in the environments of ``make test-flower`` and
-``make test-nvflare``. ``overhead`` measures rounds with the recorder and the watch, and without them.
+* ``false-stops`` simulates federations of 100 rounds whose persons are exactly at the limit; a stop is false.
+* ``power`` compares the gate that looks after every round with one that looks once, at the end, over fewer clients.
+* ``messages`` audits the messages of federations with local DP, each round alone: honest ones, and with a fault.
+* ``flower`` and ``nvflare`` train 20 rounds with a fault in round 7, and without one, in the environments of
+  ``make test-flower`` and ``make test-nvflare``.
+* ``overhead`` measures rounds with the recorder and the watch, and without them.
 """
 
 import argparse
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
+from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
 from attacks.scoring import clopper_pearson
+from bench.release_simulation import System, recording_of, round_of
 from bench.watch_frameworks import overhead, planted_fault
 from bench.watch_simulation import LIMIT, Federation, Kind, one_look, sequential
+from evaluation.confidence_sequence import ConfidenceSequence
+from protocol.seeding import generator_for
+from protocol.view import RoundView
 
 KINDS = get_args(Kind)
 SPREADS = ((0.1, 0.1), (0.05, 0.25))
@@ -80,10 +90,46 @@ def _share(federation: Federation, federations: int, gate: str) -> float:
     return stopped / federations
 
 
+def messages(federations: int, rounds: int = 10) -> None:
+    """Share of federations of 10 clients with local DP that a limit of 0.05 on findings of the release check stops."""
+    honest, system = 0, System(multiplier=1.2)
+    before, in_time, after = 0, 0, 0
+    for seed in tqdm(range(federations), leave=False):
+        draws = generator_for(seed, "bench watch")
+        counts = []
+        for number in range(rounds):
+            view = dataclasses.replace(round_of(system, "", draws), round=number)
+            counts.append(_findings(view, draws))
+        bare = dataclasses.replace(round_of(dataclasses.replace(system, multiplier=1e-6), "", draws), round=7)
+        bare = dataclasses.replace(bare, releases=round_of(system, "", draws).releases)
+        honest += _stopped(counts, rounds) is not None
+        found = _stopped([*counts[:7], _findings(bare, draws), *counts[8:]], rounds)
+        before, in_time = before + (found is not None and found < 7), in_time + (found == 7)
+        after += found is None or found > 7
+    print(f"{federations} honest federations of {rounds} rounds: {honest} stopped")
+    print(f"no noise in round 7: stopped {before} before it, {in_time} after it, {after} after round 8 or never")
+
+
+def _findings(view: RoundView, draws: torch.Generator) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    found = ReleaseCheck()(recording_of([view]), generator=draws)
+    assert isinstance(found, ReleaseEstimate)
+    return found.findings.numpy()
+
+
+def _stopped(counts: Sequence["np.ndarray[tuple[int], np.dtype[np.float64]]"], rounds: int) -> int | None:
+    """Number, from 0, of the round after which the findings stop a training."""
+    sequence = ConfidenceSequence(0, math.inf, rounds=rounds)
+    for number, own in enumerate(counts):
+        sequence.add_round(range(len(own)), own)
+        if sequence.exceeds(0.05):
+            return number
+    return None
+
+
 def main() -> None:
     """Prints the tables that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("false-stops", "power", "flower", "nvflare", "overhead"))
+    parser.add_argument("what", choices=("false-stops", "power", "messages", "flower", "nvflare", "overhead"))
     parser.add_argument("--federations", type=int, default=1000)
     parser.add_argument("--python", help="interpreter of the framework's environment")
     parser.add_argument("--blocks", type=int, default=10, help="of three rounds each, for overhead")
@@ -95,7 +141,7 @@ def main() -> None:
         for fault in (7, 1000):
             planted_fault(options.what, python, fault, 20)
     else:
-        {"false-stops": false_stops, "power": power}[options.what](options.federations)
+        {"false-stops": false_stops, "power": power, "messages": messages}[options.what](options.federations)
 
 
 if __name__ == "__main__":

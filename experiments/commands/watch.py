@@ -19,7 +19,7 @@ from fedleak_recorder.verdict import VERDICT
 from protocol.errors import require
 from protocol.signals import Stopped
 
-_PRIORITY = 10
+_PRIORITY = 5
 _KEPT = "the scores of the audited rounds are kept, and the same command goes on from them"
 
 

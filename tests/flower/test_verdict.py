@@ -117,7 +117,7 @@ def test_fault_ends_a_simulation_before_the_next_round(tmp_path: Path) -> None:
         try:
             command = [sys.executable, "-m", "tests.flower.watched", str(tmp_path), "--fault", "3", "--rounds", "5"]
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=500)
-            assert watch.wait(timeout=120) == 3
+            assert watch.wait(timeout=300) == 3
         finally:
             watch.kill()
     found = json.loads(done.stdout.decode().splitlines()[-1])

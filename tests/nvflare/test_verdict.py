@@ -38,7 +38,7 @@ def watched(folder: Path, *options: str) -> str:
     with subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL) as watch:
         try:
             said = simulate(folder, *options)
-            assert watch.wait(timeout=120) == 3, said
+            assert watch.wait(timeout=300) == 3, said
         finally:
             watch.kill()
     return said
