@@ -1,4 +1,7 @@
-"""Attacks on what was recorded: ``python attack.py demo | run | audit | list | reproduce | report | convert``."""
+"""Attacks on what was recorded: ``python attack.py COMMAND``.
+
+COMMAND is demo, run, audit, watch, list, reproduce, report or convert.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -182,9 +182,10 @@ def _scales(
         clients = found.get(("noise scale", name), 0)
         if clients:
             own = np.concatenate([one.measured for one in findings.found("noise scale", name)])
-            numbers["measured"] = float(np.nanmin(own)) * declared
-            share = float(np.nanmin(own))
+            share = float(np.fmin.reduce(own))
+            numbers["measured"] = share * declared
             text = "The parameter has hardly any noise." if share < 0.1 else f"The noise has {share:.1%} of its scale."
+            text = "The noise does not have its scale; how much it has is not known." if math.isnan(share) else text
             yield _row("noise scale", name, "found", clients, text, **numbers)
         elif ("energy", name) in found:
             yield _energy_row(reported, name, found["energy", name], numbers)

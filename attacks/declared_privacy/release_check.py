@@ -53,7 +53,11 @@ class ReleaseEstimate(Estimate):
         "epsilon",
         Metric("epsilon-declared", "Epsilon-declared is the same as declared.", leak=False),
         Metric("noise-ratio", "The noise ratio is the measured over the declared scale of the noise.", leak=False),
-        Metric("findings", "Findings are the number of violations of the declared release that concern a client."),
+        Metric(
+            "findings",
+            "Findings are the number of violations of the declared release that concern a client.",
+            span=(0.0, math.inf),
+        ),
     )
     clients: Tensor
     epsilon: Tensor

@@ -66,6 +66,18 @@ def _override(text: str) -> tuple[str, Any]:
     return key, _value(value)
 
 
+def _from_zero(text: str) -> int:
+    require(text.isdecimal(), "--until with the number of a round, from 0", text, "Set a number.")
+    return int(text)
+
+
+def _loggers(text: str) -> list[str]:
+    names = ("csv", "mlflow", "tensorboard", "wandb")
+    for word in _words(text):
+        require(word in names, f"--logger among {', '.join(names)}", word, "Write one of them.")
+    return _words(text)
+
+
 _FLAG: dict[str, Any] = {"nargs": "?", "const": True, "type": _truth, "metavar": "true"}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "directories": {
@@ -73,6 +85,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "DIR",
         "help": "folders that hold a results.json; the first is the reference of what changed",
     },
+    "directory": {"metavar": "DIR", "help": "folder of the recording, which need not exist yet"},
     "config": {"metavar": "TABLE", "help": "a table: its file, or its name in configs/paper, e.g. raifle_table5"},
     "--config": {"metavar": "FILE", "help": "values of the options below, in YAML"},
     "--attack": {"help": "name of `attack.py list` or class path; its hyper-parameters are --attack.NAME VALUE"},
@@ -174,6 +187,27 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": _formats,
         "help": "formats of further files, e.g. svg,pdf,csv,tex: figures into figures/, tables into tables/",
     },
+    "--every": {
+        "type": _at_least_one("--every"),
+        "help": "number of new rounds after which they are audited; 1 by default",
+    },
+    "--until": {
+        "type": _from_zero,
+        "metavar": "ROUND",
+        "help": "number of the last round to wait for; otherwise the watch ends when the recording is closed",
+    },
+    "--expected-rounds": {
+        "type": _at_least_one("--expected-rounds"),
+        "metavar": "N",
+        "help": "rounds of the training, for the time left and for narrow intervals; another number is no error. 100 by"
+        " default",
+    },
+    "--logger": {
+        "action": "extend",
+        "type": _loggers,
+        "metavar": "NAME",
+        "help": "loggers of Lightning for the numbers of each round: csv, tensorboard, wandb or mlflow",
+    },
     "--persons": {
         **_FLAG,
         "help": "keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise"
@@ -199,6 +233,13 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("--gate", "--reference", "--statement", "--wandb"),
         ),
     ),
+    "watch": (
+        "Audits the rounds of a recording while they are written, and writes a verdict that the server reads.",
+        (
+            *("directory", "--gate", "--every", "--until", "--expected-rounds", "--out", "--seed", "--victims"),
+            *("--attacks", "--slow", "--learner", "--logger"),
+        ),
+    ),
     "list": (
         "Prints every attack by question: exact or statistical, its threat model, its paper, its cost and its needs.",
         ("--question", "--fits", "--learner"),
@@ -217,7 +258,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 """What each command does, and its options."""
-_REQUIRED = {"audit": ("deltas",), "run": ("attack", "deltas"), "convert": ("out",)}
+_REQUIRED = {"audit": ("deltas",), "run": ("attack", "deltas"), "convert": ("out",), "watch": ("gate",)}
 """Options without a default."""
 _BELOW = ("attack", "gate", "learner", "messages")
 """Options that take further options below them, such as ``--attack.NAME VALUE``."""

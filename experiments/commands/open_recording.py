@@ -27,19 +27,22 @@ def open_recording(
     learner: str | None = None,
     arguments: Mapping[str, Any] | None = None,
     control: Control | None = None,
+    *,
+    running: bool = False,
 ) -> Recording:
     """Opens a recording, whose learner the auditor may name in place of the one in its manifest; or a control of it.
 
     Of clients that fine-tune a frozen network, the argument ``path`` alone gives the folder of that network. The name
     is that of a learner of this project, e.g. ``Pretrained``, the path of another subclass of `FederatedModule`, which
-    take the arguments, or the path of a module that defines the learner of the manifest. Paths are imported.
+    take the arguments, or the path of a module that defines the learner of the manifest. Paths are imported. With
+    `running`, a recording that its training still writes needs no warning.
 
     Raises:
         InputError: there is no such class or module, it does not accept the arguments, or its network differs from
             the recorded one.
     """
     found = None if learner is None else _imported(learner)
-    recording = Recording(folder) if control is None else ControlRecording(folder, control)
+    recording = Recording(folder, running=running) if control is None else ControlRecording(folder, control)
     fine_tunes = (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name
     if learner is None and fine_tunes and arguments:
         unknown = ", ".join(name for name in arguments if name != "path")

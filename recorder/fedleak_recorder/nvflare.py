@@ -41,6 +41,7 @@ class RoundRecorder(FLComponent):
         examples_key: name in a client's meta data or metrics of its number of examples; where it is missing, the number
             is recorded as 0, which means unknown.
         learner: see `fedleak_recorder.Recorder`.
+        releases: see `fedleak_recorder.Recorder`.
         after_filters: record the results after the server's filters instead of as they arrive, e.g. if a filter decodes
             them.
 
@@ -56,11 +57,12 @@ class RoundRecorder(FLComponent):
         examples_key: str = MetaKey.NUM_STEPS_CURRENT_ROUND,
         learner: Mapping[str, Any] | None = None,
         after_filters: bool = False,
+        releases: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__()
         self.folder, self.data, self.task = folder, data, task  # NVFlare reads the arguments from attributes
         self.truth, self.examples_key = list(truth), examples_key
-        self.learner, self.after_filters = learner, after_filters
+        self.learner, self.after_filters, self.releases = learner, after_filters, list(releases)
         self._recorder: Recorder | None = None
         self._number: int | None = None
         self._failed = False
@@ -72,6 +74,11 @@ class RoundRecorder(FLComponent):
         self._add: Callable[[Sent], None] | None = None
         self._received: set[str] = set()
         """Clients whose results of the round are recorded."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Secret key of the recording; None before the first round."""
+        return None if self._recorder is None else self._recorder.key
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Records the results of a round while they arrive, and ends it when it is over."""
@@ -104,9 +111,14 @@ class RoundRecorder(FLComponent):
         self._number = number
         if self._recorder is None:
             origin = {"system": "nvflare", "job": str(fl_ctx.get_job_id())}
-            versions = {"nvflare": version("nvflare")}
             self._recorder = Recorder(
-                self.folder, parameters=model, data=self.data, learner=self.learner, system=origin, versions=versions
+                self.folder,
+                parameters=model,
+                data=self.data,
+                learner=self.learner,
+                releases=self.releases,
+                system=origin,
+                versions={"nvflare": version("nvflare")},
             )
         self._add = self._round.enter_context(self._recorder.streamed(number, model))
 

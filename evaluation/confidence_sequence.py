@@ -1,0 +1,166 @@
+"""Confidence sequence of a mean over persons: an interval that may be looked at after every round."""
+
+import math
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[np.float64]
+
+FALSE_STOP = 0.05
+"""Probability that either end is ever on the wrong side, in any round of the whole training."""
+BETS = 0.99 * 0.4 ** np.arange(5)
+"""Fractions of the capital that are bet, each on its own share: large ones for few persons, small ones for many."""
+FIRST, MEANS, ROUND = 0.7, 0.2, 0.1
+"""Shares of the capital that bet on first messages, on persons' means so far, and on the newest round alone."""
+EXPECTED_ROUNDS = 100
+"""Rounds that share `_EXPECTED` of the capital for single looks; the later ones, without end, share the rest."""
+_EXPECTED = 0.9
+_STEPS = 20
+_LARGEST = 1e9
+"""Larger scores, infinite ones too, count as this: the capital is then smaller than it may be."""
+
+
+class ConfidenceSequence:
+    """Interval of the mean of bounded scores of persons, valid in all rounds together.
+
+    A capital of 1 is bet against the hypothesis that *in no round the expected mean over clients is above* ``m``. If it
+    is true, the capital ever reaches ``1 / alpha`` with a probability of at most alpha (Ville's inequality), however
+    often one looks and whenever one stops. The lower end is the largest ``m`` whose capital has reached it. A person
+    with score ``x`` of at least `low` multiplies a capital by ``1 + f (x - m) / (m - low)``, for each ``f`` of `BETS`
+    on a share of its own: the capital process of the first reference with constant bets, mixed with equal shares.
+
+    Messages of one person are not independent, so a person's further messages do not multiply its first one. Of the
+    capital,
+
+    * `FIRST` bets on the first message of each person, from round to round;
+    * `MEANS` is divided over the rounds, and bets in each on the mean of each person's messages so far;
+    * `ROUND` is divided over the rounds too, and bets on the round's own messages, so that a leak may begin late.
+
+    The divided parts are sums, over rounds, of numbers whose expectation is at most their share: nothing is assumed of
+    the dependence of rounds on each other. Within a round, given what the server sent, persons are assumed to be
+    independent of each other; they may differ, because with one ``f`` for all of them the expected product is largest
+    where all expectations are equal (inequality of the arithmetic and the geometric mean). Which persons take part must
+    not depend on their scores. Scores of clients that affect each other's, such as an AUC over pairs of clients, enter
+    as one number for each round, their mean, which needs no independence within the round.
+
+    The upper end is the same for the mirrored scores. It is about the mean if that is the same in all rounds.
+
+    Args:
+        low: least possible score.
+        high: largest possible one; infinite if there is none, then no upper end is known.
+        rounds: see `EXPECTED_ROUNDS`.
+
+    References:
+        Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B, 2024, section 4
+            (capital process).
+        Howard, Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals
+            of Statistics, 2021 (confidence sequences, and mixtures).
+
+    Example:
+        >>> sequence = ConfidenceSequence(0, 1)
+        >>> sequence.add_round(range(60), np.full(60, 0.7))
+        >>> low, high = sequence.interval()
+        >>> bool(0.5 < low < 0.7 < high < 0.9)
+        True
+    """
+
+    def __init__(self, low: float = 0.0, high: float = 1.0, *, rounds: int = EXPECTED_ROUNDS) -> None:
+        self.low, self.high, self.expected = low, high, rounds
+        self._sums: dict[Hashable, tuple[float, int]] = {}
+        self._first: list[Values] = []
+        self._means: list[Values] = []
+        self._rounds: list[Values] = []
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds so far."""
+        return len(self._rounds)
+
+    @property
+    def persons(self) -> int:
+        """Number of different persons so far; of rounds, where clients affect each other's scores."""
+        return len(self._sums)
+
+    @property
+    def mean(self) -> float:
+        """Mean over persons of the mean of their messages; NaN before the first one."""
+        return float(np.mean([total / count for total, count in self._sums.values()])) if self._sums else math.nan
+
+    def add_round(self, persons: Sequence[Hashable], values: npt.ArrayLike, *, joint: bool = False) -> None:
+        """Adds the scores of a round, which are not empty.
+
+        Args:
+            persons: ``(P,)`` distinct persons.
+            values: ``(P,)`` their scores, from `low` to `high`; a billion for larger ones.
+            joint: whether clients affect each other's scores.
+        """
+        scores = np.clip(np.asarray(values, dtype=float), self.low, min(self.high, _LARGEST))
+        if joint:
+            persons, scores = [("round", self.rounds)], scores.mean(keepdims=True)
+        new = [person not in self._sums for person in persons]
+        for person, value in zip(persons, scores.tolist(), strict=True):
+            total, count = self._sums.get(person, (0.0, 0))
+            self._sums[person] = total + value, count + 1
+        self._first.append(scores[np.array(new, dtype=bool)])
+        self._means.append(np.array([total / count for total, count in self._sums.values()]))
+        self._rounds.append(scores)
+
+    def evidence(self, mean: float, *, above: bool = True) -> Values:
+        """``(T,)`` capital after each round against the hypothesis that no round's mean is above, or below, `mean`."""
+        if not self._rounds:
+            return np.zeros(0)
+        with np.errstate(over="ignore", divide="ignore"):
+            first = np.exp(np.cumsum([self._log_factors(own, mean, above) for own in self._first], 0)).mean(1)
+            looks = np.zeros(len(self._rounds))
+            for share, parts in ((MEANS, self._means), (ROUND, self._rounds)):
+                once = np.array([np.exp(self._log_factors(own, mean, above)).mean() for own in parts])
+                looks += share * np.cumsum(once * _weights(len(parts), self.expected))
+            capital: Values = FIRST * first + looks
+        return capital
+
+    def interval(self, tests: int = 1) -> tuple[float, float]:
+        """Lower and upper end, each on the wrong side in any round with a probability of at most `FALSE_STOP`.
+
+        Args:
+            tests: number of sequences that are looked at together: the lower end is that for a `tests`-th of this
+                probability, because one of them is enough to exceed a limit. All of them must be below it to keep it,
+                so the upper end stays.
+        """
+        low = self._end(tests / FALSE_STOP, above=True)
+        high = self._end(1 / FALSE_STOP, above=False) if math.isfinite(self.high) else math.inf
+        return low, max(low, high)
+
+    def exceeds(self, limit: float, tests: int = 1) -> bool:
+        """Whether the lower end is above a limit."""
+        return bool((self.evidence(limit) >= tests / FALSE_STOP).any())
+
+    def below(self, limit: float) -> bool:
+        """Whether the upper end is at most a limit."""
+        return math.isfinite(self.high) and bool((self.evidence(limit, above=False) >= 1 / FALSE_STOP).any())
+
+    def _end(self, wanted: float, *, above: bool) -> float:
+        """The last mean, from the lowest one up or from the highest one down, whose capital reaches `wanted`."""
+        if not self._rounds:
+            return self.low if above else self.high
+        top = self.high if math.isfinite(self.high) else max(1.0, *(float(own.max()) for own in self._rounds)) * 2
+        near, far = (self.low, top) if above else (self.high, self.low)
+        for _ in range(_STEPS):
+            middle = (near + far) / 2
+            reached = bool((self.evidence(middle, above=above) >= wanted).any())
+            near, far = (middle, far) if reached else (near, middle)
+        return near
+
+    def _log_factors(self, values: Values, mean: float, above: bool) -> Values:
+        """``(B,)`` logarithm of the product of the factors of some persons by bet."""
+        scores, middle = (values - self.low, mean - self.low) if above else (self.high - values, self.high - mean)
+        middle = max(middle, 1e-12)
+        return np.array([np.log1p(bet * (scores / middle - 1)).sum() for bet in BETS.tolist()])
+
+
+def _weights(rounds: int, expected: int) -> Values:
+    """``(T,)`` share of each round in the capital for single looks; of all rounds without end, they sum to 1."""
+    number = np.arange(1, rounds + 1)
+    later = (1 - _EXPECTED) * expected / (number * np.maximum(number - 1.0, 1))
+    return np.where(number <= expected, _EXPECTED / expected, later)

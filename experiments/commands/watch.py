@@ -1,0 +1,87 @@
+"""``attack.py watch``: audit of a recording while the training that writes it runs."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attacks.registry import REGISTRY, check_distinct, make_attack
+from evaluation.confidence_sequence import EXPECTED_ROUNDS
+from evaluation.gate import FAILED, UNCHECKED, UNDECIDED
+from evaluation.limit_names import read_gate
+from evaluation.sequential_gate import measuring
+from experiments.commands.open_recording import open_recording
+from experiments.commands.results import folder_above, results_folder
+from experiments.watch_view import LoggerName, WatchView, log_look, make_loggers
+from experiments.watching import Look, Watch
+from fedleak_recorder.verdict import VERDICT
+from protocol.errors import require
+from protocol.signals import Stopped
+
+_PRIORITY = 5
+_KEPT = "the scores of the audited rounds are kept, and the same command goes on from them"
+
+
+def watch(
+    directory: str,
+    gate: list[str] | None = None,
+    out: str | None = None,
+    every: int = 1,
+    until: int | None = None,
+    expected_rounds: int | None = None,
+    seed: int = 0,
+    victims: int | None = None,
+    attacks: list[str] | None = None,
+    slow: bool = False,
+    learner: str | None = None,
+    learner_arguments: dict[str, Any] | None = None,
+    logger: list[LoggerName] | None = None,
+) -> int:
+    """Audits new rounds of a recording as they are written, and writes a verdict that servers read."""
+    require(gate, "attack.py watch with a limit", "none", "E.g. --gate auc=0.6; see docs/gate.md.")
+    limits = read_gate(gate or [])
+    given = [make_attack(name) for name in attacks or []]
+    chosen = [*(kind() for kind in REGISTRY.values()), *(one for one in given if type(one) not in REGISTRY.values())]
+    check_distinct([type(attack) for attack in chosen])
+    asked = measuring(limits, chosen)
+    folder = Path(out) if out is not None else folder_above(directory) / "watch"
+    torch.set_num_threads(1)
+    os.nice(max(_PRIORITY - os.nice(0), 0))  # the training goes first
+    with results_folder(folder), WatchView(len(limits), expected_rounds or until) as view:
+        loggers = make_loggers(logger or [], str(folder))
+        audit = Watch(
+            Path(directory),
+            folder,
+            limits,
+            asked,
+            open_recording=lambda: open_recording(directory, learner, learner_arguments, running=True),
+            every=every,
+            until=until,
+            expected=expected_rounds or EXPECTED_ROUNDS,
+            seed=seed,
+            victims=victims,
+            slow=slow,
+        )
+        last: Look | None = None
+        try:
+            for last in audit.looks():
+                view.show(last)
+                log_look(loggers, last)
+        except Stopped as stopped:
+            stopped.kept = _KEPT
+            raise
+        finally:
+            for one in loggers:
+                one.finalize("success")
+    print("\n".join(f"round {last.round}: {state.sentence}" for state in last.states) if last else "no round to audit")
+    print(f"verdict: {folder / VERDICT}")
+    return _status(last)
+
+
+def _status(last: Look | None) -> int:
+    """Exit status as of ``audit --gate``."""
+    if last is None or last.overall == "unknown":
+        return UNCHECKED
+    verdicts = {state.verdict for state in last.states}
+    return FAILED if "exceeded" in verdicts else UNDECIDED if "open" in verdicts else 0

@@ -1,0 +1,65 @@
+"""Rounds of a recording that its writer has finished, while the training runs."""
+
+import hashlib
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedleak_recorder.format import MANIFEST, Journal, journals_in, read_journal
+
+_SETTLED = 0.05
+"""Seconds without a change after which a journal holds all lines of its newest round, which one call writes."""
+
+
+@dataclass(frozen=True)
+class CompleteRounds:
+    """What the journals of a recording name.
+
+    Attributes:
+        rounds: by number, the hash of the files of the round, of its ground truth too; ascending.
+        closed: whether the writer has noted that no round is missing.
+    """
+
+    rounds: dict[int, str] = field(default_factory=dict)
+    closed: bool = False
+
+
+def complete_rounds(folder: Path) -> CompleteRounds:
+    """The complete rounds of a recording that another process writes; none before its manifest is there.
+
+    A round of several ranks counts once every journal names it. The call takes a twentieth of a second at least, and
+    longer while a journal changes.
+
+    Raises:
+        InputError: a journal is damaged.
+    """
+    if not (folder / MANIFEST).exists():
+        return CompleteRounds()
+    while True:
+        before = _sizes(folder)
+        time.sleep(_SETTLED)
+        journals = [read_journal(path) for path in journals_in(folder)]
+        if _sizes(folder) == before:
+            break
+    numbers = [{line.round for line in one.lines if line.file.startswith("rounds/")} for one in journals]
+    common = set.intersection(*numbers) if numbers else set()
+    hashes = _hashes(journals)
+    closed = bool(journals) and all(one.closed for one in journals)
+    return CompleteRounds({number: hashes[number] for number in sorted(common)}, closed)
+
+
+def _sizes(folder: Path) -> dict[str, tuple[int, int]]:
+    found = {}
+    for path in journals_in(folder):
+        about = path.stat()
+        found[path.name] = about.st_size, about.st_mtime_ns
+    return found
+
+
+def _hashes(journals: list[Journal]) -> dict[int, str]:
+    lines: dict[int, list[str]] = defaultdict(list)
+    for journal in journals:
+        for line in journal.lines:
+            lines[line.round].append(f"{line.file} {line.sha256}")
+    return {number: hashlib.sha256("\n".join(sorted(own)).encode()).hexdigest() for number, own in lines.items()}

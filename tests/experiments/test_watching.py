@@ -1,0 +1,122 @@
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from attacks.registry import make_attack
+from experiments.watching import SETTINGS, Look, Watch
+from fedleak_recorder.verdict import VERDICT
+from protocol.errors import InputError
+from recordings.recording import Recording
+from tests.watch_toys import recorder, write_round
+
+LIMITS = {"declared-privacy/findings": 0.05}
+
+
+def watch(folder: Path, *, until: int | None = None, every: int = 1, limits: dict[str, float] = LIMITS) -> Watch:
+    deltas = folder / "deltas"
+    attacks = [make_attack("release-check")]
+    return Watch(
+        deltas,
+        folder / "watch",
+        limits,
+        attacks,
+        open_recording=lambda: Recording(deltas, running=True),
+        until=until,
+        every=every,
+        expected=10,
+    )
+
+
+def record(folder: Path, rounds: Iterable[int], *, silent: int | None = None, resume_at: int | None = None) -> None:
+    with recorder(folder / "deltas", resume_at=resume_at) as opened:
+        for number in rounds:
+            write_round(opened, number, silent=number == silent)
+
+
+def verdicts(looks: Iterable[Look]) -> list[tuple[int, str]]:
+    return [(look.round, look.overall) for look in looks]
+
+
+def test_fault_is_found_in_its_round(tmp_path: Path) -> None:
+    record(tmp_path, range(4), silent=2)
+    assert verdicts(watch(tmp_path).looks()) == [(0, "ok"), (1, "ok"), (2, "exceeded"), (3, "exceeded")]
+    verdict = json.loads((tmp_path / "watch" / VERDICT).read_text())
+    assert (verdict["round"], verdict["overall"]) == (3, "exceeded")
+    assert verdict["run"] == Recording(tmp_path / "deltas").manifest.run
+    (limit,) = verdict["limits"]
+    assert limit["low"] > limit["at"]
+    assert limit["attack"] == "release-check"
+
+
+def test_kept_rounds_are_not_audited_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path, range(3), silent=1)
+    first = watch(tmp_path, until=1)
+    assert verdicts(first.looks()) == [(0, "ok"), (1, "exceeded")]
+    second = watch(tmp_path)
+    audited = []
+    audit = second._audit
+
+    def counted(number: int, files: str) -> None:
+        audited.append(number)
+        audit(number, files)
+
+    monkeypatch.setattr(second, "_audit", counted)
+    assert verdicts(second.looks()) == [(1, "exceeded"), (2, "exceeded")]
+    assert audited == [2]
+    whole = list(watch(tmp_path).looks())[-1]
+    (tmp_path / "watch").rename(tmp_path / "earlier")
+    assert list(watch(tmp_path).looks())[-1].states == whole.states
+
+
+def test_every_waits_for_so_many_rounds(tmp_path: Path) -> None:
+    opened = recorder(tmp_path / "deltas")
+    looks = watch(tmp_path, every=2).looks()
+    for number in range(2):
+        write_round(opened, number)
+    assert next(looks).round == 0
+    assert next(looks).round == 1
+    write_round(opened, 2)
+    opened.close()
+    assert verdicts(looks) == [(2, "ok")]
+
+
+def test_rounds_that_are_recorded_anew_are_audited_anew(tmp_path: Path) -> None:
+    record(tmp_path, range(3), silent=2)
+    assert verdicts(watch(tmp_path).looks())[-1] == (2, "exceeded")
+    with recorder(tmp_path / "deltas", resume_at=2) as opened:
+        write_round(opened, 2)
+        write_round(opened, 3)
+    assert verdicts(watch(tmp_path).looks())[-2:] == [(2, "ok"), (3, "ok")]
+
+
+def test_watch_of_other_limits_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, range(1))
+    list(watch(tmp_path).looks())
+    with pytest.raises(InputError, match="limits"):
+        list(watch(tmp_path, limits={"declared-privacy/findings": 0.5}).looks())
+
+
+def test_damaged_scores_of_a_round_are_refused(tmp_path: Path) -> None:
+    record(tmp_path, range(1))
+    list(watch(tmp_path).looks())
+    (kept,) = (tmp_path / "watch/rounds").glob("*.json")
+    kept.write_text(kept.read_text()[:-9])
+    with pytest.raises(InputError, match="scores of a round"):
+        list(watch(tmp_path).looks())
+    (tmp_path / "watch" / SETTINGS).write_text("[]")
+    with pytest.raises(InputError, match="watch"):
+        list(watch(tmp_path).looks())
+
+
+def test_infinite_scores_are_kept(tmp_path: Path) -> None:
+    record(tmp_path, range(1))
+    list(watch(tmp_path).looks())
+    (kept,) = (tmp_path / "watch/rounds").glob("*.json")
+    content = json.loads(kept.read_text())
+    content["scores"][0]["values"] = ["inf"] * 7 + [None]
+    kept.write_text(json.dumps(content))
+    (look,) = watch(tmp_path).looks()
+    assert look.overall == "exceeded"
+    assert look.states[0].clients
