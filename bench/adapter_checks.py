@@ -102,11 +102,11 @@ def main() -> None:
     )
     rates = {"honest": [every[~half]], **{f"strength {s:g}": parts for s, parts in manipulated.items()}}
     for label, parts in rates.items():
-        for number, part in zip(("both",) if label == "honest" else ROUNDS, parts, strict=True):
+        for when, part in zip(("both",) if label == "honest" else ROUNDS, parts, strict=True):
             over = (part > bounds).double().mean(0)
             print(
                 label,
-                f"round {number}",
+                f"round {when}",
                 {c.name: round(float(r), 3) for c, r in zip(CHECKS, over, strict=True)},
                 flush=True,
             )

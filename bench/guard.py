@@ -22,7 +22,7 @@ import torch
 from torch.nn import functional
 
 from bench.measure import interleaved
-from bench.model_checks import CLASSES, CLIENTS, DEVIATIONS, NETWORKS, ROUNDS, SHAPE, SUM, World, manipulated, world
+from bench.model_checks import CLASSES, CLIENTS, DATA, DEVIATIONS, NETWORKS, ROUNDS, SUM, World, manipulated, world
 from bench.peers.networks import ImageNetwork
 from client.nets.classifiers import ClassifierOptions, build_classifier
 from fedleak_guard import Guard, Message, RefusedError, read_policy
@@ -134,18 +134,18 @@ def _honest(guard: Guard, network: ImageNetwork, images: torch.Tensor, labels: t
 
 def received_models(name: str, options: ClassifierOptions, root: str, sites: int) -> None:
     """Prints the honest rounds, and those with each deviation, that the guards of sites refuse at the defaults."""
-    own = world(options, root)
+    own = world(options, "mnist", root, trainings=1)
     shown = dict(DEVIATIONS) if name.startswith("MLP") else {"suppression": DEVIATIONS["suppression"]}
     refused, counted = Counter[str](), Counter[str]()
     for site in range(1, sites + 1):
         seeds = itertools.count(10**6 * site)
         with tempfile.TemporaryDirectory() as folder:
             guard, given = _calibrated(own, options, Path(folder), site, seeds)
-            model, _ = own.models[0]
+            model, _ = own.models[0][0]
             for number in range(max(ROUNDS) + 1):
                 if number in ROUNDS:
                     for label, one in shown.items():
-                        sent = next(manipulated(own, number, one, 1))
+                        sent = manipulated(own, 0, number, one, 0)
                         bad = {name: value[int(sent.index[site])] for name, value in sent.models.items()}
                         found = _found(guard, Message(job="job", round=number, sent=bad, received=bad, **given))
                         counted[label] += 1
@@ -172,7 +172,7 @@ def _calibrated(
 
     def network() -> torch.nn.Module:
         generator = generator_for(next(seeds), "bench site")
-        return build_classifier(options, image_shape=SHAPE, classes=CLASSES, generator=generator)
+        return build_classifier(options, image_shape=DATA["mnist"][1], classes=CLASSES, generator=generator)
 
     inputs, labels = own.inputs(site)
     rounds = simulated_rounds(
