@@ -1,4 +1,4 @@
-"""Attacks on what was recorded: ``python attack.py demo | run | audit | list | reproduce | report | convert``."""
+"""Attacks on what was recorded: ``python attack.py COMMAND``; ``attack.py --help`` lists the commands."""
 
 import sys
 from collections.abc import Sequence

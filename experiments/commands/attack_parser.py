@@ -73,6 +73,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "DIR",
         "help": "folders that hold a results.json; the first is the reference of what changed",
     },
+    "directory": {"metavar": "DIR", "help": "folder that holds a results.json"},
     "config": {"metavar": "TABLE", "help": "a table: its file, or its name in configs/paper, e.g. raifle_table5"},
     "--config": {"metavar": "FILE", "help": "values of the options below, in YAML"},
     "--attack": {"help": "name of `attack.py list` or class path; its hyper-parameters are --attack.NAME VALUE"},
@@ -173,6 +174,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": _formats,
         "help": "formats of further files, e.g. svg,pdf,csv,tex: figures into figures/, tables into tables/",
     },
+    "--to": {
+        "metavar": "NAME",
+        "help": "an exporter by its name, e.g. sarif or bundle, see docs/evidence.md, or by a class path such as"
+        " my_package.MyExporter; its options are --to.NAME VALUE",
+    },
     "--persons": {
         **_FLAG,
         "help": "keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise"
@@ -210,15 +216,19 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "report": ("Joins the results of several runs into one page.", ("directories", "--out", "--format")),
+    "export": (
+        "Writes the results of a run in a format of others, or sends them to a service.",
+        ("directory", "--to"),
+    ),
     "convert": (
         "Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.",
         ("--manifest", "--deltas", "--out"),
     ),
 }
 """What each command does, and its options."""
-_REQUIRED = {"audit": ("deltas",), "run": ("attack", "deltas"), "convert": ("out",)}
+_REQUIRED = {"audit": ("deltas",), "run": ("attack", "deltas"), "convert": ("out",), "export": ("to",)}
 """Options without a default."""
-_BELOW = ("attack", "gate", "learner", "messages")
+_BELOW = ("attack", "gate", "learner", "messages", "to")
 """Options that take further options below them, such as ``--attack.NAME VALUE``."""
 
 
@@ -261,8 +271,7 @@ def parsed(args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
         arguments["set"] = dict(arguments["set"])
     if below["gate"]:
         arguments["gate"] = [*arguments.get("gate", []), *(f"{key}={limit}" for key, limit in below["gate"].items())]
-    if below["learner"]:
-        arguments["learner_arguments"] = below["learner"]
+    arguments |= {f"{option}_arguments": below[option] for option in ("learner", "to") if below[option]}
     function = "list_attacks" if name == "list" else name
     if name not in ("list", "demo"):  # the demo announces itself
         say_what_starts("loading torch and the attacks")
