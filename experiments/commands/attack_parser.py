@@ -74,6 +74,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "folders that hold a results.json; the first is the reference of what changed",
     },
     "directory": {"metavar": "DIR", "help": "folder that holds a results.json"},
+    "bundle": {"metavar": "BUNDLE", "help": "archive that export --to bundle wrote"},
     "config": {"metavar": "TABLE", "help": "a table: its file, or its name in configs/paper, e.g. raifle_table5"},
     "--config": {"metavar": "FILE", "help": "values of the options below, in YAML"},
     "--attack": {"help": "name of `attack.py list` or class path; its hyper-parameters are --attack.NAME VALUE"},
@@ -179,6 +180,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "an exporter by its name, e.g. sarif or bundle, see docs/evidence.md, or by a class path such as"
         " my_package.MyExporter; its options are --to.NAME VALUE",
     },
+    "--allowed-signers": {
+        "metavar": "FILE",
+        "help": "who may sign, in the format of ssh-keygen: the bundle must be signed by one of them",
+    },
     "--persons": {
         **_FLAG,
         "help": "keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise"
@@ -219,6 +224,10 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "export": (
         "Writes the results of a run in a format of others, or sends them to a service.",
         ("directory", "--to"),
+    ),
+    "verify": (
+        "Checks hashes, structure and signature of an evidence bundle: status 0, or 3 if it is not as it was written.",
+        ("bundle", "--allowed-signers"),
     ),
     "convert": (
         "Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.",
