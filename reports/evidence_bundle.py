@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datamodules.io.files import read_bounded
+from protocol.errors import require
 from reports.run import Run
 from reports.ssh_signature import SignatureError, signer
 from reports.statement.statement import Statement
@@ -24,7 +25,7 @@ MANIFEST, SIGNATURE = "bundle.json", "bundle.json.sig"
 RESULTS, SARIF, GATE, STATEMENT, PAGE = "results.json", "audit.sarif", "gate.xml", "statement.json", "statement.html"
 FILES = (RESULTS, SARIF, GATE, STATEMENT, PAGE)
 """Files that a bundle may hold besides the manifest and its signature."""
-MOST = 2**27
+MOST = 2**26
 """Bytes of the largest bundle."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 """Date of all entries, the first that an archive can hold."""
@@ -100,7 +101,9 @@ def archive(entries: Mapping[str, bytes]) -> bytes:
             entry = zipfile.ZipInfo(name, _DATE)
             entry.create_system, entry.external_attr = 3, 0o100644 << 16
             file.writestr(entry, content)
-    return whole.getvalue()
+    content = whole.getvalue()
+    require(len(content) <= MOST, f"results of at most {MOST} bytes", len(content), "Bundle runs one by one.")
+    return content
 
 
 def verified(path: Path, allowed_signers: Path | None = None) -> str:

@@ -1,6 +1,5 @@
 """A bundle is verified byte for byte, and what is no bundle is refused without harm."""
 
-import hashlib
 import io
 import json
 import shutil
@@ -14,10 +13,10 @@ import pytest
 from protocol.errors import InputError
 from reports.evidence_bundle import MANIFEST, RESULTS, SARIF, SIGNATURE, BundleError, archive, verified
 from reports.exporters.bundle import Bundle
+from tests.reports.bundle_toys import Entries, with_hashes
 from tests.reports.ssh_toys import allowed, key
 from tests.reports.toys import run
 
-Entries = dict[str, bytes]
 with_keys = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen")
 
 
@@ -30,16 +29,6 @@ def bundle(folder: Path, **options: Any) -> Path:
 def entries_of(path: Path) -> Entries:
     with zipfile.ZipFile(path) as file:
         return {name: file.read(name) for name in file.namelist()}
-
-
-def hashed(entries: Entries) -> Entries:
-    """The entries with a manifest of their own hashes."""
-    manifest = json.loads(entries[MANIFEST])
-    files = {name: content for name, content in entries.items() if name not in (MANIFEST, SIGNATURE)}
-    manifest["files"] = {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
-    }
-    return {**entries, MANIFEST: json.dumps(manifest).encode()}
 
 
 def changed(**fields: Any) -> Callable[[Entries], Entries]:
@@ -72,13 +61,13 @@ def test_a_bundle_as_it_was_written_is_verified(tmp_path: Path) -> None:
         (changed(more=1), "more"),
         (changed(seed=7), "another run"),
         (changed(command="rm -rf /"), "another run"),
-        (lambda e: hashed({**e, RESULTS: b"{}"}), "results.json is not"),
-        (lambda e: hashed({**e, RESULTS: b"\xff\xfe"}), "results.json is not"),
-        (lambda e: hashed({**e, SARIF: b"[]"}), "audit.sarif is not"),
-        (lambda e: hashed({**e, SARIF: b'{"version": "1"}'}), "2.1.0"),
-        (lambda e: hashed({**e, SARIF: b"[" * 100_000}), "audit.sarif is not"),
-        (lambda e: hashed({**e, "statement.json": b"{}"}), "statement.json is not"),
-        (lambda e: hashed({MANIFEST: e[MANIFEST], SARIF: e[SARIF]}), "no results.json"),
+        (lambda e: with_hashes({**e, RESULTS: b"{}"}), "results.json is not"),
+        (lambda e: with_hashes({**e, RESULTS: b"\xff\xfe"}), "results.json is not"),
+        (lambda e: with_hashes({**e, SARIF: b"[]"}), "audit.sarif is not"),
+        (lambda e: with_hashes({**e, SARIF: b'{"version": "1"}'}), "2.1.0"),
+        (lambda e: with_hashes({**e, SARIF: b"[" * 100_000}), "audit.sarif is not"),
+        (lambda e: with_hashes({**e, "statement.json": b"{}"}), "statement.json is not"),
+        (lambda e: with_hashes({MANIFEST: e[MANIFEST], SARIF: e[SARIF]}), "no results.json"),
         (lambda e: {**e, SIGNATURE: b"x"}, "does not fit"),
     ],
 )
@@ -156,7 +145,7 @@ def test_the_signature_is_of_an_allowed_signer(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="nobody"):
         verified(path, allowed(tmp_path, other))
     # Who changes a file and all hashes has no signature of the new manifest.
-    forged = hashed({**entries_of(path), RESULTS: run(seconds=2.0).json()})
+    forged = with_hashes({**entries_of(path), RESULTS: run(seconds=2.0).json()})
     path.write_bytes(archive(forged))
     with pytest.raises(BundleError, match="does not fit"):
         verified(path, allowed(tmp_path, own))
