@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick additions frozen results fuzz kills mutants test-cluster test-flower test-nvflare docs docs-links lint bench bench-peers lock clean help
+.PHONY: demo test tests quick additions frozen results fuzz kills mutants test-cluster test-flower test-nvflare test-exporters docs docs-links lint bench bench-peers lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,6 +10,7 @@ BIN := .venv/bin
 READY := .venv/.synced
 FLOWER := .uv/flower
 NVFLARE := .uv/nvflare
+EXPORTERS := .uv/exporters
 DOCS := .uv/docs
 DEMO := runs/demo
 PEERS := pfl fedjax flower
@@ -58,12 +59,17 @@ test-cluster: $(READY)  ## run the batch files on a SLURM of one node on this ma
 	bash tests/cluster/install.sh
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/cluster
 
-# Flower, NVFlare and Sphinx need other versions of some packages, or many more, so each has an environment of its own.
+# Flower, NVFlare, the exporters' services and Sphinx need other versions of some packages, or many more, so each has an
+# environment of its own.
 test-flower: $(FLOWER)/.synced  ## record Flower trainings and compare them with fedleak's; sends no telemetry
 	OMP_NUM_THREADS=1 FLWR_TELEMETRY_ENABLED=0 $(FLOWER)/bin/pytest tests/flower
 
 test-nvflare: $(NVFLARE)/.synced  ## record trainings of NVFlare's simulator and compare them with the clients' own deltas
 	OMP_NUM_THREADS=1 $(NVFLARE)/bin/pytest tests/nvflare
+
+test-exporters: $(EXPORTERS)/.synced  ## send results to MLflow and OpenTelemetry on this machine; check SARIF by its schema
+	FEDLEAK_SARIF_SCHEMA=$${FEDLEAK_SARIF_SCHEMA-$$($(EXPORTERS)/bin/python -m tests.reports.exporters.sarif_schema)} \
+		OMP_NUM_THREADS=1 $(EXPORTERS)/bin/pytest tests/reports/exporters
 
 # Reads README.md and the pages in docs/, writes pages of attacks, of a server and of the API into docs/generated/, runs
 # the tutorials.
@@ -93,6 +99,7 @@ lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no 
 	$(COMPILE) pyproject.toml --group dev --extra transformers -o requirements.lock
 	$(COMPILE) pyproject.toml --group dev --extra flower --extra transformers -o requirements-flower.lock
 	$(COMPILE) pyproject.toml --group dev --extra nvflare --extra transformers -o requirements-nvflare.lock
+	$(COMPILE:disallow=explicit) pyproject.toml --group dev --group exporters --extra otel --extra mlflow -o requirements-exporters.lock
 	$(COMPILE) pyproject.toml --group dev --group docs -o requirements-docs.lock
 	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
 
@@ -118,7 +125,7 @@ $(READY): requirements.lock $(OWN:%=%/pyproject.toml) | $(UV)
 # nothing for them.
 INSTALL_OWN = $(UV) pip install --quiet --no-deps $(OWN:%=--editable ./%)
 
-$(FLOWER)/.synced $(NVFLARE)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements-%.lock $(OWN:%=%/pyproject.toml) | $(UV)
+$(FLOWER)/.synced $(NVFLARE)/.synced $(EXPORTERS)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements-%.lock $(OWN:%=%/pyproject.toml) | $(UV)
 	test -x .uv/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .uv/$*
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .uv/$*/bin/python requirements-$*.lock
 	$(INSTALL_OWN) --python .uv/$*/bin/python

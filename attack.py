@@ -1,7 +1,4 @@
-"""Attacks on what was recorded: ``python attack.py COMMAND``.
-
-COMMAND is demo, run, audit, watch, list, reproduce, report or convert.
-"""
+"""Attacks on what was recorded: ``python attack.py COMMAND``; ``attack.py --help`` lists the commands."""
 
 import sys
 from collections.abc import Sequence

@@ -17,7 +17,8 @@ from evaluation.auditing import AuditResult, audit
 from evaluation.failures import nothing_scored
 from protocol.errors import InputError
 from recordings.recording import Recording
-from reports.wandb_log import leaks, log_results
+from reports.leak_numbers import leaks
+from reports.wandb_log import log_results
 from reports.write_run import write_run
 
 

@@ -66,6 +66,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         learner_wrong=any(run.learner_wrong for run in runs),
         system={key: "; ".join(dict.fromkeys(run.system[key] for run in runs if key in run.system)) for key in named},
         unrelated={name: reason for run in runs for name, reason in run.unrelated.items()},
+        recording=None,
         details={f"{label} in {run.experiment}": rows for run in runs for label, rows in run.details.items()},
     )
     whole.write(out)

@@ -12,6 +12,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
     PlainSerializer,
     TypeAdapter,
     ValidationError,
@@ -122,6 +123,25 @@ class _Difference(_Numbers):
         return {**super().row(), **dict(zip(RATIO, self.ratio, strict=True))}
 
 
+class Place(BaseModel):
+    """Place in a recording: the line of one of its files that names a round, and the shards of that round."""
+
+    model_config = _STRICT
+    round: int | None
+    file: str
+    line: Annotated[int, Field(ge=1)]
+    shards: list[str]
+
+
+class Recorded(BaseModel):
+    """Recording that was attacked: its folder, its hash, and a place for each verdict of the gate, in its order."""
+
+    model_config = _STRICT
+    folder: str
+    sha256: str
+    places: list[Place]
+
+
 def _table(columns: tuple[str, ...], entries: Sequence[_Numbers]) -> pd.DataFrame:
     rows = [entry.row() for entry in entries]
     settings = dict.fromkeys(name for row in rows for name in row if name.startswith(SETTING))
@@ -177,6 +197,7 @@ class Run:
         system: what was recorded, for the first lines of a page, see `reports.system`.
         unrelated: reason by attack on a question that does not fit the recording.
         learner_wrong: whether that comparison found another learner.
+        recording: which recording was attacked, see `reports.recorded_places`; None for several.
         format: version of the file.
     """
 
@@ -203,15 +224,20 @@ class Run:
     system: dict[str, str] = field(default_factory=dict)
     unrelated: dict[str, str] = field(default_factory=dict)
     learner_wrong: bool = False
+    recording: Recorded | None = None
     format: Literal[1] = 1
 
     def write(self, directory: Path) -> Path:
         """Writes results.json, with null for NaN."""
         path = directory / "results.json"
-        optional = ("details", "learner_check", "advice", "changes", "system", "unrelated", "learner_wrong")
-        empty = {name for name in optional if not getattr(self, name)}
-        write_whole(path, TypeAdapter(Run).dump_json(self, indent=2, exclude=empty))
+        write_whole(path, self.json())
         return path
+
+    def json(self) -> bytes:
+        """Content of results.json, with null for NaN."""
+        optional = ("details", "learner_check", "advice", "changes", "system", "unrelated", "learner_wrong")
+        empty = {name for name in (*optional, "recording") if not getattr(self, name)}
+        return TypeAdapter(Run).dump_json(self, indent=2, exclude=empty)
 
     @classmethod
     def read(cls, path: Path) -> "Run":
@@ -223,7 +249,7 @@ class Run:
         way_out = "Give a folder written by attack.py, e.g. runs/NAME."
         require(path.is_file(), f"a results.json of format {FORMAT}", f"none in {path.parent}", way_out)
         try:
-            return TypeAdapter(Run).validate_json(path.read_bytes())
+            return cls.of_json(path.read_bytes())
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
@@ -231,3 +257,13 @@ class Run:
         except (OSError, OverflowError) as error:
             found = f"{error!s:.200} in {path}"
         raise InputError(expected=f"a results.json of format {FORMAT}", found=found, way_out=way_out)
+
+    @classmethod
+    def of_json(cls, content: bytes) -> "Run":
+        """The run of the content of a results.json.
+
+        Raises:
+            pydantic.ValidationError: the content is another.
+            OverflowError: a number is too large.
+        """
+        return TypeAdapter(cls).validate_json(content)

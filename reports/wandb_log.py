@@ -11,42 +11,29 @@ from typing import Any, Literal
 import pandas as pd
 
 from evaluation.captioned_figure import CaptionedFigure
-from evaluation.scores import differing, records, setting_of
-from reports.tables import described_settings
+from evaluation.scores import setting_of
+from reports.leak_numbers import leak_numbers, named_results
 
 Show = Callable[[pd.DataFrame, Sequence[CaptionedFigure]], None]
 """Function that shows results and figures."""
 COLUMNS = ("attack", "setting", "metric", "mean", "std", "low", "high", "n", "seconds per victim", "paper", "source")
 
 
-def leaks(results: pd.DataFrame) -> dict[str, float]:
-    """Means by ``audit/ATTACK/METRIC``, or ``audit/ATTACK, SETTING/METRIC`` if settings differ."""
-    return {name: row["mean"] for name, row in _named(results)}
-
-
-def _named(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
-    settings = described_settings(results, differing(results))
-    parts = zip(results["attack"], settings, results["metric"], strict=True)
-    names = [f"audit/{', '.join(part for part in (attack, where) if part)}/{metric}" for attack, where, metric in parts]
-    return list(zip(names, records(results), strict=True))
-
-
 def log_results(run: Any, results: pd.DataFrame, figures: Sequence[CaptionedFigure]) -> None:
     """Adds results to a run of `wandb.init`: numbers with their intervals to the summary, a table, and figures."""
     import wandb  # slow to import, and rarely needed
 
-    named = _named(results)
-    numbers = [name.replace(" ", "_") for name in COLUMNS[2:]]
-    values = [[None if row[name] != row[name] else row[name] for name in numbers] for _, row in named]
+    named = named_results(results)
+    columns = [name.replace(" ", "_") for name in COLUMNS[2:]]
+    values = [[None if row[name] != row[name] else row[name] for name in columns] for _, row in named]
     rows = [[row["attack"], json.dumps(setting_of(row)), *own] for (_, row), own in zip(named, values, strict=True)]
     pages = {
         f"audit/figure {number}": wandb.Html(f"<p>{html.escape(drawing.caption)}</p>{drawing.svg}", inject=False)
         for number, drawing in enumerate(figures, start=1)
     }
     run.log({"audit/results": wandb.Table(columns=list(COLUMNS), data=rows), **pages})
-    for name, row in named:
-        for suffix, column in (("", "mean"), (" low", "low"), (" high", "high")):
-            run.summary[name + suffix] = row[column]
+    for name, number in leak_numbers(results).items():
+        run.summary[name] = number
 
 
 def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:

@@ -24,6 +24,7 @@ from protocol.progress import say_what_starts
 from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
 from reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
+from reports.exporters.sarif import write_gate_alerts
 from reports.figures.first_pictures import first_pictures
 from reports.figures.report_figures import profiles_of, report_figures, roc_table
 from reports.files import Format, write_files
@@ -32,6 +33,7 @@ from reports.html import write_report
 from reports.junit import write_gate
 from reports.papers import with_papers
 from reports.questions import questions
+from reports.recorded_places import recorded_places
 from reports.run import Run
 from reports.sections import detail_sections, difference_tables, sections, text_tables
 from reports.system import system_lines
@@ -87,10 +89,12 @@ def write_run(
         unrelated=dict(evaluation.unrelated),
         learner_wrong=evaluation.mismatch is not None,
         changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, found.data), key)],
+        recording=recorded_places(found, verdicts),
     )
     run.write(directory)
     write_evaluation(directory / EVALUATION, shared, data=dict(found.data))
     write_gate(directory, verdicts)
+    write_gate_alerts(directory, run)
     for name, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: roc_table(evaluation)}.items():
         if len(table):
             write_whole(directory / name, table.to_csv(index=False).encode())

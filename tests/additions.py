@@ -27,6 +27,7 @@ ROOMS = {
     "model_change": "experiments/after",
     "place_vectors": "modules/learners",
     "small_net": "modules/learners",
+    "best_value": "reports/exporters",
 }
 """Folder of the checkout for each file of the package outside."""
 KNOWN = "FEDLEAK_KNOWN_TESTS"

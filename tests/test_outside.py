@@ -84,6 +84,16 @@ def test_it_stands_in_the_audit_with_its_gate_its_baseline_and_its_headline(fold
     assert "GATE FAILED: count-by-norm count-error" in said
 
 
+def test_an_exporter_writes_what_a_run_found(folder: Path, ran: Ran) -> None:
+    out = folder / "exported"
+    status, said = ran("run", "--attack", "direction", "--deltas", "clicks/deltas", "--out", str(out))
+    assert status == 0, said
+    status, said = ran("export", str(out), "--to", "my_audit.BestValue", "--to.metric", "auc")
+    assert status == 0, said
+    assert said == f"best-value: {out / 'best.txt'}\n"
+    assert (out / "best.txt").read_text(encoding="utf-8").startswith("direction 0.")
+
+
 def test_a_data_set_a_learner_and_a_defence_train_and_are_audited(folder: Path, ran: Ran) -> None:
     noise = '[{"class_path": "my_audit.Rounding", "init_args": {"step": 0.01}}]'
     run = ("--data.root", "data", "--trainer.default_root_dir", "places", f"--model.defenses={noise}")

@@ -85,7 +85,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "DIR",
         "help": "folders that hold a results.json; the first is the reference of what changed",
     },
-    "directory": {"metavar": "DIR", "help": "folder of the recording, which need not exist yet"},
+    "recording": {"metavar": "DIR", "help": "folder of the recording, which need not exist yet"},
+    "directory": {"metavar": "DIR", "help": "folder that holds a results.json"},
+    "bundle": {"metavar": "BUNDLE", "help": "archive that export --to bundle wrote"},
     "config": {"metavar": "TABLE", "help": "a table: its file, or its name in configs/paper, e.g. raifle_table5"},
     "--config": {"metavar": "FILE", "help": "values of the options below, in YAML"},
     "--attack": {"help": "name of `attack.py list` or class path; its hyper-parameters are --attack.NAME VALUE"},
@@ -208,6 +210,15 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
         "help": "loggers of Lightning for the numbers of each round: csv, tensorboard, wandb or mlflow",
     },
+    "--to": {
+        "metavar": "NAME",
+        "help": "an exporter by its name, e.g. sarif or bundle, see docs/evidence.md, or by a class path such as"
+        " my_package.MyExporter; its options are --to.NAME VALUE",
+    },
+    "--allowed-signers": {
+        "metavar": "FILE",
+        "help": "who may sign, in the format of ssh-keygen: the bundle must be signed by one of them",
+    },
     "--persons": {
         **_FLAG,
         "help": "keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise"
@@ -236,7 +247,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "watch": (
         "Audits the rounds of a recording while they are written, and writes a verdict that the server reads.",
         (
-            *("directory", "--gate", "--every", "--until", "--expected-rounds", "--out", "--seed", "--victims"),
+            *("recording", "--gate", "--every", "--until", "--expected-rounds", "--out", "--seed", "--victims"),
             *("--attacks", "--slow", "--learner", "--logger"),
         ),
     ),
@@ -252,15 +263,29 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "report": ("Joins the results of several runs into one page.", ("directories", "--out", "--format")),
+    "export": (
+        "Writes the results of a run in a format of others, or sends them to a service.",
+        ("directory", "--to"),
+    ),
+    "verify": (
+        "Checks hashes, structure and signature of an evidence bundle: status 0, or 3 if it is not as it was written.",
+        ("bundle", "--allowed-signers"),
+    ),
     "convert": (
         "Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.",
         ("--manifest", "--deltas", "--out"),
     ),
 }
 """What each command does, and its options."""
-_REQUIRED = {"audit": ("deltas",), "run": ("attack", "deltas"), "convert": ("out",), "watch": ("gate",)}
+_REQUIRED = {
+    "audit": ("deltas",),
+    "run": ("attack", "deltas"),
+    "convert": ("out",),
+    "watch": ("gate",),
+    "export": ("to",),
+}
 """Options without a default."""
-_BELOW = ("attack", "gate", "learner", "messages")
+_BELOW = ("attack", "gate", "learner", "messages", "to")
 """Options that take further options below them, such as ``--attack.NAME VALUE``."""
 
 
@@ -303,8 +328,7 @@ def parsed(args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
         arguments["set"] = dict(arguments["set"])
     if below["gate"]:
         arguments["gate"] = [*arguments.get("gate", []), *(f"{key}={limit}" for key, limit in below["gate"].items())]
-    if below["learner"]:
-        arguments["learner_arguments"] = below["learner"]
+    arguments |= {f"{option}_arguments": below[option] for option in ("learner", "to") if below[option]}
     function = "list_attacks" if name == "list" else name
     if name not in ("list", "demo"):  # the demo announces itself
         say_what_starts("loading torch and the attacks")

@@ -24,6 +24,7 @@ from experiments.commands.results import folder_above, print_outputs, results_fo
 from protocol.errors import require
 from protocol.seeding import secret_key
 from recordings.control import Control
+from reports.exporters.sarif import write_gate_alerts
 from reports.files import Format
 from reports.junit import write_gate
 from reports.statement.statement import write_statement
@@ -61,6 +62,7 @@ def audit(
     defences = None if what_if is None else read_defences(Path(what_if))
     out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
     write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
+    write_gate_alerts(Path(out), None)
     limits = None if gate is None else read_gate(gate)
     compared = None if reference is None else read_run(Path(reference))
     recording = open_recording(deltas, learner, learner_arguments, control)

@@ -11,7 +11,7 @@ from protocol.errors import InputError
 _RESULTS = {
     "report": ("report.html",),
     "statement": ("statement.html", "statement.json"),
-    "results": ("results.json", "scores.csv", "changes.csv", "gate.xml"),
+    "results": ("results.json", "scores.csv", "changes.csv", "gate.xml", "gate.sarif"),
 }
 
 

@@ -24,7 +24,7 @@ _KEPT = "the scores of the audited rounds are kept, and the same command goes on
 
 
 def watch(
-    directory: str,
+    recording: str,
     gate: list[str] | None = None,
     out: str | None = None,
     every: int = 1,
@@ -45,17 +45,17 @@ def watch(
     chosen = [*(kind() for kind in REGISTRY.values()), *(one for one in given if type(one) not in REGISTRY.values())]
     check_distinct([type(attack) for attack in chosen])
     asked = measuring(limits, chosen)
-    folder = Path(out) if out is not None else folder_above(directory) / "watch"
+    folder = Path(out) if out is not None else folder_above(recording) / "watch"
     torch.set_num_threads(1)
     os.nice(max(_PRIORITY - os.nice(0), 0))  # the training goes first
     with results_folder(folder), WatchView(len(limits), expected_rounds or until) as view:
         loggers = make_loggers(logger or [], str(folder))
         audit = Watch(
-            Path(directory),
+            Path(recording),
             folder,
             limits,
             asked,
-            open_recording=lambda: open_recording(directory, learner, learner_arguments, running=True),
+            open_recording=lambda: open_recording(recording, learner, learner_arguments, running=True),
             every=every,
             until=until,
             expected=expected_rounds or EXPECTED_ROUNDS,

@@ -1,9 +1,12 @@
-"""Fuzz targets: tables, checkpoints, declarations of systems and limits of gates, as users pass them on."""
+"""Fuzz targets: tables, checkpoints, declarations, limits of gates and evidence bundles, as users pass them on."""
 
 import functools
 import io
+import json
 import math
 import random
+import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,12 +20,17 @@ from evaluation.limit_names import check_limits, read_gate
 from experiments.table import Choice, read_table
 from modules.learners.fncf import FNCF
 from modules.lightning.checkpoint_io import CheckedCheckpointIO
+from protocol.errors import InputError
 from protocol.metric_table import METRICS
+from reports.evidence_bundle import BundleError, archive, verified
+from reports.exporters.bundle import Bundle
 from reports.statement.system_file import Declaration
 from tests.fuzz.damages import TENSORS
 from tests.fuzz.mutations import change_bytes, change_value
 from tests.fuzz.recordings import Files, read_tree
 from tests.places import CONFIGS, ROOT
+from tests.reports.bundle_toys import with_hashes
+from tests.reports.toys import run
 
 Mutant = tuple[Files, str]
 Parts = tuple[
@@ -35,7 +43,7 @@ Parts = tuple[
 """Name of a target, whole files, change, reading, and what cannot be."""
 TABLES = ("raifle_algorithm2", "pac_theorem1", "decaf_exact_counts", "deanon_equal_halves", "linear_inversion")
 """Tables of several kinds, with labels, restrictions, scales and inheritance."""
-_CHECKPOINT, _SYSTEM, _GATE = "last.ckpt", "system.yaml", "gate.txt"
+_CHECKPOINT, _SYSTEM, _GATE, _BUNDLE = "last.ckpt", "system.yaml", "gate.txt", "audit.zip"
 
 
 @functools.cache
@@ -172,6 +180,42 @@ def nothing_wrong(place: Path, before: Files, after: Files) -> str | None:
     return None
 
 
+@functools.cache
+def whole_bundle() -> Files:
+    """A bundle of a small run."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = run()
+        made.write(Path(folder))
+        return {_BUNDLE: Path(Bundle().export(made, Path(folder))).read_bytes()}
+
+
+def damage_bundle(files: Files, draws: random.Random) -> Mutant:
+    """Other bytes."""
+    content, said = change_bytes(files[_BUNDLE], draws)
+    return {_BUNDLE: content}, said
+
+
+def change_bundle(files: Files, draws: random.Random) -> Mutant:
+    """Another value in one of its files, whose hashes fit."""
+    with zipfile.ZipFile(io.BytesIO(files[_BUNDLE])) as file:
+        entries = {name: file.read(name) for name in file.namelist()}
+    name = draws.choice(sorted(entries))
+    value, said = change_value(json.loads(entries[name]), draws)
+    return {_BUNDLE: archive(with_hashes({**entries, name: json.dumps(value).encode()}))}, f"{name}: {said}"
+
+
+def read_bundle(folder: Path) -> str:
+    """What `attack.py verify` says."""
+    try:
+        return verified(folder / _BUNDLE)
+    except BundleError as error:
+        raise InputError(expected="a bundle", found=str(error), way_out="") from None
+
+
+def wrong_bundle(place: Path, before: Files, after: Files) -> str | None:
+    return "a bundle with other bytes"
+
+
 def targets() -> list[Parts]:
     """Tables, then the other files."""
     tables: list[Parts] = []
@@ -183,6 +227,8 @@ def targets() -> list[Parts]:
         ("checkpoint", whole_checkpoint, change_checkpoint, read_checkpoints, wrong_checkpoint),
         ("system.yaml", whole_system, change_system, read_systems, nothing_wrong),
         ("limits of a gate", whole_gate, change_gate, read_gates, wrong_gate),
+        ("bundle, damaged", whole_bundle, damage_bundle, read_bundle, wrong_bundle),
+        ("bundle, hashes fit", whole_bundle, change_bundle, read_bundle, nothing_wrong),
     ]
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from evaluation.captioned_figure import CaptionedFigure
-from reports.wandb_log import leaks, log_results
+from reports.wandb_log import log_results
 from tests.reports.toys import cell, table
 
 
@@ -28,8 +28,3 @@ def test_a_caption_is_text_and_a_figure_is_drawn() -> None:
     (row,) = logged.data
     assert dict(zip(logged.columns, row, strict=True))["setting"] == '{"data": "d", "epsilon": "inf"}'
     assert row[-2:] == [None, None]
-
-
-def test_settings_that_differ_stand_in_the_names() -> None:
-    results = table(cell("direction", 0.7, epsilon=1), cell("direction", 0.9, epsilon="inf"))
-    assert leaks(results) == {"audit/direction, epsilon 1/auc": 0.7, "audit/direction, epsilon inf/auc": 0.9}

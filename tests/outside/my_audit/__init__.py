@@ -1,5 +1,6 @@
 """A user's package outside the checkout; `tests.test_outside` copies it to another folder and runs it."""
 
+from my_audit.best_value import BestValue
 from my_audit.interaction_counts import CountByNorm, CountEstimate, CountGuess
 from my_audit.largest_value import LargestValue
 from my_audit.model_change import ModelChange
@@ -11,6 +12,7 @@ from my_audit.update_norms import UpdateNorms
 from my_audit.visits import Visits
 
 __all__ = [
+    "BestValue",
     "CountByNorm",
     "CountEstimate",
     "CountGuess",

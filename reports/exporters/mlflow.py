@@ -1,0 +1,64 @@
+"""MLflow: the numbers of a run as metrics, through Lightning's logger."""
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from protocol.errors import InputError
+from protocol.provenance import published
+from reports.exporters.exporter import Exporter
+from reports.leak_numbers import leak_numbers
+from reports.run import Run
+
+_NOT_TAKEN = re.compile(r"[^\w.\-/ ]")
+"""Characters that MLflow takes in no name of a metric."""
+
+
+@dataclass(frozen=True)
+class MLflow(Exporter):
+    """A run of MLflow with the metrics that ``--wandb`` gives: means, and the ends of their intervals.
+
+    Names are ``audit/ATTACK/METRIC`` with `` low`` and `` high`` for the ends; a comma before a setting becomes a dash.
+    A number that is not finite is left out. Parameters are the command, the commit, the seed, and name and hash of the
+    data; client names are in none.
+
+    Attributes:
+        tracking_uri: address of the server, or a folder as ``file:DIR``; by default that of the environment variable
+            ``MLFLOW_TRACKING_URI``.
+        experiment: name of the experiment.
+    """
+
+    name: ClassVar[str] = "mlflow"
+
+    tracking_uri: str | None = None
+    experiment: str = "fedleak"
+
+    def export(self, run: Run, directory: Path) -> str:
+        from lightning.pytorch.loggers import MLFlowLogger  # slow to import
+
+        try:
+            from mlflow.exceptions import MlflowException
+        except ImportError as error:
+            way_out = "Install the extra: pip install 'fedleak[mlflow]'."
+            raise InputError(expected="the package mlflow", found=str(error), way_out=way_out) from None
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # seven by default, which take four minutes
+        given: dict[str, Any] = {} if self.tracking_uri is None else {"tracking_uri": self.tracking_uri}
+        numbers = {_NOT_TAKEN.sub("-", name): one for name, one in leak_numbers(run.results).items() if _finite(one)}
+        parameters = {"command": published(run.command), "commit": run.commit, "seed": run.seed}
+        try:
+            logger = MLFlowLogger(self.experiment, run.experiment, **given)
+            logger.log_hyperparams({**parameters, **{f"data {key}": value for key, value in run.data.items()}})
+            logger.log_metrics(numbers, step=0)
+            logger.finalize("success")
+        except MlflowException as error:
+            said = " ".join(str(error).split())[:200]
+            way_out = "Start the server, or correct --to.tracking_uri."
+            raise InputError(expected="a server of MLflow that takes metrics", found=said, way_out=way_out) from None
+        return f"{len(numbers)} metrics in run {logger.run_id} of experiment {self.experiment}"
+
+
+def _finite(number: float | None) -> bool:
+    return number is not None and math.isfinite(number)

@@ -1,0 +1,95 @@
+"""A bundle holds what can be passed on, the same bytes for the same results."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attack
+from datamodules.io.files import sha256_of
+from fedleak_recorder.format import read_manifest
+from protocol.errors import InputError
+from recordings.recording import Recording
+from reports.evidence_bundle import FILES, MANIFEST
+from reports.exporters.bundle import Bundle
+from reports.run import Run
+from tests.places import ROOT
+from tests.reports.toys import run
+from tests.toys import train
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An audit with a gate and a statement, whose results name pseudonyms."""
+    folder = tmp_path_factory.mktemp("audit")
+    train(folder, rounds=2, users=12, items=60)
+    options = ("--gate", "auc=0.6", "--statement", str(ROOT / "docs" / "system-example.yaml"), "--persons")
+    assert attack.main(["audit", "--deltas", str(folder / "deltas"), *options]) == 3
+    return folder
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
+    made = run()
+    made.write(tmp_path)
+    first = Path(Bundle(str(tmp_path / "one.zip")).export(made, tmp_path)).read_bytes()
+    again = Path(Bundle(str(tmp_path / "two.zip")).export(Run.read(tmp_path / "results.json"), tmp_path)).read_bytes()
+    assert first == again
+
+
+def test_tables_of_attacks_stay_in_the_folder(tmp_path: Path) -> None:
+    made = run(command="python /somewhere/attack.py audit --deltas /somewhere/else/deltas")
+    made.write(tmp_path)
+    with zipfile.ZipFile(Bundle().export(made, tmp_path)) as file:
+        manifest, results = json.loads(file.read(MANIFEST)), json.loads(file.read("results.json"))
+    assert made.details
+    assert "details" not in results
+    assert manifest["command"] == results["command"] == "python attack.py audit --deltas deltas"
+    assert manifest["results_sha256"] == sha256_of(tmp_path / "results.json")
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("without_figures")
+def test_no_client_is_in_a_bundle(audited: Path) -> None:
+    path = Path(Bundle().export(Run.read(audited / "results.json"), audited))
+    with zipfile.ZipFile(path) as file:
+        contents = {name: file.read(name) for name in file.namelist()}
+    assert contents.keys() == {MANIFEST, *FILES}
+    whole = b"".join(contents.values()).decode()
+    recording = Recording(audited / "deltas")
+    people = {str(name) for name in recording.pseudonyms()}
+    scores = (audited / "scores.csv").read_text()
+    assert any(name in scores for name in people)  # the file with them is not in the bundle
+    assert not [name for name in people if name in whole]
+    assert not [name for name in contents if name.endswith((".csv", ".safetensors", ".png", ".pkl"))]
+    assert "data:image" not in whole
+    manifest = json.loads(contents[MANIFEST])
+    assert manifest["recording"] == recording.sha256()
+    assert manifest["data"]["sha256"] == read_manifest(audited / "deltas").data["sha256"]
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("without_figures")
+def test_a_bundle_of_an_audit_is_verified_by_the_command(audited: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = audited / "audit.zip"
+    assert attack.main(["export", str(audited), "--to", "bundle"]) == 0
+    assert attack.main(["verify", str(archive)]) == 0
+    assert "bundle ok: 5 files" in capsys.readouterr().out
+    archive.write_bytes(archive.read_bytes()[:-1])
+    assert attack.main(["verify", str(archive)]) == 3
+    said = capsys.readouterr().out
+    assert said.startswith("BUNDLE FAILED: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("without_figures")
+def test_a_statement_of_other_results_is_not_bundled(audited: Path) -> None:
+    made: Any = Run.read(audited / "results.json")
+    results = audited / "results.json"
+    kept = results.read_bytes()
+    results.write_bytes(kept + b"\n")
+    with pytest.raises(InputError, match="other results"):
+        Bundle().export(made, audited)
+    results.write_bytes(kept)

@@ -1,0 +1,160 @@
+"""A bundle is verified byte for byte, and what is no bundle is refused without harm."""
+
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.errors import InputError
+from reports.evidence_bundle import MANIFEST, RESULTS, SARIF, SIGNATURE, BundleError, archive, verified
+from reports.exporters.bundle import Bundle
+from tests.reports.bundle_toys import Entries, with_hashes
+from tests.reports.ssh_toys import allowed, key
+from tests.reports.toys import run
+
+with_keys = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen")
+
+
+def bundle(folder: Path, **options: Any) -> Path:
+    made = run()
+    made.write(folder)
+    return Path(Bundle(**options).export(made, folder))
+
+
+def entries_of(path: Path) -> Entries:
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def changed(**fields: Any) -> Callable[[Entries], Entries]:
+    def change(entries: Entries) -> Entries:
+        return {**entries, MANIFEST: json.dumps(json.loads(entries[MANIFEST]) | fields).encode()}
+
+    return change
+
+
+def test_a_bundle_as_it_was_written_is_verified(tmp_path: Path) -> None:
+    said = verified(bundle(tmp_path))
+    assert said == "2 files of e, not signed; made by: c"
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda e: {**e, RESULTS: e[RESULTS].replace(b"0.7", b"0.1")}, "results.json has another hash"),
+        (lambda e: {**e, SARIF: e[SARIF] + b" "}, "audit.sarif has another hash"),
+        (lambda e: {name: content for name, content in e.items() if name != SARIF}, "differ in audit.sarif"),
+        (lambda e: {**e, "gate.xml": b"<a/>"}, "differ in gate.xml"),
+        (lambda e: {name: content for name, content in e.items() if name != MANIFEST}, "no bundle.json"),
+        (lambda e: {**e, "scores.csv": b""}, "scores.csv"),
+        (lambda e: {**e, "../../results.json": b""}, "../../results.json"),
+        (lambda e: {**e, "/etc/passwd": b""}, "/etc/passwd"),
+        (lambda e: {**e, "results.pkl": b"\x80\x04."}, "results.pkl"),
+        (lambda e: {**e, MANIFEST: b"{}"}, "format 1"),
+        (lambda e: {**e, MANIFEST: b"[" * 100_000}, "format 1"),
+        (changed(format=2), "format"),
+        (changed(more=1), "more"),
+        (changed(seed=7), "another run"),
+        (changed(command="rm -rf /"), "another run"),
+        (lambda e: with_hashes({**e, RESULTS: b"{}"}), "results.json is not"),
+        (lambda e: with_hashes({**e, RESULTS: b"\xff\xfe"}), "results.json is not"),
+        (lambda e: with_hashes({**e, SARIF: b"[]"}), "audit.sarif is not"),
+        (lambda e: with_hashes({**e, SARIF: b'{"version": "1"}'}), "2.1.0"),
+        (lambda e: with_hashes({**e, SARIF: b"[" * 100_000}), "audit.sarif is not"),
+        (lambda e: with_hashes({**e, "statement.json": b"{}"}), "statement.json is not"),
+        (lambda e: with_hashes({MANIFEST: e[MANIFEST], SARIF: e[SARIF]}), "no results.json"),
+        (lambda e: {**e, SIGNATURE: b"x"}, "does not fit"),
+    ],
+)
+def test_a_changed_bundle_is_refused(tmp_path: Path, change: Callable[[Entries], Entries], word: str) -> None:
+    path = bundle(tmp_path)
+    if word == "does not fit" and shutil.which("ssh-keygen") is None:
+        pytest.skip("there is no ssh-keygen")
+    path.write_bytes(archive(change(entries_of(path))))
+    with pytest.raises(BundleError, match=word):
+        verified(path)
+
+
+def zipped(entries: list[tuple[str, bytes]], kind: int = zipfile.ZIP_STORED, comment: bytes = b"") -> bytes:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", kind) as file:
+        file.comment = comment
+        for name, content in entries:
+            file.writestr(name, content)
+    return whole.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_another_archive_of_the_same_files_is_refused(tmp_path: Path) -> None:
+    path = bundle(tmp_path)
+    right, entries = path.read_bytes(), entries_of(path)
+    pairs = [*entries.items()]
+    others = {
+        "compressed": zipped(pairs, zipfile.ZIP_DEFLATED),
+        "a bomb": zipped([*pairs, ("gate.xml", b"0" * 10**8)], zipfile.ZIP_DEFLATED),
+        "with a date": zipped(pairs),
+        "twice the same name": zipped([*pairs, (RESULTS, b"{}")]),
+        "with a comment": zipped(pairs, comment=b"x"),
+        "with a start": b"#!/bin/sh\n" + right,
+        "with an end": right + b"\0",
+        "cut": right[:-30],
+        "cut in the middle": right[: len(right) // 2],
+        "many entries": zipped([(f"results.json{number}", b"") for number in range(10_000)]),
+        "empty": b"",
+        "an empty archive": zipped([]),
+        "no archive": b"PK\x03\x04" + b"\0" * 100,
+        "no text": bytes(range(256)) * 10,
+    }
+    for name, content in others.items():
+        path.write_bytes(content)
+        with pytest.raises(BundleError):
+            pytest.fail(f"{name}: {verified(path)}")
+    path.write_bytes(right)
+    assert verified(path)
+
+
+def test_every_changed_byte_is_found(tmp_path: Path) -> None:
+    path = bundle(tmp_path)
+    right = path.read_bytes()
+    for place in range(0, len(right), max(1, len(right) // 400)):
+        path.write_bytes(right[:place] + bytes([right[place] ^ 1]) + right[place + 1 :])
+        with pytest.raises(BundleError):
+            pytest.fail(f"byte {place}: {verified(path)}")
+
+
+def test_nothing_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = bundle(tmp_path / "run")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    verified(path)
+    assert [*empty.iterdir()] == []
+
+
+@with_keys
+def test_the_signature_is_of_an_allowed_signer(tmp_path: Path) -> None:
+    own, other = key(tmp_path / "own"), key(tmp_path / "other")
+    path = bundle(tmp_path, sign=str(own))
+    assert "signed by site@example.org" in verified(path, allowed(tmp_path, own))
+    assert "owner was not checked" in verified(path)
+    with pytest.raises(BundleError, match="nobody"):
+        verified(path, allowed(tmp_path, other))
+    # Who changes a file and all hashes has no signature of the new manifest.
+    forged = with_hashes({**entries_of(path), RESULTS: run(seconds=2.0).json()})
+    path.write_bytes(archive(forged))
+    with pytest.raises(BundleError, match="does not fit"):
+        verified(path, allowed(tmp_path, own))
+    path.write_bytes(archive({name: content for name, content in forged.items() if name != SIGNATURE}))
+    with pytest.raises(BundleError, match="not signed"):
+        verified(path, allowed(tmp_path, own))
+
+
+def test_what_is_no_file_is_an_error_of_the_user(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing.zip", tmp_path):
+        with pytest.raises(InputError):
+            verified(path)
