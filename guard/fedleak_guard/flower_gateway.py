@@ -383,6 +383,7 @@ def server_of(
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+        timeout = 600
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -404,5 +405,6 @@ def server_of(
         except OSError as error:
             way_out = "Give a certificate and its private key as PEM files."
             raise InputError(expected="a certificate", found=f"{error} in {certificate}", way_out=way_out) from None
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        # Each connection's own thread shakes hands, so that one that says nothing does not keep others waiting.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     return server

@@ -12,8 +12,9 @@ from fedleak_guard.message import norm_of
 from fedleak_guard.model_statistics import chosen_records, model_statistics
 from fedleak_recorder.arrays import Array
 
-OF_OTHERS = "gradient-jump", "loss-jump", "server-step"
-"""Statistics of the server's step, which is the other clients' mean, against the own update, loss and gradient."""
+NOT_SIMULATED = "gradient-dominance", "gradient-jump", "loss-jump", "server-step"
+"""Statistics that differ between these trainings and real ones: the jumps and the server's step depend on how the other
+clients' data differ, and the dominance of one record in the own gradient grows late in a training."""
 
 
 def simulated_rounds(
@@ -33,8 +34,7 @@ def simulated_rounds(
     """Statistics of each round's received model at the site, of several trainings by FedAvg with SGD.
 
     The site's client has its own records in each training. The other clients have records drawn from them with
-    replacement, so that they are more alike than those of other sites: statistics that depend on how the other clients'
-    data differ, `OF_OTHERS`, are left out.
+    replacement, so that they are more alike than those of other sites; the statistics in `NOT_SIMULATED` are left out.
 
     Args:
         network: makes the network, with initial weights that it draws.
@@ -73,7 +73,7 @@ def simulated_rounds(
         for _ in range(rounds):
             received = {name: value.numpy().copy() for name, value in server.state_dict().items()}
             found = model_statistics(received, earlier=earlier, own=own, network=network)
-            yield {name: value for name, value in found.items() if name not in OF_OTHERS}
+            yield {name: value for name, value in found.items() if name not in NOT_SIMULATED}
             models = [dict(trained(server, part).state_dict()) for part in parts]
             sent = {
                 name: models[0][name].numpy() - value for name, value in received.items() if value.dtype.kind == "f"

@@ -7,7 +7,7 @@ import pytest
 
 from fedleak_guard import Guard, Message, RefusedError
 from fedleak_guard.command import main
-from fedleak_guard.simulated_rounds import OF_OTHERS, simulated_rounds
+from fedleak_guard.simulated_rounds import NOT_SIMULATED, simulated_rounds
 from fedleak_guard.thresholds import read_thresholds
 from tests.guard_networks import initial, network, policy, records, stepped, suppressed, update
 
@@ -19,7 +19,7 @@ def test_each_round_of_each_training_has_every_statistic() -> None:
     found = list(simulated_rounds(network, inputs, labels, **SMALL, learning_rate=0.1, batch_size=4))
     assert len(found) == 6
     assert {"dead-units", "lone-units", "nested-units", "weight-law", "proportional-rows"} <= found[0].keys()
-    assert not found[0].keys() & set(OF_OTHERS)
+    assert not found[0].keys() & set(NOT_SIMULATED)
     assert all(one.keys() == found[0].keys() and np.isfinite(list(one.values())).all() for one in found)
     again = list(simulated_rounds(network, inputs, labels, **SMALL, learning_rate=0.1, batch_size=4))
     assert again == found
@@ -31,11 +31,11 @@ def test_a_site_calibrates_by_simulation_and_refuses_a_manipulated_model(
     path = policy(tmp_path, f"{{thresholds: {tmp_path}/thresholds.json}}", "required: [received-model]\n")
     command = ["calibrate", str(path), "--simulate", "--clients", "2", "--examples", "12"]
     assert main([*command, "--rounds", "10"]) == 2
-    assert "at least 119 honest rounds for 6 checks" in capsys.readouterr().err
-    assert main([*command, "--rounds", "30"]) == 0
+    assert "at least 99 honest rounds for 5 checks" in capsys.readouterr().err
+    assert main([*command, "--rounds", "25"]) == 0
     said = capsys.readouterr().out
-    assert "from 120 honest rounds (4 simulated trainings of 30 rounds)" in said
-    assert read_thresholds(tmp_path / "thresholds.json").false_positives == pytest.approx(6 / 121)
+    assert "from 100 honest rounds (4 simulated trainings of 25 rounds)" in said
+    assert read_thresholds(tmp_path / "thresholds.json").false_positives == pytest.approx(5 / 101)
     guard, model = Guard(path), initial(7)
     for number in range(5):
         guard.release(Message(job="job", round=number, sent=update(number), received=model))
