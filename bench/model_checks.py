@@ -61,8 +61,8 @@ RECORDS = SUM * IMAGES
 DEVIATIONS: dict[str, ModelManipulation] = {
     "imprint": Imprint(),
     "sparse imprint": SparseImprint(),
-    "trap weights, s = 0.95": TrapWeights(),
-    "trap weights, s = 0.5": TrapWeights(scale=0.5),
+    "trap weights, .95": TrapWeights(),
+    "trap weights, .5": TrapWeights(scale=0.5),
     "quantile bias": QuantileBias(records=RECORDS),
     "soliton": Soliton(records=RECORDS),
     "suppression": Suppression(participants=SUM),
