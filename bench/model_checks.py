@@ -50,7 +50,7 @@ Model = dict[str, Tensor]
 CLIENTS, IMAGES, SUM, CLASSES = 200, 16, 10, 10
 TRAININGS = 40
 """Trainings of one network by default, half of which give the thresholds."""
-ROUNDS = (0, 10, 100)
+ROUNDS, FRONTIER_ROUNDS = (0, 10, 100), (0, 10)
 DATA = {"mnist": (MNIST, (1, 28, 28)), "cifar10": (CIFAR10, (3, 32, 32))}
 NETWORKS = {
     "MLP of 1,000, N(0, 0.5^2)": ClassifierOptions(name="mlp", hidden=1000, weights="normal"),
@@ -94,7 +94,9 @@ class World:
         return layer_inputs(self.algorithm, model, self.examples, "body.1")
 
 
-def world(options: ClassifierOptions, data_name: str, root: str, trainings: int) -> World:
+def world(
+    options: ClassifierOptions, data_name: str, root: str, trainings: int, *, rounds: Sequence[int] = ROUNDS
+) -> World:
     kind, shape = DATA[data_name]
     split = ClientSplit(scheme="iid", clients=CLIENTS, examples_per_client=IMAGES)
     data = kind(root=root, split=split, auxiliary_per_class=100)
@@ -106,7 +108,7 @@ def world(options: ClassifierOptions, data_name: str, root: str, trainings: int)
         local=LocalTraining(optimizer="sgd", learning_rate=0.1),
     )
     cohort = data.build_cohort(0, torch.arange(CLIENTS))
-    models = [honest_training(algorithm, cohort, options, shape, seed) for seed in range(trainings)]
+    models = [honest_training(algorithm, cohort, options, shape, seed, rounds) for seed in range(trainings)]
     return World(algorithm, cohort, algorithm.fields(data.auxiliary())[0], models)
 
 
@@ -116,12 +118,13 @@ def honest_training(
     options: ClassifierOptions,
     shape: tuple[int, int, int],
     seed: int,
+    rounds: Sequence[int],
 ) -> dict[int, tuple[Model, Model]]:
-    """The global models of one training before each round of `ROUNDS` and the round before that."""
+    """The global models of one training before each of some rounds, and before the round before that."""
     before, model = (drawn(options, shape, start) for start in (CLIENTS + seed, seed))
     kept = {}
-    for number in range(max(ROUNDS) + 1):
-        if number in ROUNDS:
+    for number in range(max(rounds) + 1):
+        if number in rounds:
             kept[number] = model, before
         chosen = torch.randperm(CLIENTS, generator=generator_for(seed, "bench clients", number))[:SUM]
         deltas = algorithm.train(model, cohort.select(chosen), seed=number).deltas
@@ -274,7 +277,7 @@ def frontier(own: World, draws: int) -> pd.DataFrame:
     """
     checks = [name for name in model_checks() if name not in HASHES]
     rows = []
-    for number in ROUNDS[:2]:
+    for number in FRONTIER_ROUNDS:
         honest = torch.from_numpy(honest_statistics(own, number)[checks].to_numpy())
         joint = joint_thresholds(honest, JOINT_RATE)
         for label, manipulation in DEVIATIONS.items():
@@ -330,7 +333,7 @@ def main() -> None:
         print(pd.concat([canary(first, number) for number in ROUNDS], axis=1).to_string())
         return
     if chosen.frontier:
-        frame = frontier(next(iter(worlds.values()))(), chosen.draws)
+        frame = frontier(next(iter(worlds.values()))(rounds=FRONTIER_ROUNDS), chosen.draws)
         frame.to_csv(chosen.out / "frontier.csv", index=False)
         draw_frontier(frame, chosen.out / "frontier.svg")
         return

@@ -26,6 +26,7 @@ def estimate_in_processes(
     kept: KeptEstimates,
     *,
     jobs: int,
+    machine: tuple[int, int] = (0, 1),
     progress: bool = True,
     **options: Any,
 ) -> None:
@@ -39,16 +40,19 @@ def estimate_in_processes(
         attacks: attacks of the audit.
         kept: where estimates are kept.
         jobs: number of processes, with one thread each.
+        machine: ``(i, n)`` for every n-th part from the i-th on, where n machines share the folder of `kept`.
         progress: whether to show a progress bar over the parts.
         options: further arguments of `evaluation.evaluate.evaluate_recording`.
     """
     views = sum(math.ceil(len(recording.pseudonyms(number)) / _VICTIMS) for number in recording.rounds)
     single = sum(attack.view is RoundView for attack in attacks)
-    of_pairs = views < 2 * jobs
-    parts = min(_PARTS * jobs, max(views * single, len(attacks)) if of_pairs else views)
-    work = [(recording, attacks, kept, options | {"share": Share(i, parts, of_pairs)}) for i in range(parts)]
+    first, machines = machine
+    of_pairs = views < 2 * jobs * machines
+    parts = min(_PARTS * jobs * machines, max(views * single, len(attacks)) if of_pairs else views)
+    shares = [Share(index, parts, of_pairs) for index in range(first, parts, machines)]
+    work = [(recording, attacks, kept, options | {"share": share}) for share in shares]
     before = len(kept)
-    for _ in tqdm(in_processes(_estimate, work, jobs=jobs), total=parts, desc="estimates", disable=not progress):
+    for _ in tqdm(in_processes(_estimate, work, jobs=jobs), total=len(work), desc="estimates", disable=not progress):
         pass
     kept.made += len(kept) - before
 

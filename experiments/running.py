@@ -31,17 +31,25 @@ def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
     return {key: " ".join(one[key] for one in found.values()) for key in ("name", "sha256")}
 
 
+def place_of(part: str | None) -> tuple[int, int]:
+    """I and N of a part ``I/N`` with I from 0 to N - 1; 0 and 1 for None.
+
+    Raises:
+        InputError: the part has another form.
+    """
+    found = re.fullmatch(r"(\d+)/(\d+)", part or "0/1")
+    first, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    require(first < count, "--part I/N with I from 0 to N - 1", part, "The two halves are 0/2 and 1/2.")
+    return first, count
+
+
 def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
     """Every N-th cell from the I-th on, by a part ``I/N`` with I from 0 to N - 1; all cells for None.
 
     Raises:
         InputError: the part has another form, or is empty.
     """
-    if part is None:
-        return list(cells)
-    found = re.fullmatch(r"(\d+)/(\d+)", part)
-    first, count = (int(found[1]), int(found[2])) if found else (0, 0)
-    require(first < count, "--part I/N with I from 0 to N - 1", part, "The two halves are 0/2 and 1/2.")
+    first, count = place_of(part)
     chosen = list(cells)[first::count]
     require(chosen, f"a part of {len(cells)} trainings", f"the empty part {part}", "Use fewer parts.")
     return chosen

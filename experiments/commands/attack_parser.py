@@ -170,8 +170,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--part": {
         "metavar": "I/N",
-        "help": "every N-th training from the I-th on, with I from 0, for several machines that share --out; run the"
-        " command without it after all parts to write the report",
+        "help": "every N-th training of a table, or part of an audit's attacks, from the I-th on, with I from 0, for"
+        " several machines that share --out; run the command without it after all parts to write the report",
     },
     "--set": {
         "action": "append",
@@ -240,7 +240,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "audit": (
         "Runs all attacks for which the recording has the needed data, and describes the updates in any case.",
         (
-            *(*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--jobs"),
+            *(*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--jobs", "--part"),
             *("--gate", "--reference", "--statement", "--wandb"),
         ),
     ),

@@ -1,17 +1,19 @@
 """``attack.py audit``: all attacks on a recording."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from attacks.base import Attack
 from attacks.registry import REGISTRY, check_distinct, make_attack
 from evaluation.auditing import audit as run_audit
 from evaluation.changes import Changes, changes
+from evaluation.estimates_in_processes import estimate_in_processes
 from evaluation.failures import reasons
 from evaluation.gate import gate as check_gate
 from evaluation.gate import gate_status
-from evaluation.kept_estimates import UNFINISHED, kept_until_end
+from evaluation.kept_estimates import UNFINISHED, KeptEstimates, kept_until_end
 from evaluation.limit_names import check_limits, read_gate
 from evaluation.persons import without_persons
 from evaluation.processes import default_jobs
@@ -21,9 +23,11 @@ from evaluation.what_if import what_if as with_defences
 from experiments.commands.defences_file import read_defences
 from experiments.commands.open_recording import open_recording
 from experiments.commands.results import folder_above, print_outputs, results_folder, results_in, shell_command
+from experiments.running import place_of
 from protocol.errors import require
 from protocol.seeding import secret_key
 from recordings.control import Control
+from recordings.recording import Recording
 from reports.exporters.sarif import write_gate_alerts
 from reports.files import Format
 from reports.junit import write_gate
@@ -50,6 +54,7 @@ def audit(
     control: Control | None = None,
     what_if: str | None = None,
     jobs: int | None = None,
+    part: str | None = None,
     reference: str | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
@@ -59,6 +64,9 @@ def audit(
     require(control is None or not judged, expected, f"--control {control}", way_out)
     way_out = "Omit one of them."
     require(what_if is None or control is None, "--what-if without --control", f"--what-if {what_if}", way_out)
+    alone = part is None or not any((judged, what_if, format, wandb))
+    way_out = "A part only computes estimates: give these to the command without --part, after all parts."
+    require(alone, "--part with options of the attacks only", "one of the results", way_out)
     defences = None if what_if is None else read_defences(Path(what_if))
     out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
     write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
@@ -73,6 +81,8 @@ def audit(
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
     limits = limits if declared is None else declared.with_limits(limits)
     check_limits(limits or {}, chosen, reference=compared is not None)
+    if part is not None:
+        return _estimated(Path(out) / UNFINISHED, recording, chosen, part, jobs, seed=seed, victims=victims, slow=slow)
     keeps = nullcontext() if what_if else kept_until_end(Path(out) / UNFINISHED, recording, chosen, seed=seed)
     with results_folder(out) as directory, keeps as kept:
         options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
@@ -102,6 +112,26 @@ def audit(
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
     print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
     return gate_status([verdict["verdict"] for verdict in verdicts])
+
+
+def _estimated(
+    folder: Path,
+    recording: Recording,
+    attacks: Sequence[Attack],
+    part: str,
+    jobs: int | None,
+    *,
+    seed: int,
+    victims: int | None,
+    slow: bool,
+) -> int:
+    """Writes the estimates of one part of an audit into the folder that all parts share."""
+    kept, place = KeptEstimates(folder, recording, attacks, seed=seed), place_of(part)
+    options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
+    estimate_in_processes(recording, attacks, kept, jobs=jobs or default_jobs(), machine=place, **options)
+    print(f"part {part}: {kept.made} new estimates")
+    print_outputs({"estimates": [folder]}, then="the same command without --part, after all parts")
+    return 0
 
 
 def _next(
