@@ -33,7 +33,7 @@ from server.memory_adapter import MemoryAdapter
 
 Model = dict[str, Tensor]
 CHECKS: tuple[ModelCheck, ...] = (ProportionalRows(), WeightLaw(), ServerStep(), AllowList(), Commitment())
-ROUNDS, CLIENTS, SUM, WORDS, RATE = (0, 10), 200, 10, 8, 0.01
+ROUNDS, CLIENTS, SUM, WORDS, RATE = (0, 10), 100, 10, 8, 0.01
 STRENGTHS = (0.05, 0.25, 1.0)
 
 
@@ -100,16 +100,12 @@ def main() -> None:
     print(
         f"{len(every)} honest", {c.__class__.__name__: round(float(b), 4) for c, b in zip(CHECKS, bounds, strict=True)}
     )
-    rates = {"honest": [every[~half]], **{f"strength {s:g}": parts for s, parts in manipulated.items()}}
-    for label, parts in rates.items():
-        for when, part in zip(("both",) if label == "honest" else ROUNDS, parts, strict=True):
-            over = (part > bounds).double().mean(0)
-            print(
-                label,
-                f"round {when}",
-                {c.name: round(float(r), 3) for c, r in zip(CHECKS, over, strict=True)},
-                flush=True,
-            )
+    rates = {"honest, both rounds": every[~half]}
+    for strength, parts in manipulated.items():
+        rates |= {f"strength {strength:g}, round {n}": part for n, part in zip(ROUNDS, parts, strict=True)}
+    for label, part in rates.items():
+        over = (part > bounds).double().mean(0)
+        print(label, {check.name: round(float(rate), 3) for check, rate in zip(CHECKS, over, strict=True)})
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from protocol.view import RoundView, View
 _TEXTS_AT_ONCE = 2048
 _RANDOM_TEXTS = 256
 """Random texts from which the mean state is computed."""
-_PARALLEL = 0.99
+_PARALLEL = 0.999
 """Cosine above which two rows are taken to be of the same text."""
 _SWEEPS = 8
 _STARTS = 0.93
@@ -242,7 +242,10 @@ class RowSearch:
     def texts(self, most: int) -> tuple[Tensor, list[Tensor]]:
         """Different texts ``(M, T + 1)``, those of the best cosine first, and the units of each."""
         rows = self.change.sign() if self.signs else self.change
-        rows = rows * (rows @ self.memory.mean).sign()[:, None]
+        excited = (self.change * self.memory.model[self.memory.up].float()).sum(
+            1
+        )  # a state that excites u: B_u A z > 0
+        rows = rows * torch.where(excited < 0, -1.0, 1.0)[:, None]
         groups = self.groups(normalize(rows))
         targets = torch.stack([normalize(rows[own]).mean(0) for own in groups])
         start, nearness = self.nearest_sums(targets)
