@@ -64,7 +64,8 @@ def test_flower_and_our_own_simulation_leak_the_same(tmp_path: Path, name: str, 
     assert train.run(["fit", "--config", str(config), *(["--data.root", *given] if given else [])]) == 0
     theirs = tmp_path / "flower/deltas"
     command = [sys.executable, "-m", "tests.flower", str(config), str(theirs), *given]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FLWR_TELEMETRY_ENABLED": "0"}
+    paths = ":".join(str(ROOT / part) for part in ("", "recorder", "guard"))
+    environment = {**os.environ, "PYTHONPATH": paths, "FLWR_TELEMETRY_ENABLED": "0"}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=1200)
 
     # The same deltas, to rounding: Flower counts rounds from 1.
