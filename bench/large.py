@@ -21,7 +21,7 @@ from evaluation.auditing import audit
 from fedleak_recorder import Recorder
 from fedleak_recorder.gathered_round import Sent
 
-CLASSES, FEATURES, EXAMPLES, CHUNK = 10, 999, 20, 500
+CLASSES, FEATURES, EXAMPLES, CHUNK = 10, 999, 10, 500
 ADAPTERS, LAYERS, RANK, WIDTHS, SIGMA = 100, 32, 32, {"q_proj": 4096, "v_proj": 1024}, 1e-3
 KEY = b"key of the benchmark"
 
@@ -49,15 +49,10 @@ def record_million(folder: Path, clients: int) -> None:
 
 def softmax_steps(clients: range, number: int, means: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     """One step of each client at the model zero, as bfloat16, and its class counts ``(C, K)``."""
-    labels, images = [], []
-    for client in clients:
-        own = torch.Generator().manual_seed(client)
-        shares = torch.rand(CLASSES, generator=own) ** 4
-        fresh = own if number == 0 else torch.Generator().manual_seed(10**9 * number + client)
-        labels.append(torch.multinomial(shares, EXAMPLES, replacement=True, generator=fresh))
-        images.append(torch.randn(EXAMPLES, FEATURES, generator=fresh))
-    label = torch.stack(labels)
-    inputs = torch.stack(images) + means[label]
+    own, fresh = (torch.Generator().manual_seed(clients.start + seed) for seed in (0, 10**9 * (number + 1)))
+    shares = torch.rand(len(clients), CLASSES, generator=own) ** 4
+    label = torch.multinomial(shares, EXAMPLES, replacement=True, generator=fresh)
+    inputs = torch.randn(len(clients), EXAMPLES, FEATURES, generator=fresh) + means[label]
     wrong = torch.nn.functional.one_hot(label, CLASSES) - 1 / CLASSES
     updates = {"output.weight": wrong.mT @ inputs / EXAMPLES, "output.bias": wrong.mean(1)}
     return {name: (0.1 * value).bfloat16() for name, value in updates.items()}, wrong.round().long().sum(1)

@@ -339,7 +339,7 @@ def _seen_with(name: str) -> str:
 def _found(names: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Places in ``wanted (V,)`` of the clients that ``names (C,)`` has, and their places there."""
     ordered, order = names.sort()
-    place = torch.searchsorted(ordered, wanted).clamp(max=len(names) - 1)
+    place = torch.searchsorted(ordered, wanted.contiguous()).clamp(max=len(names) - 1)
     inside = (ordered[place] == wanted).nonzero().flatten()
     return inside, order[place[inside]]
 

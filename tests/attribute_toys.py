@@ -86,4 +86,4 @@ def trained(*, shuffled: bool = False, rounds: int = 1) -> Toy:
         view = messages_view(recording)
         parts = dict(view.by_round)
         truth = client_truth(recording, view, ("attributes", "clients"))
-        return dataclasses.replace(view, by_round=parts, round_models={}), truth
+        return dataclasses.replace(view, by_round=parts, read_parts=None, round_models={}), truth
