@@ -20,7 +20,7 @@ _WEIGHT = 10.0
 """Weight of the last place in them, where their errors are errors of the thresholds."""
 _FEWEST_ROWS = 4
 """Rank below which nothing is left for the text: two rows have the places."""
-_MOST_OTHERS = 8.0
+_MOST_OTHERS = 3.0
 """Largest number of a text's other places that excite a unit, over that of its last place."""
 
 
