@@ -18,6 +18,7 @@ from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.plain_values import whole_number
 from fedleak_recorder.pseudonyms import pseudonym, secret_key
 from fedleak_recorder.record_hash import hashed_truth
+from fedleak_recorder.remote import RemoteCopy
 from fedleak_recorder.shape_check import Shapes, named
 from fedleak_recorder.system import DType, Holds, System
 from fedleak_recorder.writer import RecordingWriter, on_disk
@@ -57,6 +58,8 @@ class Recorder:
             long as they take part; None for all. The manifest says so: what an audit finds is of a random sample.
         resume_at: first round to record again after a restart from a checkpoint: the rounds before it are kept. Without
             it each round has a number of its own.
+        copy_to: URL of fsspec for a copy that follows the recording, e.g. ``s3://bucket/run``, see `remote.RemoteCopy`;
+            a failure is a warning until `close`, which raises it.
 
     Attributes:
         key: the secret key. Keep it where the checkpoints are, not with the recording.
@@ -91,6 +94,7 @@ class Recorder:
         key: bytes | None = None,
         clients: int | None = None,
         resume_at: int | None = None,
+        copy_to: str | None = None,
     ) -> None:
         require(holds in ("models", "deltas"), "holds as 'models' or 'deltas'", repr(holds), "Correct it.")
         require(dtype is None or dtype in FLOATS, f"dtype among {', '.join(FLOATS)}", repr(dtype), "Correct it.")
@@ -130,6 +134,9 @@ class Recorder:
         if resume_at is None:
             with on_disk(f"into {folder}"):
                 RecordingFolder(folder).check_free()
+        self._copy = None if copy_to is None else RemoteCopy(copy_to)
+        if self._copy is not None and resume_at is None:
+            self._copy.check_free()
         if parameters is not None:
             self._describe(_mapping(parameters, "parameters"))
 
@@ -239,11 +246,13 @@ class Recorder:
 
             if self._most is None:
                 yield lambda one: stream.add(plain(one))
-                return
-            drawn = _Drawn(self._most, self.key)
-            yield lambda one: drawn.add(plain(one))
-            for one in drawn.kept():
-                stream.add(one)
+            else:
+                drawn = _Drawn(self._most, self.key)
+                yield lambda one: drawn.add(plain(one))
+                for one in drawn.kept():
+                    stream.add(one)
+        if self._copy is not None:
+            self._copy.try_to_follow(self.folder)
 
     def close(self) -> None:
         """Notes that no round is missing, and lets other processes write to the folder; call it after all rounds."""
@@ -254,6 +263,9 @@ class Recorder:
         try:
             if self._writer is not None:
                 self._writer.close()
+            if self._copy is not None and self._writer is not None:
+                with on_disk(f"the copy into {self._copy.url}"):
+                    self._copy.follow(self.folder)
         finally:
             self._release()
 
