@@ -72,6 +72,7 @@ class Recording:
         self._truth = ShardFiles(self.directory, self._lines, "truth", verify=verify)
         self._checked: set[str] = set()
         self._common: dict[str, tuple[int, ...]] = {}
+        self._last_senders: tuple[int, tuple[list[str], Tensor, Tensor, Tensor]] | None = None
         self.base: Path | None = None
         self._auxiliary = self._read_auxiliary()
 
@@ -218,18 +219,16 @@ class Recording:
         if not self._truth.rounds:
             return {}
         width = 0 if view.served is None else view.served.shape[1]
-        names = [name for name in self._truth.names(view.round) if _seen_with(name) in self._seen]
-        wanted = view.pseudonyms.tolist()
+        names, clients, files, positions = self._senders(view.round)
+        place = torch.searchsorted(clients, view.pseudonyms.contiguous()).clamp(max=max(len(clients) - 1, 0))
+        known = clients[place] == view.pseudonyms if len(clients) else torch.zeros(view.victims, dtype=torch.bool)
         places, parts = list[Tensor](), list[dict[str, Tensor]]()
-        for name in names:
-            with self._open(_seen_with(name)) as shard:
-                inside, positions = _found(shard.get_tensor("clients"), view.pseudonyms)
-            if len(inside):
-                with self._open_truth(name) as shard:
-                    parts.append(truth_of(shard, positions, width, CLIENT))
-                places.append(inside)
-        known = torch.cat(places).tolist() if places else []
-        missing = wanted if not known else [wanted[place] for place in sorted({*range(len(wanted))} - {*known})]
+        for number in torch.unique(files[place[known]]).tolist():
+            inside = (known & (files[place] == number)).nonzero().flatten()
+            with self._open_truth(names[number]) as shard:
+                parts.append(truth_of(shard, positions[place[inside]], width, CLIENT))
+            places.append(inside)
+        missing = view.pseudonyms[~known].tolist()
         require(
             not missing,
             f"the truth of round {view.round} in {self.directory / 'truth'}, to score attacks by",
@@ -243,6 +242,23 @@ class Recording:
         order = torch.cat(places).argsort()
         truth = {field: _joined([part[field] for part in parts])[order] for field in parts[0]}
         return truth | ({"clients": truth["client"].long()} if "client" in truth else {})
+
+    def _senders(self, number: int) -> tuple[list[str], Tensor, Tensor, Tensor]:
+        """Files of the truth of a round; its clients ``(C,)`` ascending, with the number of their file and place there.
+
+        That of the last round asked for is kept, because views of a round follow each other.
+        """
+        if self._last_senders is None or self._last_senders[0] != number:
+            names = [name for name in self._truth.names(number) if _seen_with(name) in self._seen]
+            own = [torch.zeros(0, dtype=torch.int64)]
+            for name in names:
+                with self._open(_seen_with(name)) as shard:
+                    own.append(shard.get_tensor("clients").long())
+            files = torch.repeat_interleave(torch.arange(len(own)) - 1, torch.tensor([len(part) for part in own]))
+            clients, order = torch.cat(own).sort()
+            positions = torch.cat([torch.arange(len(part)) for part in own])
+            self._last_senders = number, (names, clients, files[order], positions[order])
+        return self._last_senders[1]
 
     def _check_classes(self, truth: Mapping[str, Tensor], view: View, name: str) -> None:
         counts = truth.get(CLASS_COUNTS.removeprefix(CLIENT))
@@ -334,14 +350,6 @@ class Recording:
 def _seen_with(name: str) -> str:
     """The shard of ``rounds/`` to which a shard of ``truth/`` belongs."""
     return name.replace("truth/", "rounds/", 1)
-
-
-def _found(names: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Places in ``wanted (V,)`` of the clients that ``names (C,)`` has, and their places there."""
-    ordered, order = names.sort()
-    place = torch.searchsorted(ordered, wanted.contiguous()).clamp(max=len(names) - 1)
-    inside = (ordered[place] == wanted).nonzero().flatten()
-    return inside, order[place[inside]]
 
 
 def _joined(values: Sequence[Tensor]) -> Tensor:
