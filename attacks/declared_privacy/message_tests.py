@@ -224,8 +224,11 @@ def _standardised(view: View, name: str, scale: float) -> Tensor:
 
 
 def _model_part(view: View, name: str) -> Tensor:
-    """``(V, n)`` or ``(1, n)`` values of a parameter in the global model, in the places of its deltas."""
-    value = view.model[name]
+    """``(V, n)`` values of a parameter in the global model, in the places of its deltas; 0 where it is unknown."""
+    value = view.model.get(name)
+    if value is None:
+        delta = view.deltas[name].flatten(1)
+        return delta.new_zeros(1, delta.shape[1]).expand(view.victims, -1)
     if name not in view.row_parameters:
         return value.flatten()[None].expand(view.victims, -1)
     rows = value[view.served_items.clamp(min=0)]

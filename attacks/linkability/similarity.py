@@ -1,6 +1,5 @@
 """Links by the cosine of two updates, as they are or without what all clients of a round have in common."""
 
-import math
 from typing import ClassVar
 
 import torch
@@ -11,7 +10,6 @@ from attacks.linkability.links import LinkAttack, LinkEstimate, compared_message
 from attacks.re_identification.messages import layer_vectors
 from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import View
 
 _NUMBERS = 2**18
 """Numbers of an update that are compared; of a larger one a random part, the same of every update."""
@@ -39,13 +37,14 @@ class PlainCosine(LinkAttack):
         messages = compared_messages(view, generator=generator)
         entries, vectors = None, torch.zeros(0)
         for part in view.each_part(messages):
+            numbers = layer_vectors(part, None)
             if entries is None:
-                entries = _entries(part, generator)
+                entries = torch.randperm(numbers.shape[1], generator=generator)[:_NUMBERS].sort().values
                 vectors = torch.zeros(len(messages), len(entries))
             place = (view.sent_in[messages] == part.round) & torch.isin(view.pseudonyms[messages], part.pseudonyms)
             inside = place.nonzero().flatten()
             order = part.pseudonyms.argsort()[view.pseudonyms[messages[inside]].argsort().argsort()]
-            vectors[inside] = layer_vectors(part, None)[order][:, entries].float()
+            vectors[inside] = numbers[order][:, entries].float()
         for number in torch.unique(view.sent_in[messages]).tolist():
             inside = (view.sent_in[messages] == number).nonzero().flatten()
             vectors[inside] = normalize(self.vectors(vectors[inside]), dim=1)
@@ -75,9 +74,3 @@ class Linkability(PlainCosine):
         centred = updates - updates.mean(0)
         spread = centred.square().mean(0).sqrt()
         return centred / spread.where(spread > 0, 1)
-
-
-def _entries(view: View, generator: torch.Generator) -> Tensor:
-    """``(D,)`` places in the flattened update that are compared, ascending."""
-    total = sum(math.prod(view.model[name].shape) for name in view.deltas)
-    return torch.randperm(total, generator=generator)[:_NUMBERS].sort().values

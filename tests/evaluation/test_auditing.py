@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -31,6 +32,7 @@ from evaluation.relevance import relevant
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, score_table
 from evaluation.steps import RecordingRun, RecordingStep
+from fedleak_recorder import Recorder
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError
 from protocol.view import RoundView
@@ -178,3 +180,18 @@ def test_victims_left_out_are_in_no_curve_and_among_no_candidates() -> None:
     assert kept.roc.isnan().all(1).tolist() == [False, True]
     assert kept.candidates is not None
     assert kept.candidates.owners.tolist() == [0, 0]
+
+
+@pytest.mark.integration
+def test_a_recording_of_deltas_without_a_model_is_audited(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    own = {client: draws.standard_normal((40, 2), dtype=np.float32) for client in "abcdef"}
+    release = {"clip": 1.0, "noise_scale": 0.1, "parameters": ["weight"]}
+    with Recorder(tmp_path, parameters={"weight": (40, 2)}, holds="deltas", releases=[release]) as recorder:
+        for number in range(3):
+            noise = 0.1 * draws.standard_normal((6, 40, 2), dtype=np.float32)
+            updates = {name: ({"weight": 0.1 * own[name] + noise[place]}, 5) for place, name in enumerate(own)}
+            recorder.round(number, None, updates, truth={name: {"client": place} for place, name in enumerate(own)})
+    found = audit(tmp_path, progress=False)
+    assert not [reason for reason in found.missing.values() if "a defect" in reason]
+    assert {"linkability", "plain-cosine", "release-check"} <= {*found.scores["attack"]}
