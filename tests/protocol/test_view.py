@@ -17,7 +17,7 @@ from protocol.view import Release, RoundView, View
 VICTIMS, KNOWN = 4, 3
 WHOLE = {
     *("round", "model", "row_parameters", "releases", "rounded", "algorithm", "auxiliary", "manipulation"),
-    *("round_models", "by_round", "known"),
+    *("round_models", "by_round", "read_parts", "known"),
 }
 """Fields that say the same of any of the victims."""
 BY_THEMSELVES = {"pairs", "earlier", "memo", "asked"}
@@ -69,6 +69,7 @@ def of_rounds(victims: int) -> History:
         pairs=torch.tensor([[0, 1], [2, 3], [1, 4], [3, 6], [5, 2]]),
         round_models={3: {"bias": torch.rand(5)}},
         by_round={3: RoundView(**common(victims))},
+        read_parts=lambda number, clients: iter(()),
         known=History(**common(KNOWN), sent_in=torch.arange(KNOWN)),
     )
 
