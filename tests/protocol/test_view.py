@@ -69,7 +69,7 @@ def of_rounds(victims: int) -> History:
         pairs=torch.tensor([[0, 1], [2, 3], [1, 4], [3, 6], [5, 2]]),
         round_models={3: {"bias": torch.rand(5)}},
         by_round={3: RoundView(**common(victims))},
-        read_parts=lambda number, clients: iter(()),
+        read_parts=lambda *_: iter(()),
         known=History(**common(KNOWN), sent_in=torch.arange(KNOWN)),
     )
 
