@@ -47,7 +47,7 @@ def estimate_in_processes(
     views = sum(math.ceil(len(recording.pseudonyms(number)) / _VICTIMS) for number in recording.rounds)
     single = sum(attack.view is RoundView for attack in attacks)
     first, machines = machine
-    of_pairs = views < 2 * jobs * machines
+    of_pairs = views < _PARTS * jobs * machines
     parts = min(_PARTS * jobs * machines, max(views * single, len(attacks)) if of_pairs else views)
     shares = [Share(index, parts, of_pairs) for index in range(first, parts, machines)]
     work = [(recording, attacks, kept, options | {"share": share}) for share in shares]
