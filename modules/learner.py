@@ -19,6 +19,7 @@ from modules.lightning.hyper_parameters import described
 from modules.round_record import TrainingExamples
 from modules.server import ServerOptimizer
 from protocol.view import Release
+from server.deviation import Deviation
 
 Weighting = Literal["examples", "uniform"]
 _Kind = TypeVar("_Kind", bound=Defense)
@@ -46,6 +47,9 @@ class Learner(BuiltFromData):
         weighting: whether a client's weight is its number of examples or one; None for the default `weighs_by`.
         seed: seed of every draw.
     """
+
+    manipulation: Deviation | None = None
+    """What a malicious server shows or sends in place of what an honest one does; None for an honest server."""
 
     rows_are_public: ClassVar[bool] = True
     """Whether the rows that a client trains are those that the server served; False if they reveal the client's data,
@@ -142,7 +146,7 @@ class Learner(BuiltFromData):
     @property
     def server_manipulation(self) -> str | None:
         """Name of a malicious server's manipulation; None for an honest server."""
-        return None
+        return None if self.manipulation is None else self.manipulation.name
 
     @property
     def rounds(self) -> int | None:

@@ -97,7 +97,7 @@ class MemoryAdapter(ModelManipulation):
     margin: PositiveFloat = 3.5
 
     def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
-        """See `ModelManipulation.manipulated`; examples are ``(M, L, D)`` inputs at the L places of each text."""
+        """The adapter for all clients; examples are ``(M, L, D)`` inputs at the L places of each text."""
         layer = FirstAdapter.of(model)
         rank = len(model[layer.down])
         units = len(model[layer.up])
@@ -118,7 +118,7 @@ class MemoryAdapter(ModelManipulation):
         share = excited[:, :-1].sum() / excited[:, -1].sum().clamp(min=1)
         require(
             float(share) <= _MOST_OTHERS,
-            "a network whose first feed-forward layer tells places apart, as with learned positions",
+            "a network whose first feed-forward layer distinguishes places, as with learned positions",
             f"{float(share):.1f} other places that excite a unit, for each last one",
             "Take a network with learned positions, such as GPT-2, or raise manipulation.margin.",
         )

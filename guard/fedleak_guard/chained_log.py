@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedleak_recorder.errors import InputError
+from fedleak_recorder.files import flush_folder
 from fedleak_recorder.plain_values import parse_json
 
 NAME = "log.jsonl"
@@ -52,7 +53,7 @@ class ChainedLog:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             if is_new:
-                _flush_folder(self.path.parent)
+                flush_folder(self.path.parent)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             self._descriptor = descriptor
             self._read_new()
@@ -102,15 +103,6 @@ class ChainedLog:
             self._keep(entry, length)
         if len(whole) < len(content):  # a crash in the middle of an entry, of which nothing left the site
             os.ftruncate(self._descriptor, self._read)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Makes the name of a new file survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def chained(content: bytes, head: str, number: int, where: str) -> Iterator[tuple[dict[str, Any], int]]:

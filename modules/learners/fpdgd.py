@@ -61,6 +61,7 @@ class FPDGD(OnlineRanker):
     """
 
     algorithm: FPDGDAlgorithm
+    manipulation: FeatureManipulation | None
 
     def __init__(
         self,
@@ -92,10 +93,6 @@ class FPDGD(OnlineRanker):
         self.settings_of_rounds: dict[int, dict[str, Any]] = {}
         """Setting columns of each round, filled by callbacks that control the server."""
         self.build_with(num_features=num_features, num_grades=num_grades, grade_law=grade_law)
-
-    @property
-    def server_manipulation(self) -> str | None:
-        return None if self.manipulation is None else self.manipulation.name
 
     def round_settings(self) -> dict[int, dict[str, Any]]:
         return self.settings_of_rounds

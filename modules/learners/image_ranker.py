@@ -65,6 +65,7 @@ class ImageRanker(FederatedModule):
     """
 
     algorithm: VoteAlgorithm
+    manipulation: ImageManipulation | None
     file_arguments: ClassVar[Mapping[str, tuple[str, ...]]] = {"images": ()}
 
     def __init__(
@@ -114,10 +115,6 @@ class ImageRanker(FederatedModule):
         if isinstance(data, ImageVoters):
             return self.extractor.features or self.extractor.build().num_features
         return super()._size(name, data)
-
-    @property
-    def server_manipulation(self) -> str | None:
-        return None if self.manipulation is None else self.manipulation.name
 
     def gallery(self, data: ImageVoters, *, progress: bool = False) -> Gallery:
         """Images that the server sends.

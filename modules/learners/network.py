@@ -105,10 +105,6 @@ class NetworkLearner(FederatedModule):
         if self.classifies:
             self.classes = last_linear(algorithm.template)[1].out_features
 
-    @property
-    def server_manipulation(self) -> str | None:
-        return None if self.manipulation is None else self.manipulation.name
-
     def learns_from(self, round_number: int) -> bool:
         """Rounds with a manipulation do not change the global model."""
         return self.manipulation is None or round_number < self.manipulation.first_round

@@ -46,6 +46,7 @@ class Pretrained(FederatedModule):
     """
 
     algorithm: PretrainedAlgorithm
+    manipulation: ModelManipulation | None
 
     def __init__(
         self,
@@ -74,10 +75,6 @@ class Pretrained(FederatedModule):
         for name, value in self.algorithm.first_model().items():
             _put(self, name.split("."), nn.Parameter(value))
         self.quality = MeanMetric()
-
-    @property
-    def server_manipulation(self) -> str | None:
-        return None if self.manipulation is None else self.manipulation.name
 
     def learns_from(self, round_number: int) -> bool:
         """Rounds with a manipulation do not change the global model."""

@@ -71,7 +71,7 @@ def write_once(path: Path, content: Content) -> tuple[int, str]:
             written = _write_hashed(file, [memoryview(content)] if isinstance(content, bytes) else content)
             os.fsync(file.fileno())
         temporary.replace(path)
-        _flush_folder(path.parent)
+        flush_folder(path.parent)
         return written
     except BaseException:  # also a signal that ends the process
         temporary.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def _runs(process: int) -> bool:
     return True
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Makes the names in a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

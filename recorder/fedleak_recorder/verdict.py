@@ -1,4 +1,4 @@
-"""Verdict of an audit that runs beside the training: what a server does before its next round.
+"""Verdict of an audit that runs at the same time as the training: what a server does before its next round.
 
 ``attack.py watch`` of fedleak writes the verdict file; `VerdictFile` reads it, for `fedleak_recorder.flower_verdict`,
 `fedleak_recorder.nvflare_verdict` and loops of one's own.

@@ -24,7 +24,7 @@ def test_error_after_the_file_is_whole_is_raised_itself(tmp_path: Path, monkeypa
     def failing(_: Path) -> None:
         raise OSError("no such disk")
 
-    monkeypatch.setattr("fedleak_recorder.files._flush_folder", failing)
+    monkeypatch.setattr("fedleak_recorder.files.flush_folder", failing)
     with pytest.raises(OSError, match="disk"):
         write_once(tmp_path / "a", b"content")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
