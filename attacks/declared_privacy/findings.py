@@ -34,6 +34,7 @@ class Findings:
     alpha: float
     checks: Sequence[str]
     _tests: dict[tuple[str, str], list[Tested]] = field(default_factory=lambda: defaultdict(list))
+    _smallest: dict[tuple[str, str], float] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(
@@ -42,14 +43,20 @@ class Findings:
         """Adds tests with p-values ``p (K,)``, NaN for no test, and ``(K,)`` or one measured value.
 
         Each is about one or more messages, by numbers ``(K,)`` or ``(K, W)``. `total` is the number of tests, where
-        only those of small p-values are given.
+        only those of small p-values are given. Those of larger ones, which are no findings, are not kept: many small
+        arrays between large ones that come and go would fragment the memory.
         """
-        kept = ~np.isnan(p)
+        tested = ~np.isnan(p)
+        self._counts[check] += total or int(tested.sum())
+        smallest = float(p[tested].min()) if tested.any() else np.nan
+        self._smallest[check, parameter] = float(np.fmin(smallest, self._smallest.get((check, parameter), np.nan)))
+        kept = p <= self.alpha / len(self.checks)
+        if not kept.any():
+            return
         about = np.asarray(messages, dtype=np.int64)
         about = about[:, None] if about.ndim == 1 else about
         values = np.broadcast_to(np.asarray(measured, dtype=float), p.shape)
         self._tests[check, parameter].append(Tested(p[kept], about[kept], values[kept]))
-        self._counts[check] += total or int(kept.sum())
 
     def threshold(self, check: str) -> float:
         """Largest p-value of a finding."""
@@ -57,7 +64,7 @@ class Findings:
 
     def adjusted(self, check: str, parameter: str) -> float:
         """Smallest p-value of a check of a parameter, times the number of all tests; NaN without tests."""
-        smallest = min((float(one.p.min()) for one in self._tests[check, parameter] if len(one.p)), default=np.nan)
+        smallest = self._smallest.get((check, parameter), np.nan)
         return min(1.0, smallest * self.alpha / self.threshold(check)) if smallest == smallest else np.nan
 
     def found(self, check: str, parameter: str) -> Iterable[Tested]:
@@ -70,4 +77,4 @@ class Findings:
 
     def parameters(self, check: str) -> list[str]:
         """Parameters that a check was made on."""
-        return [parameter for name, parameter in self._tests if name == check]
+        return [parameter for name, parameter in self._smallest if name == check]

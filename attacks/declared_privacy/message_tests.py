@@ -117,7 +117,9 @@ class MessageTests:
                 continue
             one = noise_tests.scale(x, bound, level=level)
             # The numbers of all messages in a row: block by block, so that blocks stay within a message.
-            pooled = noise_tests.scale(_in_a_row(x), bound * math.sqrt(len(x)), level=level)
+            row = _in_a_row(x)
+            same = row.shape == x.shape  # one message of whole blocks
+            pooled = one if same else noise_tests.scale(row, bound * math.sqrt(len(x)), level=level)
             for found, about in ((one, numbers), (pooled, everyone)):
                 self.findings.add("noise scale", name, found.too_low, about, found.noise)
                 # Larger noise is in all parameters alike, and in the median block; an update is not.
@@ -185,12 +187,9 @@ class MessageTests:
         chance = min(1.0, 2 * _AT_CLIP * bound)
         at_clip = np.array([bdtrc(equal - 1, len(whole), chance)])
         self.findings.add("order", WHOLE, at_clip, numbers[None], equal)
-        direction = [_model_part(view, name) / self.group.scales[name] for name in own]
-        towards = torch.cat(direction, dim=1).double()
-        length = torch.linalg.vector_norm(towards, dim=1)
-        along = (whole.nan_to_num(0).double() * towards).sum(1) / length.clamp(min=1e-30)
-        p = np.where(length > 0, np.minimum(2 * ndtr(bound - along.abs().numpy()), 1), np.nan)
-        self.findings.add("clip direction", WHOLE, p, numbers, along.abs().numpy() / bound)
+        along = _along_model(whole, view, self.group.scales)
+        p = np.minimum(2 * ndtr(bound - along), 1)
+        self.findings.add("clip direction", WHOLE, p, numbers, along / bound)
         self.conclusive.clip = tuple(  # type: ignore[assignment]
             min(before, _visible(bound, count, clients, self.findings, self.messages))
             for before, clients in zip(self.conclusive.clip, (1, len(whole)), strict=True)
@@ -233,6 +232,16 @@ def _model_part(view: View, name: str) -> Tensor:
         return value.flatten()[None].expand(view.victims, -1)
     rows = value[view.served_items.clamp(min=0)]
     return (rows * view.served_mask.reshape(*rows.shape[:2], *[1] * (rows.dim() - 2))).flatten(1)
+
+
+def _along_model(whole: Tensor, view: View, scales: Mapping[str, float]) -> Array:
+    """``(V,)`` length of messages ``(V, n)`` along the global model; NaN where that is zero or unknown."""
+    if view.model.keys().isdisjoint(scales):
+        return np.full(len(whole), np.nan)
+    towards = torch.cat([_model_part(view, name) / scale for name, scale in scales.items()], dim=1).double()
+    length = torch.linalg.vector_norm(towards, dim=1)
+    along = ((whole.nan_to_num(0).double() * towards).sum(1) / length.clamp(min=1e-30)).abs()
+    return np.where(length > 0, along.numpy(), np.nan)
 
 
 def _in_a_row(x: Tensor) -> Tensor:

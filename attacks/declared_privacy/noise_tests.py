@@ -165,7 +165,7 @@ def law(x: Tensor, allowed: Array) -> Law:
         M. A. Stephens, "EDF statistics for goodness of fit and some comparisons", JASA, 1974, section 2.
         R. B. D'Agostino and M. A. Stephens, "Goodness-of-Fit Techniques", 1986, table 4.9.
     """
-    values = np.sort(x.double().numpy(), axis=1)  # NaN last
+    values = np.sort(x.numpy(), axis=1).astype(float)  # NaN last
     inside = ~np.isnan(values)
     n = np.maximum(inside.sum(1), 1)[:, None].astype(float)
     centred = values - np.nansum(values, 1, keepdims=True) / n
