@@ -7,6 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from evaluation.time_budget import TimeBudget
 from protocol.progress import progress_listener
 
 _FORMAT = "{percentage:3.0f}%|{bar}| {elapsed}<{left}{postfix}"
@@ -37,10 +38,19 @@ class AttackBar:
         victims: number of victims by attack, in all rounds together.
         costs: declared costs by attack, see `attacks.base.Attack.cost`.
         show: whether to show the bar.
+        budget: time in which all attacks have to end; one that would not is stopped.
     """
 
-    def __init__(self, victims: Mapping[str, int], costs: Mapping[str, str] | None = None, *, show: bool) -> None:
+    def __init__(
+        self,
+        victims: Mapping[str, int],
+        costs: Mapping[str, str] | None = None,
+        *,
+        show: bool,
+        budget: TimeBudget = TimeBudget(None),  # noqa: B008 - without a bound it has no state
+    ) -> None:
         self._left: dict[str, float] = dict(victims)
+        self._whole, self._elapsed, self._budget = dict(victims), dict.fromkeys(victims, 0.0), budget
         self._width = max((len(name) for name in victims), default=0) + len(" round 999")
         words = {name: (cost.split() or [""])[0] for name, cost in (costs or {}).items()}
         self._declared = {name: _DECLARED[word] for name, word in words.items() if word in _DECLARED}
@@ -71,6 +81,15 @@ class AttackBar:
         known = [(left, rates.get(name, mean)) for name, left in self._left.items() if left > 0]
         return None if any(rate is None for _, rate in known) else sum(left * (rate or 0.0) for left, rate in known)
 
+    def seconds_of(self, attack: str) -> float | None:
+        """Seconds that an attack still needs: by the measured speed, or the declared one; None if neither is known."""
+        rate = (self._declared | self._measured).get(attack)
+        return None if rate is None else rate * self._left.get(attack, 0.0)
+
+    def needed(self) -> dict[str, float]:
+        """Seconds that each attack still needs whose speed was measured."""
+        return {name: rate * self._left.get(name, 0.0) for name, rate in self._measured.items()}
+
     def took(self, attack: str, seconds: float) -> None:
         """Sets the seconds per victim that an attack took at least, e.g. in an earlier run."""
         self._measured[attack] = max(seconds, self._measured.get(attack, 0.0))
@@ -92,8 +111,13 @@ class AttackBar:
                 step, done = (share - done) * victims, share
                 self._left[attack] = self._left.get(attack, 0) - step
                 self._bar.update(min(step, self.total - self.done))
+                whole = max(self._whole.get(attack, victims), 1)
+                elapsed = self._elapsed.get(attack, 0.0) + time.perf_counter() - start
+                self._budget.check(elapsed, 1 - self._left[attack] / whole)
 
         with progress_listener(advance):
             yield
-        self._measured[attack] = (time.perf_counter() - start) / victims
+        elapsed = time.perf_counter() - start
+        self._measured[attack] = elapsed / victims
         advance(1.0)
+        self._elapsed[attack] = self._elapsed.get(attack, 0.0) + elapsed

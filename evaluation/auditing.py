@@ -33,6 +33,7 @@ from evaluation.steps import RecordingRun, RecordingStep
 from evaluation.steps.bounds import bounds_of
 from evaluation.stored import StoredRun, read_run
 from evaluation.summary import summarise
+from evaluation.time_budget import TimeBudget
 from evaluation.update_table import UPDATES, update_table
 from protocol.errors import require
 from protocol.metric_table import METRICS, metric_names
@@ -187,6 +188,7 @@ def audit(
     separate: bool = True,
     kept: KeptEstimates | None = None,
     jobs: int = 1,
+    minutes: float | None = None,
     progress: bool = True,
 ) -> AuditResult:
     """Runs attacks on a recording and scores them, as ``attack.py audit`` does; every command evaluates by this.
@@ -211,6 +213,8 @@ def audit(
         separate: whether an attack that ends in an exception is listed as missing, and the others go on.
         kept: files of the estimates of an earlier run that did not end; None to keep none.
         jobs: number of processes in which attacks run, with one thread each; 1 for this process with all threads.
+        minutes: time for all of it, most of it for attacks; those that do not fit in are missing. None for no
+            bound.
         progress: whether to show a progress bar.
 
     Raises:
@@ -223,6 +227,7 @@ def audit(
     steps = [*steps, *(bounds_of(recording) if describe else ())]
     options: dict[str, Any] = {"seed": seed, "setting": setting, "victims": victims, "limits": limits, "rounds": rounds}
     options |= {"history": history, "messages": messages, "slow": slow, "progress": progress}
+    options["budget"] = TimeBudget(minutes)
     with contextlib.ExitStack() as stack:
         if jobs > 1:
             if kept is None:

@@ -24,6 +24,7 @@ from evaluation.message_selection import MessageSelection
 from evaluation.posterior.posterior import with_posteriors
 from evaluation.relevance import full_name
 from evaluation.runner import AttackError, Evaluation, append, attack_view, joined
+from evaluation.time_budget import OutOfTimeError, TimeBudget
 from protocol.errors import InputError, ViewError
 from protocol.progress import say_what_starts
 from protocol.seeding import generator_for
@@ -87,6 +88,7 @@ def evaluate_recording(
     separate: bool = False,
     kept: KeptEstimates | None = None,
     share: Share = Share(),
+    budget: TimeBudget = TimeBudget(None),  # noqa: B008 - without a bound it has no state
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks of any scope on a recording and scores them against the ground truth.
@@ -94,14 +96,15 @@ def evaluate_recording(
     The arguments are those of `evaluation.audit`. Attacks on all messages together get all victims, unless there are
     more than `evaluation.drawn_victims.MANY` messages. Victims of a
     round that a mask of `unscored` holds are undefined in the scores of attacks on it. A `share` of the work has no
-    posteriors.
+    posteriors. Attacks run in the order of the time that they need; one that does not fit into `budget` is listed as
+    missing.
     """
     learner = recorded_learner(recording)
     setting = default_setting(recording) if setting is None else setting
     found: list[Evaluation] = []
     last: list[Evaluation] = []  # links and declared privacy, after what was in the updates
     common: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "progress": progress}
-    common["kept"] = kept
+    common |= {"kept": kept, "budget": budget}
     for whole in of_devices_and_clients(attacks):
         group = [attack for place, attack in enumerate(whole) if share.has(place)]
         if not group:
@@ -154,6 +157,7 @@ def evaluate(
     separate: bool = False,
     kept: KeptEstimates | None = None,
     share: Share = Share(),
+    budget: TimeBudget = TimeBudget(None),  # noqa: B008
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks of scope ``round`` on every round of a recording, with one view in memory at a time.
@@ -183,7 +187,13 @@ def evaluate(
     present = [set(recording.pseudonyms(number)) & (everyone if chosen is None else chosen) for number in attacked]
     work = {name: sum(len(c & (subsets[attack] or everyone)) for c in present) for attack, name in names.items()}
     costs = {name: attack.cost for attack, name in names.items()}
-    with AttackBar(work, costs, show=progress and bool(work)) as bar:
+    late: dict[Attack, float | None] = {}
+    with AttackBar(work, costs, show=progress and bool(work), budget=budget) as bar:
+
+        def order(one: tuple[int, tuple[Attack, str]]) -> float:
+            seconds = bar.seconds_of(one[1][1])
+            return float(work[one[1][1]]) if seconds is None else seconds
+
         options: dict[str, Any] = {"victims_per_view": victims_per_view, "rounds": attacked, "learner": learner}
         options |= {} if share.of_pairs else {"share": (share.index, share.parts)}
         for place, view in enumerate(recording.views(pseudonyms=chosen, history=history, **options)):
@@ -191,8 +201,9 @@ def evaluate(
             columns = {**setting, **settings.get(view.round, {})}
             masks = [mask for of_step in unscored if (mask := of_step(view)) is not None]
             skipped = torch.stack(masks).any(0) if masks else None
-            for number, (attack, name) in enumerate(names.items()):
-                if share.of_pairs and not share.has(place * len(names) + number):
+            unfit_now = budget.unfit(bar.needed())
+            for number, (attack, name) in sorted(enumerate(names.items()), key=order):
+                if attack in late or (share.of_pairs and not share.has(place * len(names) + number)):
                     continue
                 subset, people = subsets[attack], view.pseudonyms.tolist()
                 own_places = torch.tensor([i for i, p in enumerate(people) if subset is None or p in subset]).long()
@@ -200,9 +211,17 @@ def evaluate(
                     own = {key: value[own_places] for key, value in truth.items()}
                     one: dict[str, Any] = {"bar": bar, "name": name, "separate": separate, "kept": kept}
                     one |= {"unscored": None if skipped is None else skipped[own_places]}
-                    done = _run(attack, view.select(own_places), own, seed=seed, setting=columns, **one)
-                    append(found[attack], done)
-    return joined([missing, *(one for of_views in found.values() for one in of_views)])
+                    part = view.select(own_places)
+                    done_before = kept is not None and kept.has(attack, part)
+                    if not done_before and (name in unfit_now or budget.left <= 0):
+                        late[attack] = unfit_now.get(name)
+                        continue
+                    try:
+                        append(found[attack], _run(attack, part, own, seed=seed, setting=columns, **one))
+                    except OutOfTimeError as error:
+                        late[attack] = error.seconds
+    missing.missing |= {names[attack]: budget.reason(seconds, attack.cost) for attack, seconds in late.items()}
+    return joined([missing, *(one for attack, views in found.items() if attack not in late for one in views)])
 
 
 def attack_messages(
@@ -214,6 +233,7 @@ def attack_messages(
     setting: Mapping[str, Any],
     separate: bool = False,
     kept: KeptEstimates | None = None,
+    budget: TimeBudget = TimeBudget(None),  # noqa: B008
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks on all messages of a recording together and scores them.
@@ -222,8 +242,18 @@ def attack_messages(
     """
     options: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "kept": kept}
     work = {attack.name: max(view.victims, 1) for attack in attacks}
-    with AttackBar(work, {attack.name: attack.cost for attack in attacks}, show=progress) as bar:
-        return joined([_run(attack, view, truth, bar=bar, name=attack.name, **options) for attack in attacks])
+    found: dict[Attack, Evaluation] = {}
+    with AttackBar(work, {attack.name: attack.cost for attack in attacks}, show=progress, budget=budget) as bar:
+        for attack in sorted(attacks, key=lambda attack: bar.seconds_of(attack.name) or 0.0):
+            late: float | None = None
+            try:
+                if budget.left > 0 or (kept is not None and kept.has(attack, view)):
+                    found[attack] = _run(attack, view, truth, bar=bar, name=attack.name, **options)
+                    continue
+            except OutOfTimeError as error:
+                late = error.seconds
+            found[attack] = Evaluation(missing={attack.name: budget.reason(late, attack.cost)})
+    return joined([found[attack] for attack in attacks])
 
 
 def _run(

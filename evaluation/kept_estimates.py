@@ -75,6 +75,10 @@ class KeptEstimates:
         """Number of estimates in the folder."""
         return sum(1 for _ in self.folder.glob(f"*{_SUFFIX}"))
 
+    def has(self, attack: Attack, view: View) -> bool:
+        """Whether there is a file of an attack's estimate on a view."""
+        return self._path(attack, attack.label(view), view).is_file()
+
     def read(self, attack: Attack, label: str, view: View) -> tuple[Estimate, float] | None:
         """Estimate and the seconds that it took, if it was written before and fits the view; else None."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SafetensorError, EstimateError):

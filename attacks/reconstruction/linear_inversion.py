@@ -123,7 +123,7 @@ class LinearInversion(ReconstructionAttack):
             if found is not None:
                 return found
         own = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
-        rows, count = layer.rows[victim], int(view.example_counts[victim])
+        rows, count = layer.rows_of(victim), int(view.example_counts[victim])
         errors = record_errors(view, layer, model, victim)
         span = RecordSpan(rows, count, precision=layer.precision, model=own, errors=errors)
         options = {"failures": self.failures, "programs": self.programs}
@@ -192,7 +192,7 @@ def _possible_rows(
     algorithm, counts = view.algorithm, view.example_counts[victim : victim + 1]
     if not has_classes(algorithm):
         return None
-    rows, before = layer.rows[victim], model[f"{layer.name}.weight"]
+    rows, before = layer.rows_of(victim), model[f"{layer.name}.weight"]
     steps, sums = int(algorithm.steps(counts)), algorithm.step_sums(counts)
     if all(name in view.deltas for name in model):
         share = (steps - 1) / (2 * steps)
@@ -237,7 +237,7 @@ def _check_embedded(view: RoundView, layer: LayerUpdate) -> None:
 def _of_single_records(layer: LayerUpdate, example_counts: Tensor) -> LinearEstimate:
     """Least squares of the clients with one record, and nothing of the others."""
     energy = layer.bias.square().sum(1)
-    points = torch.einsum("vn,vnd->vd", layer.bias, layer.weight) / energy[:, None].clamp(min=1e-300)
+    points = torch.einsum("vn,vnd->vd", layer.bias, layer.weight.double()) / energy[:, None].clamp(min=1e-300)
     records = [point[None] if count == 1 else point[:0] for point, count in zip(points, example_counts, strict=True)]
     records = [record.reshape(-1, layer.weight.shape[2]) for record in records]
     predicted = 10 * (energy / layer.noise**2).log10()

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -38,7 +38,7 @@ class LayerUpdate:
 
     Attributes:
         name: name of the layer.
-        weight: ``(V, N, D)`` float64 change of the weight, without that by weight decay.
+        weight: ``(V, N, D)`` change of the weight, as recorded, or in float64 without that by weight decay.
         bias: ``(V, N)`` float64 change of the bias, likewise.
         shape: shape of a record, of D numbers.
         precision: relative precision of the recorded numbers.
@@ -54,10 +54,14 @@ class LayerUpdate:
     noise: float
     embedded: bool = False
 
+    def rows_of(self, victim: int) -> Tensor:
+        """``(N, D + 1)`` float64 weight and bias of a client: sums of records with a 1 appended."""
+        return torch.cat([self.weight[victim].double(), self.bias[victim][:, None]], dim=1)
+
     @property
-    def rows(self) -> Tensor:
-        """``(V, N, D + 1)`` weight and bias: sums of records with a 1 appended."""
-        return torch.cat([self.weight, self.bias[..., None]], dim=2)
+    def rows(self) -> Iterator[Tensor]:
+        """`rows_of` each client, one in memory at a time."""
+        return map(self.rows_of, range(len(self.weight)))
 
     def live(self, floor: float) -> Tensor:
         """``(V, N)`` neurons whose change of the bias is above a share `floor` of the client's largest."""
@@ -83,13 +87,13 @@ def layer_update(view: RoundView, *, embedded: bool = False) -> LayerUpdate:
     name, shape, behind = _first_linear(view)
     if behind and not embedded:
         raise ViewError(f"expected a first layer that gets the records; {name} is behind an embedding of categories")
-    weight, bias = (view.deltas[f"{name}.{part}"].double() for part in ("weight", "bias"))
+    weight, bias = view.deltas[f"{name}.weight"], view.deltas[f"{name}.bias"].double()
     if bool(weight.any()) and not bool((bias.abs().amax(1) > _LEAST_BIAS * weight.abs().flatten(1).amax(1)).any()):
         raise ViewError(f"expected a change of {name}.bias, found none; batch norm after the layer undoes any bias")
-    if has_classes(view.algorithm):
+    if has_classes(view.algorithm) and view.algorithm.local.weight_decay:
         own = {part: view.model[f"{name}.{part}"].double() for part in ("weight", "bias")}
         decayed = view.algorithm.decay_change(own, view.example_counts)
-        weight, bias = weight - decayed["weight"], bias - decayed["bias"]
+        weight, bias = weight.double() - decayed["weight"], bias - decayed["bias"]
     return LayerUpdate(
         name=name,
         weight=weight,

@@ -162,7 +162,7 @@ class LinearPeeling(ReconstructionAttack):
         model = {name: value[victim] for name, value in view.sent_models().items()}
         errors = record_errors(view, layer, model, victim)
         assert errors is not None
-        weight, bias = -layer.weight[victim] / rate, -layer.bias[victim] / rate
+        weight, bias = -layer.weight[victim].double() / rate, -layer.bias[victim] / rate
         live, fit, same = _LIVE, _FIT, _SAME
         double = layer.precision <= torch.finfo(torch.float64).eps
         if not double:

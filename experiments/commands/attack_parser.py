@@ -71,6 +71,12 @@ def _from_zero(text: str) -> int:
     return int(text)
 
 
+def _minutes(text: str) -> float:
+    number = text.replace(".", "", 1)
+    require(number.isdecimal() and float(text) > 0, "--minutes with a number above 0", text, "Set a number, e.g. 5.")
+    return float(text)
+
+
 def _loggers(text: str) -> list[str]:
     names = ("csv", "mlflow", "tensorboard", "wandb")
     for word in _words(text):
@@ -168,6 +174,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         " defences of --what-if; one per core by default, but for large trainings, and one, with all threads, for an"
         " audit",
     },
+    "--minutes": {
+        "type": _minutes,
+        "metavar": "N",
+        "help": "time for an audit: attacks that do not fit in are left out, named with the time that they need; 30 by"
+        " default, unbounded with --slow, --part and --what-if",
+    },
     "--part": {
         "metavar": "I/N",
         "help": "every N-th training of a table, or part of an audit's attacks, from the I-th on, with I from 0, for"
@@ -240,7 +252,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "audit": (
         "Runs all attacks for which the recording has the needed data, and describes the updates in any case.",
         (
-            *(*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--jobs", "--part"),
+            *(*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--minutes", "--jobs", "--part"),
             *("--gate", "--reference", "--statement", "--wandb"),
         ),
     ),

@@ -19,6 +19,7 @@ from evaluation.persons import without_persons
 from evaluation.processes import default_jobs
 from evaluation.runner import Evaluation
 from evaluation.stored import StoredRun, read_run
+from evaluation.time_budget import time_shares
 from evaluation.what_if import what_if as with_defences
 from experiments.commands.defences_file import read_defences
 from experiments.commands.open_recording import open_recording
@@ -35,6 +36,9 @@ from reports.statement.statement import write_statement
 from reports.statement.system_file import Declaration
 from reports.wandb_log import shows_in_wandb
 from reports.write_run import write_run
+
+_MINUTES = 30.0
+"""Time of an audit for which none is set."""
 
 
 def audit(
@@ -53,6 +57,7 @@ def audit(
     persons: bool = False,
     control: Control | None = None,
     what_if: str | None = None,
+    minutes: float | None = None,
     jobs: int | None = None,
     part: str | None = None,
     reference: str | None = None,
@@ -67,6 +72,10 @@ def audit(
     alone = part is None or not any((judged, what_if, format, wandb))
     way_out = "A part only computes estimates: give these to the command without --part, after all parts."
     require(alone, "--part with options of the attacks only", "one of the results", way_out)
+    unbounded = slow or what_if is not None or part is not None
+    way_out = "Omit one of them."
+    require(minutes is None or not (what_if or part), "--minutes without --what-if and --part", str(minutes), way_out)
+    minutes = _MINUTES if minutes is None and not unbounded else minutes
     defences = None if what_if is None else read_defences(Path(what_if))
     out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
     write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
@@ -87,7 +96,7 @@ def audit(
     with results_folder(out) as directory, keeps as kept:
         options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
         if defences is None:
-            found = run_audit(recording, chosen, kept=kept, jobs=jobs or 1, **options)
+            found = run_audit(recording, chosen, kept=kept, jobs=jobs or 1, minutes=minutes, **options)
         else:
             found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
         key = secret_key()
@@ -110,6 +119,7 @@ def audit(
     if declared is not None:
         write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
+    print(time_shares(found.scores, found.seconds))
     print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
     return gate_status([verdict["verdict"] for verdict in verdicts])
 

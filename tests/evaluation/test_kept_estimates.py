@@ -86,10 +86,10 @@ def test_stopped_audit_says_what_is_kept_and_goes_on_from_there(
         with pytest.raises(Stopped) as stopped:
             start()
     assert Direction.run is run
-    assert "2 estimates" in stopped.value.kept  # linkability comes first, then row-norm
+    assert "3 estimates" in stopped.value.kept  # linkability comes first, then what needs less time
     with kept_until_end(folder, recording, ATTACKS, seed=0) as kept:
         found = scores(recording, kept)
-        assert kept.found == 2
+        assert kept.found == 3
     pd.testing.assert_frame_equal(found, scores(recording, None), check_exact=True)
     assert not folder.exists()
 

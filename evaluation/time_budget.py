@@ -1,0 +1,100 @@
+"""Time budget of an audit: what does not fit into it is left out as a whole, and named with its cost."""
+
+import itertools
+import math
+import time
+from collections.abc import Mapping
+
+import pandas as pd
+
+_AFTER = 0.15, 10.0
+"""Share of the budget, and seconds, for what follows the attacks: posteriors, bounds and the page."""
+_SHOWN = 0.01
+"""Share of the time from which an attack is named."""
+_SEEN = 2.0, 0.02
+"""Seconds, and share of the work, after which an attack's speed is known."""
+
+
+class OutOfTimeError(BaseException):
+    """Raised inside an attack that would not end in time; no ``except Exception`` swallows it.
+
+    Attributes:
+        seconds: what the attack needs for all of its victims.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"{seconds:.0f} s")
+
+
+class TimeBudget:
+    """Minutes for an audit, from now on; other processes share the end.
+
+    Args:
+        minutes: length; None for no bound.
+    """
+
+    def __init__(self, minutes: float | None) -> None:
+        self.minutes = minutes
+        self._end = math.inf if minutes is None else time.time() + _of_attacks(60 * minutes)
+
+    @property
+    def left(self) -> float:
+        """Seconds left for attacks."""
+        return self._end - time.time()
+
+    def unfit(self, needed: Mapping[str, float]) -> dict[str, float]:
+        """Attacks, with the seconds that they need, that do not fit in when those that need least come first.
+
+        >>> TimeBudget(2).unfit({"slow": 50.0, "fast": 1.0, "slower": 60.0})
+        {'slower': 60.0}
+        """
+        ordered, spent, found = sorted(needed.items(), key=lambda one: one[1]), 0.0, {}
+        for name, seconds in ordered:
+            spent += seconds
+            if spent > self.left:
+                found[name] = seconds
+        return found
+
+    def check(self, elapsed: float, share: float) -> None:
+        """Ends the attack that calls this if it would not end in time.
+
+        Args:
+            elapsed: seconds that the attack took so far, on all views.
+            share: share of its work on all views that is done.
+
+        Raises:
+            OutOfTimeError: it needs more than is left.
+        """
+        if elapsed < _SEEN[0] or share < _SEEN[1]:
+            return
+        needed = elapsed / share
+        if needed - elapsed > max(self.left, 0.0):
+            raise OutOfTimeError(needed)
+
+    def reason(self, seconds: float | None, cost: str) -> str:
+        """Why an attack was left out that needs some seconds, or an unknown time of declared cost."""
+        why = f"it does not fit into --minutes {self.minutes:g}"
+        if seconds is None:
+            return f"{why}: nothing is left, and its cost is {cost}; add minutes"
+        needed = _of_attacks(60 * (self.minutes or 0)) - self.left + seconds
+        enough = next(minutes for minutes in itertools.count(1) if _of_attacks(60 * minutes) >= needed)
+        return f"{why}: it needs {seconds:.0f} seconds for all clients; --minutes {enough} has room for it"
+
+
+def time_shares(scores: pd.DataFrame, seconds: float) -> str:
+    """One line on the time of each attack in a table of scores, of some seconds in all; the longest come first.
+
+    What another attack had computed before on the same view counts for each that uses it, so that an attack's time is
+    that of the attack alone.
+    """
+    own = scores[~scores["attack"].str.contains(r"\+prior|/prior", regex=True)]
+    each = own.drop_duplicates(["attack", "round", "victim"]).groupby("attack")["seconds"].sum()
+    each = each[each >= _SHOWN * seconds].sort_values(ascending=False)
+    parts = [f"{name} {spent:.1f} s ({spent / seconds:.0%})" for name, spent in each.items()]
+    return f"time: {seconds:.0f} s for the audit" + (f"; of it {', '.join(parts)}" if parts else "")
+
+
+def _of_attacks(seconds: float) -> float:
+    share, after = _AFTER
+    return max(seconds / 2, (1 - share) * seconds - after)
