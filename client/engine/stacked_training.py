@@ -11,7 +11,7 @@ from client.engine.fast.memory import BufferPool, FlatParameters
 from client.engine.private_gradients import private_gradients
 from client.engine.training_job import TrainingJob, loss_and_gradients, penalties_of, received_by, steps_of
 
-_CHUNK_NUMBERS = {"cpu": 2**18, "cuda": 2**28}
+_CHUNK_NUMBERS = {"cpu": 2**19, "cuda": 2**28}
 
 
 def chunks_of(job: TrainingJob, device: torch.device) -> list[Tensor]:

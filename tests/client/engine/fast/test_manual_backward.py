@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from client.cohort import Cohort
 from client.engine.fast.gradients import Descent
-from client.engine.fast.manual_backward import Collected, chain_loss, chain_of, product
+from client.engine.fast.manual_backward import Collected, chain_loss, chain_of, product, with_marked_layout
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
 from client.nets.classifiers import ClassifierOptions, build_classifier
@@ -23,6 +23,17 @@ NETWORKS = {
     "relu first, groups, no bias": lambda: nn.Sequential(
         *(nn.ReLU(), nn.Conv2d(2, 4, 3, padding=1, groups=2, bias=False), nn.MaxPool2d(3, 2, 1), nn.ReLU()),
         *(nn.Flatten(), nn.Linear(64, 3)),
+    ),
+    "one channel between": lambda: nn.Sequential(
+        *(
+            nn.Conv2d(2, 1, 3),
+            nn.ReLU(),
+            nn.Conv2d(1, 5, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(20, 3),
+        ),
     ),
     "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(128, 3)),
 }
@@ -60,6 +71,30 @@ def test_written_gradient_is_autograds(name: str, layout: torch.memory_format) -
         assert gradient.abs().max() > 1e-4
         torch.testing.assert_close(sink.gradients[parameter], gradient, rtol=1e-9, atol=1e-12)
     assert torch.equal(images, kept)
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 6, 5), (4, 3, 6, 5), (4, 1)])
+def test_marked_layout_changes_no_value(shape: tuple[int, ...]) -> None:
+    images = torch.randn(shape)
+    marked = with_marked_layout(images)
+    assert torch.equal(marked, images)
+    assert marked.data_ptr() == images.data_ptr()
+    assert marked.stride() == ((30, 1, 5, 1) if shape == (4, 1, 6, 5) else images.stride())
+
+
+def test_gradient_by_images_of_one_channel_is_autograds_in_single_precision() -> None:
+    network = nn.Sequential(
+        *(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 3))
+    )
+    generator = generator_for(0, "test-chain-grey")
+    images, labels = torch.randn(5, 1, 10, 10, generator=generator), torch.tensor([0, 1, 2, 0, 1])
+    parameters = dict(network.named_parameters())
+    expected = torch.autograd.grad(nn.functional.cross_entropy(network(images), labels), list(parameters.values()))
+    chain, sink = chain_of(network), Collected()
+    assert chain is not None
+    chain_loss(chain, parameters, images, labels, torch.ones(5, dtype=torch.bool), sink)
+    for parameter, gradient in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(sink.gradients[parameter], gradient, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("change_only", [False, True])
@@ -112,8 +147,14 @@ def test_descending_clients_end_where_others_do(epochs: int, batch_size: int | N
     torch.testing.assert_close(found.losses[:3], expected.losses[:3], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("weight", [torch.randn(5, 7), torch.randn(7, 5).t(), torch.randn(5, 9)[:, 2:]])
-@pytest.mark.parametrize("bias", [None, torch.randn(5)])
-def test_product_equals_torchs_for_any_strides(weight: Tensor, bias: Tensor | None) -> None:
-    inputs = torch.randn(6, 14)[:, ::2]
-    torch.testing.assert_close(product(inputs, weight, bias), nn.functional.linear(inputs, weight, bias))
+@pytest.mark.parametrize("width", [7, 30_000], ids=["small", "large"])
+@pytest.mark.parametrize("layout", ["rows", "columns", "gaps"])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_product_equals_torchs_for_any_strides(width: int, layout: str, with_bias: bool) -> None:
+    made = {"rows": (5, width), "columns": (width, 5), "gaps": (5, width + 2)}
+    weight = torch.randn(made[layout])
+    weight = weight.t() if layout == "columns" else weight[:, -width:]
+    bias = torch.randn(5) if with_bias else None
+    inputs = torch.randn(6, 2 * width)[:, ::2]
+    expected = nn.functional.linear(inputs.double(), weight.double(), None if bias is None else bias.double())
+    torch.testing.assert_close(product(inputs, weight, bias), expected.float(), rtol=1e-4, atol=1e-3)
