@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick additions frozen results fuzz kills mutants test-cluster test-flower test-nvflare test-exporters docs docs-links lint bench bench-peers lock clean help
+.PHONY: demo test tests quick additions frozen results fuzz kills mutants test-cluster test-flower test-nvflare test-exporters docs docs-links lint bench bench-peers bench-attacks lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,6 +14,7 @@ EXPORTERS := .uv/exporters
 DOCS := .uv/docs
 DEMO := runs/demo
 PEERS := pfl fedjax flower
+AUTHORS := raifle ilrg
 OWN := recorder guard
 
 help:  ## list the targets
@@ -92,6 +93,9 @@ bench: $(READY)  ## measure the engine, the attacks and the recorder; writes ben
 bench-peers: $(READY) $(PEERS:%=.peers/%/.synced)  ## measure pfl-research, fedjax, Flower and fedleak; writes bench/out/
 	$(BIN)/python -m bench.peers
 
+bench-attacks: $(READY) $(AUTHORS:%=.peers/%/src/.checked-out)  ## race attacks against their authors' code (from SOURCES); writes bench/out/
+	$(BIN)/python -m bench.authors
+
 COMPILE = $(UV) pip compile --universal --python-version 3.11 --prerelease disallow \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet
 OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements.lock
@@ -102,6 +106,7 @@ lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no 
 	$(COMPILE:disallow=explicit) pyproject.toml --group dev --group exporters --extra otel --extra mlflow -o requirements-exporters.lock
 	$(COMPILE) pyproject.toml --group dev --group docs -o requirements-docs.lock
 	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
+	for name in $(AUTHORS); do $(COMPILE) bench/authors/$$name.in --constraint <($(OUR_TORCH)) -o bench/authors/$$name.lock; done
 
 clean:  ## remove the environment, caches and benchmark output; runs/ stays
 	rm -rf .uv .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
@@ -131,8 +136,20 @@ $(FLOWER)/.synced $(NVFLARE)/.synced $(EXPORTERS)/.synced $(DOCS)/.synced: .uv/%
 	$(INSTALL_OWN) --python .uv/$*/bin/python
 	@touch $@
 
-# Each peer has an environment of its own, because their requirements conflict.
-.peers/%/.synced: bench/peers/%.lock | $(UV)
-	test -x .peers/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .peers/$*
-	$(UV) pip sync --quiet --require-hashes --python .peers/$*/bin/python bench/peers/$*.lock
+# Each peer has an environment of its own, because their requirements conflict, and so has the code of an attack's
+# authors.
+$(PEERS:%=.peers/%/.synced): .peers/%/.synced: bench/peers/%.lock
+$(AUTHORS:%=.peers/%/.synced): .peers/%/.synced: bench/authors/%.lock
+$(PEERS:%=.peers/%/.synced) $(AUTHORS:%=.peers/%/.synced): | $(UV)
+	test -x $(@D)/bin/python || $(UV) venv --quiet --python .uv/bin/python $(@D)
+	$(UV) pip sync --quiet --require-hashes --python $(@D)/bin/python $<
+	@touch $@
+
+# The authors' code is checked out at a pinned commit and is no part of this project. Without a route to GitHub, name a
+# folder of git directories OWNER/NAME: make bench-attacks SOURCES=/path/to/them
+SOURCES ?= https://github.com
+.peers/%/src/.checked-out: bench/authors/%.source .peers/%/.synced
+	rm -rf $(@D) && git init --quiet $(@D)
+	read -r name commit < $< && git -C $(@D) fetch --quiet --depth 1 "$(SOURCES)/$$name" "$$commit"
+	git -C $(@D) checkout --quiet FETCH_HEAD
 	@touch $@

@@ -4,7 +4,6 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tqdm import tqdm
 
@@ -40,9 +39,3 @@ def interleaved(pieces: dict[str, Callable[[], object]], repeats: int) -> dict[s
             if turn:
                 seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}
-
-
-def peak_mib() -> float:
-    """Peak resident memory of this program; getrusage would give a child at least that of its parent."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024

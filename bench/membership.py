@@ -9,7 +9,8 @@ import torch
 from attacks.estimates import Estimate
 from attacks.record_membership import CandidateFit, FedMIACosine
 from attacks.record_membership.estimates import RecordMembershipEstimate
-from bench.measure import Measure, peak_mib
+from bench.measure import Measure
+from bench.peak_memory import peak_mib
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier

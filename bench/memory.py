@@ -8,7 +8,8 @@ from pathlib import Path
 from lightning import Trainer
 
 from attacks.recommendation.item_deltas import Direction
-from bench.measure import Measure, peak_mib
+from bench.measure import Measure
+from bench.peak_memory import peak_mib
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender

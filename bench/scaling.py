@@ -10,7 +10,8 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from bench.measure import Measure, peak_mib
+from bench.measure import Measure
+from bench.peak_memory import peak_mib
 from client.cohort import Cohort
 from client.engine.local_hyperparameters import LocalTraining
 from client.nets.classifiers import ClassifierOptions

@@ -2,7 +2,6 @@
 
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -15,8 +14,8 @@ from tqdm import tqdm
 from bench.jobs import write_job
 from bench.matmul import measured_peak
 from bench.peers.protocol import Job, Weights
+from bench.process import ROOT, AnsweringProcess
 
-ROOT = Path(__file__).resolve().parents[2]
 CORES = os.cpu_count() or 1
 
 
@@ -143,60 +142,32 @@ def _distance(one: Weights, other: Weights) -> float:
     return float(np.sqrt(sum(squares)))
 
 
-class _Running:
+class _Running(AnsweringProcess):
     """A simulator's process."""
 
     def __init__(self, simulator: DescentAlgorithm, folder: Path) -> None:
         self.simulator, self.folder = simulator, folder
+        command: list[str | Path] = [
+            simulator.python,
+            *simulator.launcher,
+            simulator.module,
+            str(folder),
+            *simulator.arguments,
+        ]
+        log = folder.parent / f"{simulator.name}.log"
+        super().__init__(simulator.name, command, threads=simulator.threads or CORES, log=log, setup="bench-peers")
 
     def __enter__(self) -> "_Running":
-        if not self.simulator.python.exists():
-            raise SystemExit(f"{self.simulator.name} is not set up: run make bench-peers")
-        threads = str(self.simulator.threads or CORES)
-        self._log = (self.folder.parent / f"{self.simulator.name}.log").open("w+", encoding="utf-8")
-        self._process = subprocess.Popen(
-            [
-                self.simulator.python,
-                *self.simulator.launcher,
-                self.simulator.module,
-                str(self.folder),
-                *self.simulator.arguments,
-            ],
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONPATH": ""},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
+        super().__enter__()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._log.close()
 
     def round(self) -> float:
         """Runs a round and returns its seconds."""
-        return float(self._ask("round"))
+        return float(self.ask("round"))
 
     def weights(self) -> Weights:
         """The current global model."""
         path = self.folder.parent / "weights.npz"
-        self._ask(f"weights {path}")
+        self.ask(f"weights {path}")
         with np.load(path) as archive:
             return dict(archive)
-
-    def _ask(self, question: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(question, file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        if not answer:
-            self._log.seek(0)
-            raise SystemExit(f"{self.simulator.name} ended:\n{self._log.read()[-3000:]}")
-        return answer.strip()
