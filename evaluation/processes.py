@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import TypeVar
 import torch
 from joblib import Parallel, delayed, parallel_config
 
+from protocol.errors import require
 from protocol.signals import end_with_parent
 
 _Part = TypeVar("_Part")
@@ -20,6 +22,18 @@ _Result = TypeVar("_Result")
 def default_jobs() -> int:
     """Default number of processes: the number of cores."""
     return len(os.sched_getaffinity(0))
+
+
+def place_of(part: str | None) -> tuple[int, int]:
+    """I and N of a part ``I/N`` with I from 0 to N - 1; 0 and 1 for None.
+
+    Raises:
+        InputError: the part has another form.
+    """
+    found = re.fullmatch(r"(\d+)/(\d+)", part or "0/1")
+    first, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    require(first < count, "--part I/N with I from 0 to N - 1", part, "The two halves are 0/2 and 1/2.")
+    return first, count
 
 
 def in_processes(function: Callable[[_Part], _Result], work: Sequence[_Part], *, jobs: int) -> Iterator[_Result]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from evaluation.auditing import audit
-from evaluation.processes import in_processes
+from evaluation.processes import in_processes, place_of
 from evaluation.runner import Evaluation
 from evaluation.steps import RecordingStep
 from experiments.after import AfterStep, after_steps
@@ -29,18 +28,6 @@ def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
     """Distinct names and hashes of the cells' data."""
     found = {cell.data: cell.fingerprint() for cell in cells}
     return {key: " ".join(one[key] for one in found.values()) for key in ("name", "sha256")}
-
-
-def place_of(part: str | None) -> tuple[int, int]:
-    """I and N of a part ``I/N`` with I from 0 to N - 1; 0 and 1 for None.
-
-    Raises:
-        InputError: the part has another form.
-    """
-    found = re.fullmatch(r"(\d+)/(\d+)", part or "0/1")
-    first, count = (int(found[1]), int(found[2])) if found else (0, 0)
-    require(first < count, "--part I/N with I from 0 to N - 1", part, "The two halves are 0/2 and 1/2.")
-    return first, count
 
 
 def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:

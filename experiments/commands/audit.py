@@ -16,7 +16,7 @@ from evaluation.gate import gate_status
 from evaluation.kept_estimates import UNFINISHED, KeptEstimates, kept_until_end
 from evaluation.limit_names import check_limits, read_gate
 from evaluation.persons import without_persons
-from evaluation.processes import default_jobs
+from evaluation.processes import default_jobs, place_of
 from evaluation.runner import Evaluation
 from evaluation.stored import StoredRun, read_run
 from evaluation.time_budget import time_shares
@@ -24,7 +24,6 @@ from evaluation.what_if import what_if as with_defences
 from experiments.commands.defences_file import read_defences
 from experiments.commands.open_recording import open_recording
 from experiments.commands.results import folder_above, print_outputs, results_folder, results_in, shell_command
-from experiments.running import place_of
 from protocol.errors import require
 from protocol.seeding import secret_key
 from recordings.control import Control
