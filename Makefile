@@ -14,7 +14,8 @@ EXPORTERS := .uv/exporters
 DOCS := .uv/docs
 DEMO := runs/demo
 PEERS := pfl fedjax flower
-AUTHORS := raifle ilrg
+AUTHORS := $(patsubst bench/authors/%.in,%,$(wildcard bench/authors/*.in))
+SOURCED := $(patsubst bench/authors/%.source,%,$(wildcard bench/authors/*.source))
 OWN := recorder guard
 
 help:  ## list the targets
@@ -93,7 +94,7 @@ bench: $(READY)  ## measure the engine, the attacks and the recorder; writes ben
 bench-peers: $(READY) $(PEERS:%=.peers/%/.synced)  ## measure pfl-research, fedjax, Flower and fedleak; writes bench/out/
 	$(BIN)/python -m bench.peers
 
-bench-attacks: $(READY) $(AUTHORS:%=.peers/%/src/.checked-out)  ## race attacks against their authors' code (from SOURCES); writes bench/out/
+bench-attacks: $(READY) $(AUTHORS:%=.peers/%/.synced) $(SOURCED:%=.peers/%/src/.checked-out)  ## race attacks against their authors' code (from SOURCES); writes bench/out/
 	$(BIN)/python -m bench.authors
 
 COMPILE = $(UV) pip compile --universal --python-version 3.11 --prerelease disallow \
@@ -145,7 +146,7 @@ $(PEERS:%=.peers/%/.synced) $(AUTHORS:%=.peers/%/.synced): | $(UV)
 	$(UV) pip sync --quiet --require-hashes --python $(@D)/bin/python $<
 	@touch $@
 
-# The authors' code is checked out at a pinned commit and is no part of this project. Without a route to GitHub, name a
+# Code of authors who published no package is checked out at a pinned commit and is no part of this project. Without a route to GitHub, name a
 # folder of git directories OWNER/NAME: make bench-attacks SOURCES=/path/to/them
 SOURCES ?= https://github.com
 .peers/%/src/.checked-out: bench/authors/%.source .peers/%/.synced

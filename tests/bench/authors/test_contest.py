@@ -1,8 +1,15 @@
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from bench.authors.__main__ import all_contests
 from bench.authors.contest import Comparison
 from bench.authors.contests.ilrg import LabelRestoration
+from bench.process import ROOT
+
+CONTESTS = all_contests()
 
 
 @pytest.mark.parametrize(
@@ -22,3 +29,18 @@ def test_counts_that_differ_are_not_equal_where_both_are_as_often_right() -> Non
     assert right.equal
     assert same.ours == 0.5
     assert not same.equal
+
+
+@pytest.mark.inventory
+@pytest.mark.parametrize("name", CONTESTS)
+def test_contest_names_an_environment_and_a_side(name: str) -> None:
+    contest, folder = CONTESTS[name], ROOT / "bench" / "authors"
+    assert all((folder / f"{contest.authors}.{end}").exists() for end in ("in", "lock"))
+    assert importlib.util.find_spec(contest.theirs) is not None
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "bench" / "authors").glob("*.source")), ids=lambda path: path.stem)
+def test_sources_are_pinned_by_commit(path: Path) -> None:
+    repository, commit = path.read_text(encoding="ascii").split()
+    assert repository.count("/") == 1
+    assert len(bytes.fromhex(commit)) == 20
