@@ -15,8 +15,6 @@ Parameters = Mapping[str, Tensor]
 Backward = Callable[[Tensor], Tensor]
 """Maps the gradient by a layer's output, which it may overwrite, to the gradient by its input."""
 _aten = torch.ops.aten
-_SMALL = 2**17
-"""Largest number of weights by which MKL multiplies a batch as fast as oneDNN does."""
 
 
 @dataclass
@@ -241,15 +239,14 @@ def product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     """``inputs @ weight.T + bias`` without autograd, for arbitrary strides.
 
     torch multiplies float32 matrices with MKL, whose fastest code runs only on one vendor's processors; oneDNN is up to
-    three times as fast on others. A call of it takes 15 microseconds more, so MKL multiplies by small matrices.
+    three times as fast on others.
 
     Args:
         inputs: ``(N, in)``.
         weight: ``(out, in)``.
         bias: ``(out,)`` or None.
     """
-    large = weight.numel() > _SMALL
-    if large and inputs.device.type == "cpu" and inputs.dtype == torch.float32 and torch._C._has_mkldnn:
+    if inputs.device.type == "cpu" and inputs.dtype == torch.float32 and torch._C._has_mkldnn:
         # oneDNN is a thousand times slower on weights with gaps, such as slices.
         dense = weight if weight.is_contiguous() or weight.t().is_contiguous() else weight.contiguous()
         made: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, dense, bias, "none", [], "")
