@@ -96,8 +96,7 @@ def evaluate_recording(
     The arguments are those of `evaluation.audit`. Attacks on all messages together get all victims, unless there are
     more than `evaluation.drawn_victims.MANY` messages. Victims of a
     round that a mask of `unscored` holds are undefined in the scores of attacks on it. A `share` of the work has no
-    posteriors. Attacks run in the order of the time that they need; one that does not fit into `budget` is listed as
-    missing.
+    posteriors. Exact attacks run first, then those that need less time; one that does not fit into `budget` is missing.
     """
     learner = recorded_learner(recording)
     setting = default_setting(recording) if setting is None else setting
@@ -123,15 +122,21 @@ def evaluate_recording(
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
     fast = [attack for attack in single if attack not in confined]
     common |= {"learner": learner, "history": history, "unscored": unscored, "share": share}
+
+    def slowly(attacks_of_few: Sequence[Attack]) -> list[Evaluation]:
+        if not attacks_of_few:
+            return []
+        few = {attack.name: min(attack.audited_victims or 1, victims or sys.maxsize) for attack in attacks_of_few}
+        first = (recording.rounds if rounds is None else rounds)[:1]
+        done = evaluate(recording, attacks_of_few, limits=few, rounds=first, leave_out=slow == "none", **common)
+        names = {attack.name: full_name(attack, attacks) for attack in attacks_of_few}
+        done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
+        return [done]
+
+    exact = slowly([attack for attack in confined if attack.exact])  # they tell most, so they come before the others
     if fast:
         found.append(evaluate(recording, fast, victims=victims, limits=limits, rounds=rounds, **common))
-    if confined:
-        few = {attack.name: min(attack.audited_victims or 1, victims or sys.maxsize) for attack in confined}
-        first = (recording.rounds if rounds is None else rounds)[:1]
-        done = evaluate(recording, confined, limits=few, rounds=first, leave_out=slow == "none", **common)
-        names = {attack.name: full_name(attack, attacks) for attack in confined}
-        done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
-        found.append(done)
+    found += [*exact, *slowly([attack for attack in confined if not attack.exact])]
     if share.parts > 1:
         return joined([*found, *last])
     shuffled = isinstance(recording, ControlRecording) and recording.control == "priors"
@@ -190,9 +195,10 @@ def evaluate(
     late: dict[Attack, float | None] = {}
     with AttackBar(work, costs, show=progress and bool(work), budget=budget) as bar:
 
-        def order(one: tuple[int, tuple[Attack, str]]) -> float:
-            seconds = bar.seconds_of(one[1][1])
-            return float(work[one[1][1]]) if seconds is None else seconds
+        def order(one: tuple[int, tuple[Attack, str]]) -> tuple[bool, float]:
+            _, (attack, name) = one
+            seconds = bar.seconds_of(name)
+            return not attack.exact, float(work[name]) if seconds is None else seconds
 
         options: dict[str, Any] = {"victims_per_view": victims_per_view, "rounds": attacked, "learner": learner}
         options |= {} if share.of_pairs else {"share": (share.index, share.parts)}
