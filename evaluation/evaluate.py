@@ -248,18 +248,18 @@ def attack_messages(
     """
     options: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "kept": kept}
     work = {attack.name: max(view.victims, 1) for attack in attacks}
-    found: dict[Attack, Evaluation] = {}
+    found: dict[int, Evaluation] = {}  # by place: the arguments of an attack may be lists, which have no hash
     with AttackBar(work, {attack.name: attack.cost for attack in attacks}, show=progress, budget=budget) as bar:
-        for attack in sorted(attacks, key=lambda attack: bar.seconds_of(attack.name) or 0.0):
+        for place, attack in sorted(enumerate(attacks), key=lambda one: bar.seconds_of(one[1].name) or 0.0):
             late: float | None = None
             try:
                 if budget.left > 0 or (kept is not None and kept.has(attack, view)):
-                    found[attack] = _run(attack, view, truth, bar=bar, name=attack.name, **options)
+                    found[place] = _run(attack, view, truth, bar=bar, name=attack.name, **options)
                     continue
             except OutOfTimeError as error:
                 late = error.seconds
-            found[attack] = Evaluation(missing={attack.name: budget.reason(late, attack.cost)})
-    return joined([found[attack] for attack in attacks])
+            found[place] = Evaluation(missing={attack.name: budget.reason(late, attack.cost)})
+    return joined([found[place] for place in range(len(attacks))])
 
 
 def _run(
