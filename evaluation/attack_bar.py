@@ -90,6 +90,11 @@ class AttackBar:
         """Seconds that each attack still needs whose speed was measured."""
         return {name: rate * self._left.get(name, 0.0) for name, rate in self._measured.items()}
 
+    def seconds_of_all(self, attack: str) -> float | None:
+        """Seconds that an attack needs for all victims, also those of earlier views; None before it was measured."""
+        rate = self._measured.get(attack)
+        return None if rate is None else rate * self._whole[attack]
+
     def took(self, attack: str, seconds: float) -> None:
         """Sets the seconds per victim that an attack took at least, e.g. in an earlier run."""
         self._measured[attack] = max(seconds, self._measured.get(attack, 0.0))

@@ -220,7 +220,7 @@ def evaluate(
                     part = view.select(own_places)
                     done_before = kept is not None and kept.has(attack, part)
                     if not done_before and (name in unfit_now or budget.left <= 0):
-                        late[attack] = unfit_now.get(name)
+                        late[attack] = bar.seconds_of_all(name)
                         continue
                     try:
                         append(found[attack], _run(attack, part, own, seed=seed, setting=columns, **one))

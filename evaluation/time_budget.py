@@ -43,18 +43,15 @@ class TimeBudget:
         """Seconds left for attacks."""
         return self._end - time.time()
 
-    def unfit(self, needed: Mapping[str, float]) -> dict[str, float]:
-        """Attacks, with the seconds that they need, that do not fit in when those that need least come first.
+    def unfit(self, needed: Mapping[str, float]) -> set[str]:
+        """Attacks, of those that need some seconds each, that do not fit in when those that need least come first.
 
         >>> TimeBudget(2).unfit({"slow": 50.0, "fast": 1.0, "slower": 60.0})
-        {'slower': 60.0}
+        {'slower'}
         """
-        ordered, spent, found = sorted(needed.items(), key=lambda one: one[1]), 0.0, {}
-        for name, seconds in ordered:
-            spent += seconds
-            if spent > self.left:
-                found[name] = seconds
-        return found
+        ordered = sorted(needed, key=lambda name: needed[name])
+        ends = itertools.accumulate(needed[name] for name in ordered)
+        return {name for name, end in zip(ordered, ends, strict=True) if end > self.left}
 
     def check(self, elapsed: float, share: float) -> None:
         """Ends the attack that calls this if it would not end in time.
@@ -85,14 +82,14 @@ class TimeBudget:
 def time_shares(scores: pd.DataFrame, seconds: float) -> str:
     """One line on the time of each attack in a table of scores, of some seconds in all; the longest come first.
 
-    What another attack had computed before on the same view counts for each that uses it, so that an attack's time is
-    that of the attack alone.
+    What another attack had computed before on the same view counts for each that uses it, so the shares of attacks that
+    share work, or that run side by side in processes, may add up to more than all of the time.
     """
     own = scores[~scores["attack"].str.contains(r"\+prior|/prior", regex=True)]
     each = own.drop_duplicates(["attack", "round", "victim"]).groupby("attack")["seconds"].sum()
     each = each[each >= _SHOWN * seconds].sort_values(ascending=False)
     parts = [f"{name} {spent:.1f} s ({spent / seconds:.0%})" for name, spent in each.items()]
-    return f"time: {seconds:.0f} s for the audit" + (f"; of it {', '.join(parts)}" if parts else "")
+    return f"time: {seconds:.0f} s for the audit" + (f"; each alone: {', '.join(parts)}" if parts else "")
 
 
 def _of_attacks(seconds: float) -> float:

@@ -68,6 +68,19 @@ def test_an_attack_that_does_not_fit_is_named_with_its_time_and_has_no_rows(reco
 
 
 @pytest.mark.integration
+def test_one_that_slows_down_is_named_with_the_time_of_all_clients(recorded: Path) -> None:
+    class Slower(Patient):
+        def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
+            _Clock.now += 100  # says nothing of its progress
+            return Direction.run(self, view, generator=generator)
+
+    found = evaluate(Recording(recorded), [Slower()], seed=0, setting={}, budget=TimeBudget(3), progress=False)
+    assert found.scores.empty
+    (reason,) = found.missing.values()
+    assert "it needs 200 seconds for all clients" in reason
+
+
+@pytest.mark.integration
 def test_when_nothing_is_left_the_declared_cost_is_said(recorded: Path) -> None:
     budget = TimeBudget(1)
     _Clock.now += 60
@@ -124,5 +137,7 @@ def test_an_attack_is_stopped_at_the_share_at_which_its_speed_is_known() -> None
 def test_each_attack_is_listed_with_its_share() -> None:
     columns = ["attack", "round", "victim", "seconds"]
     rows = [["a", 0, 0, 3.0], ["a", 0, 1, 3.0], ["a", 0, 1, 3.0], ["b", 0, 0, 0.001], ["a+prior", 0, 0, 3.0]]
-    assert time_shares(pd.DataFrame(rows, columns=columns), 12.0) == "time: 12 s for the audit; of it a 6.0 s (50%)"
+    assert (
+        time_shares(pd.DataFrame(rows, columns=columns), 12.0) == "time: 12 s for the audit; each alone: a 6.0 s (50%)"
+    )
     assert time_shares(pd.DataFrame(rows[3:4], columns=columns), 12.0) == "time: 12 s for the audit"
