@@ -53,8 +53,9 @@ class History(View):
         """Views of the messages of one round each, ascending, one in memory at a time where they are read lazily."""
         if self.by_round:
             for number in sorted(self.by_round):
-                whole, own = self.by_round[number], self.pseudonyms[self.sent_in == number]
+                own = self.pseudonyms[self.sent_in == number]
                 if len(own):
+                    whole = self.by_round[number]
                     yield whole.select(torch.isin(whole.pseudonyms, own).nonzero().flatten())
             return
         for number in torch.unique(self.sent_in).tolist():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from attacks.attributes.estimates import AttributeEstimate
-from attacks.attributes.messages import AttributeAttack, People, cosines, layers_of, products
+from attacks.attributes.messages import AttributeAttack, People, cosines, products_of_rounds
 from protocol.history import History
 from protocol.ranges import AtLeastTwo
 
@@ -56,11 +56,10 @@ class AttributeLDA(AttributeAttack):
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
         of_all: dict[str, list[torch.Tensor]] = {name: [] for name in people.values}
         of_known: dict[str, list[torch.Tensor]] = {name: [] for name in people.values}
-        for part in view.each_round():
-            place = people.places(part.pseudonyms)
+        for senders, layers in products_of_rounds(view):
+            place = people.places(senders)
             usable = [name for name, values in people.values.items() if _enough(values[place], self.fewest)]
-            for names in layers_of(part).values() if usable else ():
-                inner = cosines(products(part, names))
+            for inner in map(cosines, layers.values() if usable else ()):
                 for name in usable:
                     held, classes = people.values[name][place], people.classes(name)
                     known = (held >= 0).nonzero().flatten()

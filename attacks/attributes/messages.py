@@ -13,10 +13,12 @@ from attacks.estimates import Estimate
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import ATTRIBUTE, View
+from protocol.view import ATTRIBUTE, RoundView, View
 
 _NUMBERS = 2**25
 """Numbers of messages in memory at a time."""
+_HELD = 2**27
+"""Numbers of messages in memory that all later ones of a large round are compared with."""
 _ALIKE = 1e-12
 """Share of the largest squared length below which a message without the round's mean is considered rounding."""
 
@@ -98,15 +100,18 @@ def layers_of(view: View) -> dict[str, list[str]]:
     return layers
 
 
-def blocks(view: View, name: str) -> Iterator[Tensor]:
-    """The deltas of a parameter as vectors ``(V, d)``, a few columns at a time; rows that were not sent are zero."""
-    delta = view.deltas[name]
+def blocks(view: View, name: str, among: int | None = None) -> Iterator[Tensor]:
+    """The deltas of a parameter as vectors ``(V, d)``, a few columns at a time; rows that were not sent are zero.
+
+    The number of columns is that for `among` messages in memory, by default those of the view.
+    """
+    delta, most = view.deltas[name], max(1, _NUMBERS // (among or view.victims))
     if name not in view.row_parameters:
-        yield from torch.split(delta.flatten(1), max(1, _NUMBERS // len(delta)), dim=1)
+        yield from torch.split(delta.flatten(1), most, dim=1)
         return
     table, width = view.model[name].shape[0], delta[0, 0].numel()
     served = view.served_items
-    rows = max(1, _NUMBERS // (len(delta) * width))
+    rows = max(1, most // width)
     for start in range(0, table, rows):
         message, place = ((served >= start) & (served < start + rows)).nonzero(as_tuple=True)
         block = delta.new_zeros(len(delta), min(rows, table - start), width)
@@ -114,13 +119,44 @@ def blocks(view: View, name: str) -> Iterator[Tensor]:
         yield block.flatten(1)
 
 
-def products(view: View, names: list[str]) -> Tensor:
-    """``(V, V)`` float64 inner products of the messages' deltas of some parameters."""
-    total = torch.zeros(view.victims, view.victims, dtype=torch.float64)
+def products(view: View, other: View, names: list[str]) -> Tensor:
+    """``(V, W)`` float64 inner products of the deltas of some parameters in two views of a round."""
+    total = torch.zeros(view.victims, other.victims, dtype=torch.float64)
+    among = max(view.victims, other.victims)
     for name in names:
-        for block in blocks(view, name):
-            total += (block.float() @ block.float().T).double()
+        for own, theirs in zip(blocks(view, name, among), blocks(other, name, among), strict=True):
+            total += (own.float() @ theirs.float().T).double()
     return total
+
+
+def products_of_rounds(view: History) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    """Senders ``(V,)`` of each round, ascending, and by layer the ``(V, V)`` inner products of their messages.
+
+    Of a round that is large, some messages are in memory while all later ones are read for them.
+    """
+    for number in torch.unique(view.sent_in).tolist():
+        left = (view.sent_in == number).nonzero().flatten()
+        senders = view.pseudonyms[left].sort().values
+        found: dict[str, Tensor] = {}
+        while len(left):
+            held: list[tuple[Tensor, RoundView]] = []
+            size, full = 0, False
+            for part in view.each_part(left):
+                ordered = part.select(part.pseudonyms.argsort())
+                place = torch.searchsorted(senders, ordered.pseudonyms)
+                size += sum(delta.numel() for delta in ordered.deltas.values())
+                full = full or (bool(held) and size > _HELD)
+                if not full:
+                    held.append((place, ordered))
+                for layer, names in layers_of(ordered).items():
+                    total = found.setdefault(layer, torch.zeros(len(senders), len(senders), dtype=torch.float64))
+                    for rows, earlier in held:
+                        inner = products(earlier, ordered, names)
+                        total[rows[:, None], place] = inner
+                        total[place[:, None], rows] = inner.T
+            done = senders[torch.cat([place for place, _ in held])]
+            left = left[~torch.isin(view.pseudonyms[left], done)]
+        yield senders, found
 
 
 def cosines(inner: Tensor) -> Tensor:

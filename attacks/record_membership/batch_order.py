@@ -42,28 +42,29 @@ def whitened(
         This project; A. C. Aitken, "On least squares and linear combination of observations", Proceedings of the Royal
         Society of Edinburgh, 1935, for least squares in the metric of the noise.
     """
-    count, least = len(gram), _LEAST[gram.dtype]
-    own = gram.double()
-    if not float(own.trace()) > 0:
-        return own, products.double()
-    factor = _cholesky(own, least * float(own.trace()))
-    noise = torch.zeros_like(own)
+    count, least, trace = len(gram), _LEAST[gram.dtype], float(gram.double().trace())
+    if not trace > 0:
+        return gram.double(), products.double()
+    factor = _cholesky(gram.to(torch.float64, copy=True), least * trace)
+    noise = torch.zeros_like(factor)
     for inner, weight in deviations:
         coordinates = torch.linalg.solve_triangular(factor, inner.T.double(), upper=False)
         coordinates -= coordinates.mean(1, keepdim=True)
         noise.addmm_(coordinates, coordinates.T, alpha=weight * records / count)
+        del coordinates
     if not float(noise.trace()) > 0:
-        return own, products.double()
+        return gram.double(), products.double()
     noise = _cholesky(noise, _FLOOR * float(noise.trace()) / count)
     seen = torch.linalg.solve_triangular(factor, products.double(), upper=False)
-    both = torch.linalg.solve_triangular(noise, torch.cat([factor.T, seen], dim=1), upper=False)
+    both = torch.cat([factor.T, seen], dim=1)
+    del factor
+    both = torch.linalg.solve_triangular(noise, both, upper=False)
     effects, updates = both[:, :count], both[:, count:]
     return effects.T @ effects, effects.T @ updates
 
 
 def _cholesky(matrix: Tensor, added: float) -> Tensor:
-    """Lower Cholesky factor of a positive semidefinite matrix, with a number added to its diagonal."""
-    raised = matrix.clone()
-    raised.diagonal().add_(added)
-    factor: Tensor = torch.linalg.cholesky(raised)
+    """Lower Cholesky factor of a positive semidefinite matrix, to whose diagonal a number is added in place."""
+    matrix.diagonal().add_(added)
+    factor: Tensor = torch.linalg.cholesky(matrix)
     return factor

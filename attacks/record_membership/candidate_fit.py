@@ -1,7 +1,8 @@
 """Membership and source by a joint fit of every update by all candidates."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,13 +11,22 @@ from torch import Tensor
 
 from attacks.composition.simulation import mean_clip_factor
 from attacks.record_membership.batch_order import whitened
-from attacks.record_membership.effects import AdamScales, Effects, Places, Sketch, gram_matrix, inner_products
+from attacks.record_membership.effects import AdamScales, Effects, Places, Sketch
 from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, without_common_noise
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, weighted_gradient
+from attacks.record_membership.pool import (
+    KNOWS,
+    NEEDS,
+    Pool,
+    PoolAttack,
+    flat_updates,
+    recorded_type,
+    weighted_gradient,
+)
 from protocol.errors import ViewError
 from protocol.history import History
-from protocol.progress import with_progress
+from protocol.memory import gibibytes, memory_bound
+from protocol.progress import report_progress
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -25,6 +35,8 @@ _QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
 """Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
 _MOST_STEPS, _PLACES = 32, 5
 """Largest number of steps of a simulated path, and the number of places on it."""
+_BYTES_OF_PAIR = 48
+"""Memory for each pair of candidates: six float64 numbers."""
 _KNOWS = f"{KNOWS}. Exact only if the pool has all training records"
 _SIMULATED = 4
 """Simulated clients that estimate by how much clients clip."""
@@ -71,7 +83,8 @@ class JointFitAttack(PoolAttack):
             missed where records are alike.
 
     Raises:
-        ViewError: clients clip the gradients of single examples, or use Adadelta.
+        ViewError: clients clip the gradients of single examples, or use Adadelta; the pairs of candidates need more
+            than half of the memory.
 
     References:
         This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
@@ -98,60 +111,79 @@ class JointFitAttack(PoolAttack):
 
     def _fits(self, view: History, generator: torch.Generator) -> dict[int, Fit]:
         pool, parts = Pool.of(view), dict[int, list[Fit]]()
-        for part in _evenly(view, self.rounds):
-            for pseudonym, one in zip(part.pseudonyms.tolist(), self.of_round(part, pool, generator), strict=True):
+        if (size := _BYTES_OF_PAIR * len(pool) ** 2) > memory_bound():
+            raise ViewError(
+                f"it compares {len(pool):,} candidates with each other, which takes {gibibytes(size)}, and it may use "
+                f"{gibibytes(memory_bound())}; record fewer candidates"
+            )
+        for number in _evenly(view, self.rounds):
+            messages = (view.sent_in == number).nonzero().flatten()
+            read = functools.partial(view.each_part, messages)
+            for pseudonym, one in self.of_round(read, view.example_counts[messages], pool, generator):
                 parts.setdefault(pseudonym, []).append(one)
         together = {pseudonym: _summed(own) for pseudonym, own in parts.items()}
         return {number: one.of_members() if one.approximate else one for number, one in together.items()}
 
-    def of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
-        """Fit of each client's update in one round."""
-        sums = _step_sums(view, pool)
-        adam = pool.learner.local.optimizer == "adam"
-        updates, names = flat_updates(view, pool.learner)
-        pool = pool.in_type(updates.dtype)
-        noise = max(view.noise_scale(name) for name in names)
-        steps = pool.learner.steps(view.example_counts)
-        single = bool((steps == 1).all())
-        exact_step = single and not noise and not adam
-        if exact_step:
-            updates, names = flat_updates(view, pool.learner, torch.float64)
-        exact = self.precision == "float64" or updates.dtype == torch.float64
-        sketch = Sketch(updates.shape[1], self.sketch, generator)
-        precision = torch.float64 if exact else torch.float32
-        local = pool.learner.local
-        batch = local.batch_size or int(view.example_counts.max())
-        scales = AdamScales(local, batch, int(steps.max())) if adam else None
-        effects = Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision, scales)
-        common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
-        factors = _clip_factors(view, pool, generator)
+    def of_round(
+        self, read: Callable[[], Iterable[RoundView]], counts: Tensor, pool: Pool, generator: torch.Generator
+    ) -> Iterator[tuple[int, Fit]]:
+        """Yields the pseudonym of each client in a round, and the fit of its update.
+
+        Args:
+            read: reads the round in parts of bounded size; a second time if there are several.
+            counts: ``(V,)`` examples of the clients, in any order.
+            pool: candidates.
+            generator: generator of the sketch and of simulated clients.
+        """
+        _check_step_sums(pool)
+        local, steps = pool.learner.local, pool.learner.steps(counts)
+        adam, single = local.optimizer == "adam", bool((steps == 1).all())
+        sketched, parts = list[Tensor](), list[RoundView]()
+        for part in read():
+            if not sketched:
+                effects, noise = self._effects(part, counts, pool, generator)
+            sketched.append(effects.sketch.of(flat_updates(part, pool.learner, effects.dtype)[0]))
+            parts = [part]
+        together, place = torch.cat(sketched), -1
+        common = effects.along([(parts[0].model, 1.0)], together) if single or noise > 0 else None
         one_pass = pool.learner.single_pass_batch is not None or (adam and local.epochs == 1 and local.updates is None)
-        found, together = [], effects.sketch.of(updates)
-        for place in with_progress(range(view.victims)):
-            client = _Client(
-                effects=effects.with_steps(int(steps[place])),
-                sent=view.model,
-                delta={name: view.deltas[name][place] for name in names},
-                together=together,
-                place=place,
-                records=int(view.example_counts[place]),
-                rate=float(sums[place] / view.example_counts[place].clamp(min=1) * factors[place]),
-                noise=noise * effects.sketch.factor,
-            )
-            if common is not None:
-                found.append(client.fit(*common))
-                continue
-            if one_pass:
-                found.append(client.fit_one_pass())
-                continue
-            tried = [client.fit(*effects.along(client.line()))]
-            for _ in range(0 if adam else self.refinements):
-                tried.append(client.fit(*effects.along(client.simulated(tried[-1].mean, int(steps[place])))))
-            found.append(max(tried, key=lambda one: one.spanned))
-        if noise:
-            return found
-        approximate = adam or local.updates is not None
-        return [dataclasses.replace(one.calibrated(), approximate=approximate) for one in found]
+        for part in parts if len(sketched) == 1 else read():
+            sums, factors = _step_sums(part, pool), _clip_factors(part, pool, generator)
+            rates = sums[:, None] / part.example_counts.clamp(min=1)[:, None] * factors
+            own_steps = pool.learner.steps(part.example_counts).long().tolist()
+            for number in range(part.victims):
+                place += 1
+                client = _Client(
+                    effects=effects.with_steps(own_steps[number]),
+                    sent=part.model,
+                    delta={name: part.deltas[name][number] for name in effects.names},
+                    together=together,
+                    place=place,
+                    records=int(part.example_counts[number]),
+                    rate=float(rates[number]),
+                    noise=noise * effects.sketch.factor,
+                )
+                found = client.fit_best(common, 0 if adam else self.refinements, own_steps[number], one_pass)
+                if not noise:
+                    found = dataclasses.replace(found.calibrated(), approximate=adam or local.updates is not None)
+                report_progress((place + 1) / len(counts))
+                yield int(part.pseudonyms[number]), found
+
+    def _effects(
+        self, view: RoundView, counts: Tensor, pool: Pool, generator: torch.Generator
+    ) -> tuple[Effects, float]:
+        """Effects of the candidates in a round with ``counts (V,)`` examples, and the declared noise."""
+        local, steps = pool.learner.local, pool.learner.steps(counts)
+        updates, names = flat_updates(view, pool.learner)
+        noise = max(view.noise_scale(name) for name in names)
+        adam = local.optimizer == "adam"
+        exact_step = bool((steps == 1).all()) and not noise and not adam
+        dtype = torch.float64 if exact_step else updates.dtype
+        precision = torch.float64 if self.precision == "float64" or dtype == torch.float64 else torch.float32
+        batch = local.batch_size or int(counts.max())
+        scales = AdamScales(local, batch, int(steps.max())) if adam else None
+        sketch = Sketch(updates.shape[1], self.sketch, generator)
+        return Effects(pool.in_type(dtype), names, sketch, dtype, precision, scales), noise
 
 
 @dataclass(frozen=True)
@@ -183,14 +215,11 @@ class CandidateFit(JointFitAttack):
         )
 
 
-def _evenly(view: History, count: int | None) -> Iterator[RoundView]:
-    """At most `count` rounds of a view, evenly spaced from the first to the last, one in memory at a time."""
-    numbers = sorted(view.by_round)
-    if not numbers or count is None:
-        yield from view.each_round()
-        return
-    for place in torch.linspace(0, len(numbers) - 1, min(count, len(numbers))).round().long().tolist():
-        yield view.by_round[numbers[place]]
+def _evenly(view: History, count: int | None) -> list[int]:
+    """Numbers of at most `count` rounds of a view, evenly spaced from the first to the last; None for all."""
+    numbers: list[int] = torch.unique(view.sent_in).tolist()
+    places = torch.linspace(0, len(numbers) - 1, min(count or len(numbers), len(numbers)))
+    return [numbers[place] for place in places.round().long().tolist()]
 
 
 def _summed(fits: list[Fit]) -> Fit:
@@ -228,22 +257,26 @@ def _shared_noise(scores: Tensor) -> float:
     return min(max(between / own, 0.0), 1.0) if own > 0 else 1.0
 
 
-def _step_sums(view: RoundView, pool: Pool) -> Tensor:
-    """``(V,)`` sum of each client's step sizes.
+def _check_step_sums(pool: Pool) -> None:
+    """Checks that updates are sums of gradients.
 
     Raises:
-        ViewError: they are no sums of gradients: clients clip those of single examples, or use Adadelta.
+        ViewError: clients clip the gradients of single examples, or use Adadelta.
     """
-    learner = pool.learner
-    if learner.local.example_clip is not None or learner.local.optimizer == "adadelta":
+    if pool.learner.local.example_clip is not None or pool.learner.local.optimizer == "adadelta":
         raise ViewError("expected clients that train by SGD or Adam and do not clip the gradients of single examples")
+
+
+def _step_sums(view: RoundView, pool: Pool) -> Tensor:
+    """``(V,)`` sum of each client's step sizes."""
+    learner = pool.learner
     sums = learner.step_sums(view.example_counts)
     return learner.learning_rate * learner.steps(view.example_counts).double() if sums is None else sums
 
 
 def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Tensor:
     """``(V, 1)`` factor by which clients clip, from simulated clients with random candidates; 1 without a clip."""
-    factors = torch.ones(view.victims, 1, dtype=torch.float64)
+    pool, factors = pool.in_type(recorded_type(view)), torch.ones(view.victims, 1, dtype=torch.float64)
     clipped = [name for name in view.model if view.clip(name) is not None]
     if not clipped:
         return factors
@@ -271,20 +304,32 @@ class _Client:
     rate: float
     noise: float
 
-    def fit(self, gradients: Tensor, basis: Basis) -> Fit:
+    def fit_best(self, common: tuple[Tensor, Basis] | None, refinements: int, steps: int, one_pass: bool) -> Fit:
+        """Fit by products and a basis of all clients, on the line of one pass, or on the best of several paths."""
+        if common is not None:
+            return self.fit(common[0][:, self.place], common[1])
+        if one_pass:
+            return self.fit_one_pass()
+        tried = [self.fit_along(self.line())]
+        for _ in range(refinements):
+            tried.append(self.fit_along(self.simulated(tried[-1].mean, steps)))
+        return max(tried, key=lambda one: one.spanned)
+
+    def fit(self, products: Tensor, basis: Basis) -> Fit:
         own = Basis(basis.values * self.rate**2, basis.vectors)
-        products = -self.rate * (gradients @ self.together[self.place]).double()
-        return fit(own, products, self.effects.pool.labels, records=self.records, noise=self.noise)
+        seen = -self.rate * products.double()
+        return fit(own, seen, self.effects.pool.labels, records=self.records, noise=self.noise)
+
+    def fit_along(self, places: Places) -> Fit:
+        products, basis = self.effects.along(places, self.together[self.place, None])
+        return self.fit(products[:, 0], basis)
 
     def fit_one_pass(self) -> Fit:
         """Fit on the line to the client's own model, in the metric of the noise of the order of the mini-batches."""
         effects, places = self.effects, self.line()
-        gradients, deviations = effects.apart(places)
-        inner = [inner_products(own, gradients, effects.dtype) for own in deviations]
+        gram, products, inner = effects.apart(places, self.together)
         last = -sum((weight * own for own, (_, weight) in zip(inner, places, strict=False)), torch.zeros(()))
         inner.append(last / places[-1][1])
-        gram = gram_matrix(gradients, effects.precision)
-        products = inner_products(gradients, self.together, effects.precision)
         weighted = [(own, weight) for own, (_, weight) in zip(inner, places, strict=True)]
         own_gram, own_products = whitened(gram, products, weighted, self.records)
         basis, labels = Basis.of(own_gram), effects.pool.labels

@@ -1,5 +1,6 @@
 """Effects of candidates: their gradients at places on a path, sketched, with inner products in a given precision."""
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -11,6 +12,10 @@ from attacks.record_membership.joint_fit import Basis
 from attacks.record_membership.pool import Pool, in_type
 from client.engine.local_hyperparameters import LocalTraining
 
+_COLUMNS = 4096
+"""Numbers whose products are added at a time."""
+_BYTES = 2**29
+"""Memory for the gradients of all candidates."""
 Places = list[tuple[Mapping[str, Tensor], float]]
 """Models on a path, with weights that add to 1."""
 
@@ -22,18 +27,33 @@ class Sketch:
     """
 
     def __init__(self, numbers: int, size: int, generator: torch.Generator) -> None:
-        self.size = size
-        self.factor, self._place = 1.0, None
+        self.size, self.factor = min(numbers, size), 1.0
+        self._numbers: Tensor | slice = slice(None)
+        self._place = self._sign = None
         if numbers > size:
             self._place = torch.randperm(numbers, generator=generator) % size
             self._sign = torch.randint(2, (numbers,), generator=generator).float() * 2 - 1
             self.factor = (numbers / size) ** 0.5
 
+    def part(self, start: int, end: int) -> "Sketch":
+        """The sketch without the sums before `start` and from `end` on."""
+        part = copy.copy(self)
+        if end - start == self.size:
+            return part
+        part.size = end - start
+        if self._place is None or self._sign is None:
+            part._numbers = slice(start, end)
+        else:
+            part._numbers = ((self._place >= start) & (self._place < end)).nonzero().flatten()
+            part._place, part._sign = self._place[part._numbers] - start, self._sign[part._numbers]
+        return part
+
     def of(self, values: Tensor) -> Tensor:
         """``(B, D)`` -> ``(B, size)``."""
-        if self._place is None:
-            return values
-        return values.new_zeros(len(values), self.size).index_add_(1, self._place, values * self._sign)
+        own = values[:, self._numbers]
+        if self._place is None or self._sign is None:
+            return own
+        return values.new_zeros(len(values), self.size).index_add_(1, self._place, own * self._sign)
 
 
 @dataclass(frozen=True)
@@ -118,41 +138,68 @@ class Effects:
         squares = [self.adam.mean_square(self.pool, model, self.names) for model in models]
         return [own.to(self.dtype) for own in self.adam.factors(squares)]
 
-    def apart(self, places: Places) -> tuple[Tensor, list[Tensor]]:
-        """``(M, D)`` mean gradients at some models with weights, and the deviations from them at all but the last."""
-        found = []
-        for (model, _), scale in zip(places, self.scales(places), strict=True):
-            found.append(torch.cat([sums for _, sums in self.of_model(model, scale)]))
-        mean = found.pop().mul_(places[-1][1])
-        for own, (_, weight) in zip(found, places, strict=False):
-            mean.add_(own, alpha=weight)
-        return mean, [own.sub_(mean) for own in found]
+    def apart(self, places: Places, updates: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Inner products of the mean gradients at some models with weights.
 
-    def along(self, places: Places) -> tuple[Tensor, Basis]:
-        """``(M, D)`` mean gradients at some models with weights, and the basis of their inner products."""
-        total = torch.zeros(())
-        for (model, weight), scale in zip(places, self.scales(places), strict=True):
-            for part, sums in self.of_model(model, scale):
-                if not total.dim():  # in place, as all candidates' gradients are large
-                    total = sums.new_zeros(len(self.pool), sums.shape[1])
-                total[part] += weight * sums
-        return total, Basis.of(gram_matrix(total, self.precision))
+        Returns:
+            ``(M, M)`` with each other; ``(M, V)`` with ``updates (V, size)``; and for each model but the last, ``(M,
+            M)`` of the deviations there, in the rows, with the means.
+        """
+        count, scales = len(self.pool), self.scales(places)
+        gram, products = (torch.zeros(count, width, dtype=self.precision) for width in (count, len(updates)))
+        inner = [torch.zeros(count, count, dtype=self.dtype) for _ in places[:-1]]
+        for columns, part in self._blocks(len(places)):
+            found = [part.gradients(*own) for own in zip(places, scales, strict=True)]
+            mean = found.pop().mul_(places[-1][1])
+            for own, (_, weight) in zip(found, places, strict=False):
+                mean.add_(own, alpha=weight)
+            for total, own in zip(inner, found, strict=True):
+                _add_products(total, own.sub_(mean), mean)
+            _add_gram(gram, mean)
+            _add_products(products, mean, updates[:, columns])
+        return gram, products, inner
+
+    def along(self, places: Places, updates: Tensor) -> tuple[Tensor, Basis]:
+        """Inner products ``(M, V)`` of the mean gradients at some models with weights and of updates ``(V, size)``.
+
+        Also returns the basis of the mean gradients.
+        """
+        count, scales = len(self.pool), self.scales(places)
+        gram = torch.zeros(count, count, dtype=self.precision)
+        products = torch.zeros(len(updates), count, dtype=self.dtype)
+        for columns, part in self._blocks(1):
+            total = torch.zeros(count, part.sketch.size, dtype=self.dtype)
+            for (model, weight), scale in zip(places, scales, strict=True):
+                for rows, sums in part.of_model(model, scale):
+                    total[rows] += weight * sums
+            _add_gram(gram, total)
+            for own, update in zip(products, updates[:, columns], strict=True):
+                own += total @ update
+        return products.T, Basis.of(gram)
+
+    def gradients(self, place: tuple[Mapping[str, Tensor], float], scale: Tensor | None) -> Tensor:
+        """``(M, size)`` sketched gradients at a model."""
+        return torch.cat([sums for _, sums in self.of_model(place[0], scale)])
+
+    def _blocks(self, places: int) -> Iterator[tuple[slice, Self]]:
+        """The effects with some of the sums, and which these are: gradients at all places have bounded memory."""
+        size = self.sketch.size
+        each = max(1, _BYTES // (len(self.pool) * places * self.dtype.itemsize))
+        width = -(-size // -(-size // max(each, _COLUMNS)) // _COLUMNS) * _COLUMNS
+        for start in range(0, size, width):
+            end = min(start + width, size)
+            yield slice(start, end), replace(self, sketch=self.sketch.part(start, end))
 
 
-def inner_products(left: Tensor, right: Tensor, precision: torch.dtype) -> Tensor:
-    """``(M, B)`` inner products of rows ``(M, D)`` and ``(B, D)``, by chunks of numbers in the given precision."""
-    total = torch.zeros(len(left), len(right), dtype=precision)
-    for own, other in zip(torch.split(left, 4096, dim=1), torch.split(right, 4096, dim=1), strict=True):
-        total.addmm_(own.to(precision), other.to(precision).T)
-    return total
+def _add_products(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Adds inner products of rows ``(M, D)`` and ``(B, D)`` to ``(M, B)``, by chunks of numbers in its precision."""
+    for own, other in zip(torch.split(left, _COLUMNS, dim=1), torch.split(right, _COLUMNS, dim=1), strict=True):
+        total.addmm_(own.to(total.dtype), other.to(total.dtype).T)
 
 
-def gram_matrix(effects: Tensor, precision: torch.dtype) -> Tensor:
-    """``(M, M)`` inner products of effects ``(M, D)``: blocks on and above the diagonal, and their mirror images."""
-    total = torch.zeros(len(effects), len(effects), dtype=precision)
-    rows = torch.split(torch.arange(len(effects)), max(1, -(-len(effects) // 4)))
-    for part in rows:
+def _add_gram(total: Tensor, effects: Tensor) -> None:
+    """Adds inner products of effects ``(M, D)`` to ``(M, M)``: blocks on and above the diagonal, and their mirrors."""
+    for part in torch.split(torch.arange(len(effects)), max(1, -(-len(effects) // 4))):
         start, end = int(part[0]), int(part[-1]) + 1
-        total[start:end, start:] = inner_products(effects[start:end], effects[start:], precision)
+        _add_products(total[start:end, start:], effects[start:end], effects[start:])
         total[start:, start:end] = total[start:end, start:].T
-    return total

@@ -2,9 +2,10 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -134,14 +135,19 @@ def flat_updates(
 
     Their type is `dtype`, or None for that of the recording.
     """
-    recorded = {value.dtype for value in view.deltas.values()}
-    dtype = dtype or (torch.float64 if torch.float64 in recorded else torch.float32)
+    dtype = dtype or recorded_type(view)
     names = tuple(name for name in view.deltas if name not in view.row_parameters and name in view.model)
     decay = learner.decay_change(in_type(view.model, dtype), view.example_counts)
     parts = [(view.deltas[name].to(dtype) - decay[name]).flatten(1) for name in names]
     if not parts:
         raise ViewError("expected the deltas of the network's parameters, got none")
     return torch.cat(parts, dim=1).to(dtype), names
+
+
+def recorded_type(view: RoundView) -> torch.dtype:
+    """Type in which gradients are computed for a recording: float64 where it holds that, else float32."""
+    recorded = {value.dtype for value in view.deltas.values()}
+    return torch.float64 if torch.float64 in recorded else torch.float32
 
 
 def in_type(model: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
@@ -151,11 +157,23 @@ def in_type(model: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor
 
 def statistics(view: History) -> list[RoundStatistics]:
     """Statistics of every round, computed once for all attacks on a view."""
-    pool = Pool.of(view)
-    return view.shared("statistics of candidates", lambda: [_of_round(part, pool) for part in view.each_round()])
+    return view.shared("statistics of candidates", lambda: _statistics(view, Pool.of(view)))
 
 
-def _of_round(view: RoundView, pool: Pool) -> RoundStatistics:
+def _statistics(view: History, pool: Pool) -> list[RoundStatistics]:
+    rounds = itertools.groupby(view.each_part(), lambda part: part.round)
+    return [_together([_of_part(part, pool) for part in parts]) for _, parts in rounds]
+
+
+def _together(parts: list[RoundStatistics]) -> RoundStatistics:
+    """Statistics of a round that was read in parts."""
+    names = ("senders", "loss", "products", "lengths", "class_shares", "step_sums")
+    several = {name: [getattr(part, name) for part in parts] for name in names if len(parts) > 1}
+    joined: dict[str, Any] = {name: None if own[0] is None else torch.cat(own) for name, own in several.items()}
+    return dataclasses.replace(parts[0], **joined)
+
+
+def _of_part(view: RoundView, pool: Pool) -> RoundStatistics:
     updates, names = flat_updates(view, pool.learner)
     pool = pool.in_type(updates.dtype)
     after = {name: value + view.deltas.get(name, torch.zeros(())) for name, value in view.sent_models().items()}

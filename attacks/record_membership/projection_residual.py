@@ -47,7 +47,7 @@ class ProjectionResidual(PoolAttack):
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
         pool = Pool.of(view)
-        return membership(*averaged([(one.pseudonyms, _scores(one, pool)) for one in view.each_round()]), view)
+        return membership(*averaged([(one.pseudonyms, _scores(one, pool)) for one in view.each_part()]), view)
 
 
 def _scores(view: RoundView, pool: Pool) -> Tensor:

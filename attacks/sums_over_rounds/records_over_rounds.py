@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -188,8 +189,9 @@ def _record_sums(
     """By round, log odds ``(G, M)`` that a record is in a sum, and participants ``(G, C)``."""
     odds, taking, total = [], [], min(len(view.by_round) or most, most)
     for number, part in enumerate(each_round_of_sums(view, participants, most, batches=True), start=1):
-        fits = CandidateFit().of_round(part.view, Pool.of(part.view), generator)
-        odds.append(torch.stack([one.log_odds for one in fits]).double().clamp(-_LARGEST, _LARGEST))
+        sums = part.view
+        fits = CandidateFit().of_round(partial(iter, [sums]), sums.example_counts, Pool.of(sums), generator)
+        odds.append(torch.stack([one.log_odds for _, one in fits]).double().clamp(-_LARGEST, _LARGEST))
         taking.append(part.taking)
         report_progress(number / total)
     return odds, taking

@@ -145,4 +145,6 @@ def test_rows_that_were_not_sent_are_zeros() -> None:
     part = next(view.each_round())
     whole = layer_vectors(part, None)
     assert torch.equal(torch.cat([block for name in part.deltas for block in blocks(part, name)], 1), whole)
-    assert torch.allclose(products(part, list(part.deltas)), whole.double() @ whole.double().T, rtol=1e-4, atol=1e-6)
+    assert torch.allclose(
+        products(part, part, list(part.deltas)), whole.double() @ whole.double().T, rtol=1e-4, atol=1e-6
+    )

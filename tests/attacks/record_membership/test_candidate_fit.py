@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.record_membership import CandidateFit, FedMIACosine, GradientCosine
+from attacks.record_membership import CandidateFit, FedMIACosine, GradientCosine, RecordLoss
 from attacks.record_membership.candidate_fit import JointFitAttack, _summed
 from attacks.record_membership.effects import AdamScales
 from attacks.record_membership.estimates import RecordMembershipEstimate
@@ -20,7 +20,7 @@ from client.nets.classifiers import build_classifier
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, RoundView
 from tests.attacks.runs import of_others, run
 from tests.membership_toys import CLIENTS, NETWORK, ONE_EPOCH, SHAPE, learner, scored, several_rounds, toy
 
@@ -119,6 +119,35 @@ def test_rounds_are_evenly_spaced_and_clients_are_the_senders_of_all() -> None:
     estimate = run(CandidateFit(rounds=3, sketch=60), watched, RecordMembershipEstimate)
     assert read == [0, 2, 4]
     assert len(estimate.senders) == CLIENTS
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [CandidateFit(precision="float64"), CandidateFit(sketch=400, precision="float64"), RecordLoss(), FedMIACosine()],
+)
+@pytest.mark.parametrize("local", [ONE_EPOCH, LocalTraining(optimizer="sgd", learning_rate=0.5)])
+def test_little_memory_changes_no_score(
+    monkeypatch: pytest.MonkeyPatch, attack: PoolAttack, local: LocalTraining
+) -> None:
+    """Gradients by a few sums at a time, and clients one by one."""
+    view, _ = toy(local)
+    whole = run(attack, view, RecordMembershipEstimate).scores
+    monkeypatch.setattr("attacks.record_membership.effects._BYTES", 1)
+    monkeypatch.setattr("attacks.record_membership.effects._COLUMNS", 50)
+
+    def one_by_one(number: int, clients: set[int]) -> Iterator[RoundView]:
+        part = view.in_round(number)
+        for place in range(part.victims):
+            yield part.select(torch.tensor([place]))
+
+    parts = dataclasses.replace(view, deltas={}, read_parts=one_by_one)
+    torch.testing.assert_close(run(attack, parts, RecordMembershipEstimate).scores, whole, rtol=1e-3, atol=0.02)
+
+
+def test_more_pairs_of_candidates_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attacks.record_membership.candidate_fit.memory_bound", lambda: 10**6)
+    with pytest.raises(ViewError, match="compares 160 candidates with each other"):
+        run(CandidateFit(), dataclasses.replace(toy()[0]), RecordMembershipEstimate)
 
 
 def test_rounds_of_equal_scores_count_once() -> None:
