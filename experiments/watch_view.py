@@ -1,6 +1,9 @@
 """View of a watch: lines in a terminal, and numbers in Lightning's loggers."""
 
+import logging
+import os
 import sys
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from lightning.pytorch.loggers import CSVLogger, Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
@@ -10,6 +13,7 @@ from evaluation.sequential_gate import LimitState
 from experiments.watching import Look
 from protocol.errors import InputError
 
+_logger = logging.getLogger(__name__)
 LoggerName = Literal["csv", "mlflow", "tensorboard", "wandb"]
 
 
@@ -52,36 +56,60 @@ class WatchView:
 
 
 def make_loggers(names: list[LoggerName], folder: str, project: str = "fedleak") -> list[Logger]:
-    """Loggers of Lightning that write below a folder; W&B is offline, `wandb sync` sends it.
+    """Loggers of Lightning that write below a folder, or to the server that ``MLFLOW_TRACKING_URI`` names.
+
+    W&B is offline, `wandb sync` sends it.
 
     Raises:
-        InputError: the package of a logger is not installed.
+        InputError: the package of a logger is not installed, or it does not start.
     """
-    made: list[Logger] = []
-    for name in names:
-        try:
-            if name == "csv":
-                made.append(CSVLogger(folder, name="csv"))
-            elif name == "wandb":
-                made.append(WandbLogger(save_dir=folder, project=project, name="watch", offline=True))
-            elif name == "tensorboard":
-                made.append(TensorBoardLogger(folder, name="tensorboard"))
-            else:
-                made.append(MLFlowLogger(experiment_name=project, save_dir=f"{folder}/mlruns"))
-        except ModuleNotFoundError as error:
-            found, way_out = f"none: {str(error).splitlines()[0]}", f"Install it, or leave out --logger {name}."
-            raise InputError(expected=f"the package of the logger {name}", found=found, way_out=way_out) from None
-    return made
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # seven by default, which take four minutes
+    return [_started(name, folder, project) for name in names]
+
+
+def _started(name: LoggerName, folder: str, project: str) -> Logger:
+    way_out = f"or leave out --logger {name}."
+    try:
+        if name == "csv":
+            logger: Logger = CSVLogger(folder, name="csv")
+        elif name == "wandb":
+            logger = WandbLogger(save_dir=folder, project=project, name="watch", offline=True)
+        elif name == "tensorboard":
+            logger = TensorBoardLogger(folder, name="tensorboard")
+        else:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            own = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path(folder).resolve()}/mlflow.db"
+            logger = MLFlowLogger(project, run_name="watch", tracking_uri=own)
+            _ = logger.experiment  # connects now, not after the first audit
+    except ModuleNotFoundError as error:
+        found = f"none: {str(error).splitlines()[0]}"
+        expected = f"the package of the logger {name}"
+        raise InputError(expected=expected, found=found, way_out=f"Install it, {way_out}") from None
+    except Exception as error:  # of the logger's package
+        said = " ".join(str(error).split())[:200]
+        expected = f"a logger {name} that takes numbers"
+        raise InputError(expected=expected, found=said, way_out=f"Correct its settings, {way_out}") from None
+    return logger
 
 
 def log_look(loggers: list[Logger], look: Look) -> None:
-    """Logs value, interval and verdict of each attack under each limit at the number of the round."""
+    """Logs value, interval and verdict of each attack under each limit at the number of the round.
+
+    A logger that fails is a warning and gets no more: the watch goes on.
+    """
     numbers: dict[str, float] = {"watch/exceeded": float(look.overall == "exceeded")}
     for name, state in look.leaks.items():
         numbers |= {f"watch/{name}/{part}": value for part, value in _numbers(state).items() if value is not None}
-    for logger in loggers:
-        logger.log_metrics(numbers, step=look.round)
-        logger.save()
+    for logger in tuple(loggers):
+        try:
+            logger.log_metrics(numbers, step=look.round)
+            logger.save()
+        except Exception as error:  # of the logger's package
+            loggers.remove(logger)
+            said = " ".join(str(error).split())[:200]
+            _logger.warning(
+                "%s gets no more numbers, it failed in round %d: %s", type(logger).__name__, look.round, said
+            )
 
 
 def _numbers(state: LimitState) -> dict[str, float | None]:

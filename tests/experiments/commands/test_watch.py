@@ -103,6 +103,30 @@ def test_watch_of_a_closed_recording_ends(tmp_path: Path, capsys: pytest.Capture
     assert "watch/exceeded" in header
 
 
+def test_a_logger_that_fails_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise ConnectionError("no route to the server")
+
+    monkeypatch.setattr("lightning.pytorch.loggers.CSVLogger.log_metrics", failing)
+    with recorder(tmp_path / "deltas") as opened:
+        write_round(opened, 0)
+    assert attack.main(["watch", str(tmp_path / "deltas"), "--gate", LIMIT, "--logger", "csv"]) == 5
+    assert "CSVLogger gets no more numbers, it failed in round 0: no route to the server" in caplog.text
+
+
+def test_a_logger_that_does_not_start_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr("experiments.watch_view.CSVLogger", failing)
+    assert attack.main(["watch", str(tmp_path / "deltas"), "--gate", LIMIT, "--logger", "csv"]) == 2
+    assert "expected a logger csv that takes numbers; found not here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "word"),
     [
