@@ -150,8 +150,8 @@ class Recording:
                 for chunk in source.chunks(victims_per_view, pseudonyms, by_size=by_size):
                     if next(places) % parts != index:
                         continue
-                    view = source.view(chunk, learner)
-                    yield dataclasses.replace(view, earlier=self._earlier(view, learner)) if history else view
+                    # No name holds a view while the next one is read.
+                    yield self._with_earlier(source.view(chunk, learner), learner, history)
 
     def _source(self, name: str, shard: Any) -> ShardView:
         return ShardView(
@@ -163,8 +163,10 @@ class Recording:
             auxiliary=self._auxiliary,
         )
 
-    def _earlier(self, view: RoundView, learner: ClientAlgorithm | None) -> tuple[RoundView, ...]:
-        """Views of the same victims in earlier rounds, in the view's order."""
+    def _with_earlier(self, view: RoundView, learner: ClientAlgorithm | None, history: bool) -> RoundView:
+        """The view, with those of the same victims in earlier rounds, in its order, if there is a `history`."""
+        if not history:
+            return view
         found = []
         wanted = view.pseudonyms.tolist()
         for name in (name for number in self.rounds if number < view.round for name in self._seen.names(number)):
@@ -173,7 +175,7 @@ class Recording:
                 if all(pseudonym in place for pseudonym in wanted):
                     chunk = torch.tensor([place[pseudonym] for pseudonym in wanted])
                     found.append(self._source(name, shard).view(chunk, learner))
-        return tuple(found)
+        return dataclasses.replace(view, earlier=tuple(found))
 
     def auxiliary(self) -> dict[str, Tensor]:
         """The server's auxiliary data, e.g. labelled images; empty if none are recorded."""

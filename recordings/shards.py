@@ -251,6 +251,9 @@ def _of_clients(table: Any, chunk: Tensor) -> Tensor:
 
 def _ragged(table: Any, chunk: Tensor, offsets: Tensor, padding: int) -> Tensor:
     """The rows of some clients, padded, in the types with which attacks compute (float32 or int64)."""
-    parts = [table[int(offsets[i]) : int(offsets[i + 1])] for i in chunk.tolist()]
-    parts = [part.float() if part.is_floating_point() else part.long() for part in parts]
-    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=padding)
+    shape = (len(chunk), int(offsets.diff()[chunk].max()), *table.get_shape()[1:])
+    kind = torch.float32 if table[:0].is_floating_point() else torch.int64
+    padded = torch.full(shape, padding, dtype=kind)
+    for row, i in zip(padded, chunk.tolist(), strict=True):
+        row[: int(offsets[i + 1] - offsets[i])] = table[int(offsets[i]) : int(offsets[i + 1])]
+    return padded

@@ -14,7 +14,9 @@ from protocol.history import History
 from protocol.ranges import PositiveInt
 
 _NUMBERS = 2**28
-"""Numbers of known people's messages that a forest is trained on; of more, a random part of the messages."""
+"""Numbers of known people's messages that a forest is trained on, 1 GiB; of more, a random part of the messages."""
+_AT_ONCE = 2**24
+"""Numbers of messages that are normalised at a time."""
 _LEAST = 1e-6
 
 
@@ -26,7 +28,8 @@ class PropertyForest(AttributeAttack):
     variance 1, and the forest has 100 trees with five examples or more in a leaf and in a node that is split. There the
     examples are updates that the adversary computes from data of its own; here they are the updates of people whose
     attributes the server knows. One forest is trained on the messages of all rounds, as in Algorithm 3; the
-    probabilities of a person's messages are averaged.
+    probabilities of a person's messages are averaged. The vectors of the known people are in memory together, at most
+    1 GiB of them.
 
     Threat model: passive server that sees each update, under a name that stays, and knows the attributes of some of the
     people; nobody is asked about whose attributes it knows.
@@ -88,13 +91,14 @@ class PropertyForest(AttributeAttack):
         most = max(self.leaf, _NUMBERS // max(width, 1))
         kept = torch.zeros(total, dtype=torch.bool)
         kept[torch.randperm(total, generator=generator)[:most]] = True
-        senders, vectors, seen = [], [], 0
+        senders, vectors = torch.empty(int(kept.sum()), dtype=torch.int64), torch.empty(int(kept.sum()), width)
+        seen = used = 0
         for place, part in _absolute(view, people, people.known):
             chosen = kept[seen : seen + len(place)]
-            seen += len(place)
-            senders.append(place[chosen])
-            vectors.append(part[chosen])
-        return torch.cat(senders), torch.cat(vectors)
+            seen, end = seen + len(place), used + int(chosen.sum())
+            senders[used:end], vectors[used:end] = place[chosen], part[chosen]
+            used = end
+        return senders, vectors
 
 
 def _absolute(view: History, people: People, which: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -103,7 +107,7 @@ def _absolute(view: History, people: People, which: Tensor) -> Iterator[tuple[Te
         place = people.places(part.pseudonyms)
         chosen = which[place].nonzero().flatten()
         width = sum(part.model[name].numel() for name in part.deltas)
-        for few in torch.split(chosen, max(1, _NUMBERS // 4 // width)):
+        for few in torch.split(chosen, max(1, _AT_ONCE // width)):
             own = part.select(few)
             numbers = torch.cat([block.float() for name in own.deltas for block in blocks(own, name)], dim=1)
-            yield place[few], torch.nn.functional.normalize(numbers.abs_(), dim=1)
+            yield place[few], torch.nn.functional.normalize(numbers.abs_(), dim=1, out=numbers)

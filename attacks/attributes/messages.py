@@ -15,9 +15,9 @@ from protocol.history import History
 from protocol.threat_model import ThreatModel
 from protocol.view import ATTRIBUTE, RoundView, View
 
-_NUMBERS = 2**25
+_NUMBERS = 2**23
 """Numbers of messages in memory at a time."""
-_HELD = 2**27
+_HELD = 2**26
 """Numbers of messages in memory that all later ones of a large round are compared with."""
 _ALIKE = 1e-12
 """Share of the largest squared length below which a message without the round's mean is considered rounding."""
@@ -154,6 +154,7 @@ def products_of_rounds(view: History) -> Iterator[tuple[Tensor, dict[str, Tensor
                         inner = products(earlier, ordered, names)
                         total[rows[:, None], place] = inner
                         total[place[:, None], rows] = inner.T
+                del part, ordered  # before the next part is read
             done = senders[torch.cat([place for place, _ in held])]
             left = left[~torch.isin(view.pseudonyms[left], done)]
         yield senders, found
