@@ -12,11 +12,14 @@ FALSE_STOP = 0.05
 """Probability that either end is ever on the wrong side, in any round of the whole training."""
 BETS = 0.99 * 0.4 ** np.arange(5)
 """Fractions of the capital that are bet, each on its own share: large ones for few persons, small ones for many."""
-FIRST, MEANS, ROUND = 0.7, 0.2, 0.1
+SHARES = np.array([3, 4, 4, 1.5, 0.5]) / 13
+"""Share of the capital for each fraction: the small ones, of thousands of persons, have many factors to multiply."""
+FIRST, MEANS, ROUND = 0.55, 0.4, 0.05
 """Shares of the capital that bet on first messages, on persons' means so far, and on the newest round alone."""
 EXPECTED_ROUNDS = 100
 """Rounds that share `_EXPECTED` of the capital for single looks; the later ones, without end, share the rest."""
-_EXPECTED = 0.9
+_EXPECTED, _LAST = 0.9, 0.6
+"""Shares, of the capital for means, of the looks until the last expected round, and of the look at that alone."""
 _STEPS = 20
 _LARGEST = 1e9
 """Larger scores, infinite ones too, count as this: the capital is then smaller than it may be."""
@@ -29,14 +32,16 @@ class ConfidenceSequence:
     is true, the capital ever reaches ``1 / alpha`` with a probability of at most alpha (Ville's inequality), however
     often one looks and whenever one stops. The lower end is the largest ``m`` whose capital has reached it. A person
     with score ``x`` of at least `low` multiplies a capital by ``1 + f (x - m) / (m - low)``, for each ``f`` of `BETS`
-    on a share of its own: the capital process of the first reference with constant bets, mixed with equal shares.
+    on a share of its own (`SHARES`): the capital process of the first reference with constant bets, mixed.
 
     Messages of one person are not independent, so a person's further messages do not multiply its first one. Of the
     capital,
 
     * `FIRST` bets on the first message of each person, from round to round;
-    * `MEANS` is divided over the rounds, and bets in each on the mean of each person's messages so far;
-    * `ROUND` is divided over the rounds too, and bets on the round's own messages, so that a leak may begin late.
+    * `MEANS` is divided over the last expected round, the rounds of half as many, a quarter and so on, and twice as
+      many, four times and so on, and bets in each of them on the mean of each person's messages so far: the means of
+      consecutive rounds are nearly the same, so few looks tell as much as many, and each has a larger share;
+    * `ROUND` is divided over all rounds, and bets on the round's own messages, so that a leak may begin late.
 
     The divided parts are sums, over rounds, of numbers whose expectation is at most their share: nothing is assumed of
     the dependence of rounds on each other. Within a round, given what the server sent, persons are assumed to be
@@ -112,11 +117,14 @@ class ConfidenceSequence:
         if not self._rounds:
             return np.zeros(0)
         with np.errstate(over="ignore", divide="ignore"):
-            first = np.exp(np.cumsum([self._log_factors(own, mean, above) for own in self._first], 0)).mean(1)
-            looks = np.zeros(len(self._rounds))
-            for share, parts in ((MEANS, self._means), (ROUND, self._rounds)):
-                once = np.array([np.exp(self._log_factors(own, mean, above)).mean() for own in parts])
-                looks += share * np.cumsum(once * _weights(len(parts), self.expected))
+            first = np.exp(np.cumsum([self._log_factors(own, mean, above) for own in self._first], 0)) @ SHARES
+            looks, count = np.zeros(len(self._rounds)), len(self._rounds)
+            kinds = (MEANS, self._means, _weights_of_means), (ROUND, self._rounds, _weights_of_rounds)
+            for share, parts, weights_of in kinds:
+                weights = weights_of(count, self.expected)
+                for place in weights.nonzero()[0].tolist():
+                    factors = np.exp(self._log_factors(parts[place], mean, above))
+                    looks[place:] += share * weights[place] * float(factors @ SHARES)
             capital: Values = FIRST * first + looks
         return capital
 
@@ -159,8 +167,22 @@ class ConfidenceSequence:
         return np.array([np.log1p(bet * (scores / middle - 1)).sum() for bet in BETS.tolist()])
 
 
-def _weights(rounds: int, expected: int) -> Values:
-    """``(T,)`` share of each round in the capital for single looks; of all rounds without end, they sum to 1."""
+def _weights_of_rounds(rounds: int, expected: int) -> Values:
+    """``(T,)`` share of each round in the capital for rounds alone; of all rounds without end, they sum to 1."""
     number = np.arange(1, rounds + 1)
     later = (1 - _EXPECTED) * expected / (number * np.maximum(number - 1.0, 1))
     return np.where(number <= expected, _EXPECTED / expected, later)
+
+
+def _weights_of_means(rounds: int, expected: int) -> Values:
+    """The same for persons' means: 0 in most rounds."""
+    looks = [expected]
+    while looks[-1] > 1:
+        looks.append(-(-looks[-1] // 2))
+    earlier = (_EXPECTED - _LAST) / len(looks[1:]) if looks[1:] else 0.0
+    shares = {**dict.fromkeys(looks, earlier), expected: _EXPECTED - earlier * len(looks[1:])}
+    number, share = 2 * expected, (1 - _EXPECTED) / 2
+    while number <= rounds:
+        shares[number] = share
+        number, share = 2 * number, share / 2
+    return np.array([shares.get(number, 0.0) for number in range(1, rounds + 1)])

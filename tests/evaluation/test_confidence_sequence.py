@@ -4,11 +4,26 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.confidence_sequence import BETS, FALSE_STOP, FIRST, MEANS, ROUND, ConfidenceSequence, _weights
+from evaluation.confidence_sequence import (
+    BETS,
+    FALSE_STOP,
+    FIRST,
+    MEANS,
+    ROUND,
+    SHARES,
+    ConfidenceSequence,
+    _weights_of_means,
+    _weights_of_rounds,
+)
 
 
-def capital(rounds: list[list[tuple[int, float]]], mean: float, expected: int = 100) -> list[float]:
-    """The capital for scores of at least 0, written out."""
+def capital(rounds: list[list[tuple[int, float]]], mean: float) -> list[float]:
+    """The capital for scores of at least 0 in two expected rounds and more, written out."""
+
+    def mixed(values: list[float]) -> float:
+        products = [math.prod(1 + bet * (value / mean - 1) for value in values) for bet in BETS.tolist()]
+        return sum(share * product for share, product in zip(SHARES.tolist(), products, strict=True))
+
     found: list[float] = []
     seen: list[float] = []
     sums: dict[int, list[float]] = {}
@@ -19,12 +34,10 @@ def capital(rounds: list[list[tuple[int, float]]], mean: float, expected: int = 
                 seen.append(value)
             sums.setdefault(person, []).append(value)
         means = [sum(own) / len(own) for own in sums.values()]
-        weight = 0.9 / expected if number <= expected else 0.1 * expected / (number * (number - 1))
-        for share, values in ((MEANS, means), (ROUND, [value for _, value in present])):
-            products = [math.prod(1 + bet * (value / mean - 1) for value in values) for bet in BETS.tolist()]
-            looks += share * weight * sum(products) / len(BETS)
-        first = [math.prod(1 + bet * (value / mean - 1) for value in seen) for bet in BETS.tolist()]
-        found.append(FIRST * sum(first) / len(BETS) + looks)
+        looks += MEANS * {1: 0.3, 2: 0.6, 3: 0, 4: 0.05}[number] * mixed(means)
+        weight = 0.45 if number <= 2 else 0.2 / (number * (number - 1))
+        looks += ROUND * weight * mixed([value for _, value in present])
+        found.append(FIRST * mixed(seen) + looks)
     return found
 
 
@@ -36,8 +49,8 @@ def of(messages: list[list[tuple[int, float]]], **options: int) -> ConfidenceSeq
 
 
 def test_capital_is_that_of_the_formula() -> None:
-    rounds = [[(0, 0.3), (1, 0.9)], [(1, 0.2), (2, 0.7)], [(0, 1.0), (2, 0.0)]]
-    assert of(rounds, rounds=2).evidence(0.4) == pytest.approx(capital(rounds, 0.4, expected=2))
+    rounds = [[(0, 0.3), (1, 0.9)], [(1, 0.2), (2, 0.7)], [(0, 1.0), (2, 0.0)], [(1, 0.6), (3, 0.7)]]
+    assert of(rounds, rounds=2).evidence(0.4) == pytest.approx(capital(rounds, 0.4))
 
 
 def test_capital_is_mirrored_below() -> None:
@@ -57,14 +70,23 @@ def test_expected_capital_is_at_most_one_at_the_limit(persons: tuple[str, str], 
         chance = math.prod(mean if value else 1 - mean for value, mean in pairs)
         rounds = [list(enumerate(map(float, outcome[:2])))]
         rounds.append(rounds[0] if same else [(place + 2, float(value)) for place, value in enumerate(outcome[2:])])
-        expected += chance * of(rounds).evidence(0.3)[-1]
+        expected += chance * of(rounds, rounds=2).evidence(0.3)[-1]
     assert expected <= 1 + 1e-12
     assert expected > 0.5
 
 
 def test_weights_of_rounds_sum_to_at_most_one() -> None:
     for expected in (1, 7, 100):
-        assert 0.9 < _weights(10**5, expected).sum() <= 1 + 1e-9
+        assert 0.9 < _weights_of_rounds(10**5, expected).sum() <= 1 + 1e-9
+        assert 0.99 < _weights_of_means(10**5, expected).sum() <= 1 + 1e-9
+    assert SHARES.sum() == pytest.approx(1)
+    assert pytest.approx(1) == FIRST + MEANS + ROUND
+
+
+def test_means_are_looked_at_in_few_rounds_of_which_the_last_expected_one_counts_most() -> None:
+    weights = _weights_of_means(50, 20)
+    assert (weights.nonzero()[0] + 1).tolist() == [1, 2, 3, 5, 10, 20, 40]
+    assert weights.argmax() == 19
 
 
 def test_messages_of_the_same_persons_are_not_taken_for_new_ones() -> None:
