@@ -14,8 +14,9 @@ from bench.peak_memory import peak_mib
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, RoundView
+from protocol.view import CANDIDATE_LABELS, CANDIDATES
 
 CLIENTS, RECORDS, CANDIDATES_OF_EACH, OUTSIDERS, CLASSES, SHAPE = 10, 500, 100, 1000, 10, (3, 32, 32)
 TRAININGS = {
@@ -39,7 +40,7 @@ def membership_times() -> list[Measure]:
     return measures
 
 
-def _view(local: LocalTraining) -> tuple[RoundView, torch.Tensor]:
+def _view(local: LocalTraining) -> tuple[History, torch.Tensor]:
     """One round on generated images, and which client holds which candidate."""
     generator = generator_for(0, "bench-membership")
     images = torch.rand(CLIENTS * RECORDS + OUTSIDERS, *SHAPE, generator=generator)
@@ -50,7 +51,7 @@ def _view(local: LocalTraining) -> tuple[RoundView, torch.Tensor]:
     built = build_classifier(network, image_shape=SHAPE, classes=CLASSES, generator=generator)
     model = {name: value.detach().clone() for name, value in built.named_parameters()}
     pool = torch.cat([held[:, :CANDIDATES_OF_EACH].flatten(), torch.arange(CLIENTS * RECORDS, len(images))])
-    view = RoundView(
+    view = History(
         round=0,
         pseudonyms=torch.arange(CLIENTS),
         example_counts=torch.full((CLIENTS,), RECORDS),
@@ -58,6 +59,7 @@ def _view(local: LocalTraining) -> tuple[RoundView, torch.Tensor]:
         model=model,
         algorithm=learner,
         auxiliary={CANDIDATES: images[pool], CANDIDATE_LABELS: labels[pool]},
+        sent_in=torch.zeros(CLIENTS, dtype=torch.int64),
     )
     return view, pool // RECORDS == torch.arange(CLIENTS)[:, None]
 

@@ -152,8 +152,8 @@ def products_of_rounds(view: History) -> Iterator[tuple[Tensor, dict[str, Tensor
                     total = found.setdefault(layer, torch.zeros(len(senders), len(senders), dtype=torch.float64))
                     for rows, earlier in held:
                         inner = products(earlier, ordered, names)
-                        total[rows[:, None], place] = inner
                         total[place[:, None], rows] = inner.T
+                        total[rows[:, None], place] = inner
                 del part, ordered  # before the next part is read
             done = senders[torch.cat([place for place, _ in held])]
             left = left[~torch.isin(view.pseudonyms[left], done)]
