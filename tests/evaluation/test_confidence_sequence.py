@@ -22,7 +22,7 @@ def capital(rounds: list[list[tuple[int, float]]], mean: float) -> list[float]:
 
     def mixed(values: list[float]) -> float:
         products = [math.prod(1 + bet * (value / mean - 1) for value in values) for bet in BETS.tolist()]
-        return sum(share * product for share, product in zip(SHARES.tolist(), products, strict=True))
+        return math.fsum(share * product for share, product in zip(SHARES.tolist(), products, strict=True))
 
     found: list[float] = []
     seen: list[float] = []
