@@ -105,7 +105,7 @@ lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no 
 	$(COMPILE) pyproject.toml --group dev --extra flower --extra transformers -o requirements-flower.lock
 	$(COMPILE) pyproject.toml --group dev --extra nvflare --extra transformers -o requirements-nvflare.lock
 	$(COMPILE:disallow=explicit) pyproject.toml --group dev --group exporters --extra otel --extra mlflow -o requirements-exporters.lock
-	$(COMPILE) pyproject.toml --group dev --group docs -o requirements-docs.lock
+	$(COMPILE) pyproject.toml --group dev --group docs --extra transformers -o requirements-docs.lock
 	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
 	for name in $(AUTHORS); do $(COMPILE) bench/authors/$$name.in --constraint <($(OUR_TORCH)) -o bench/authors/$$name.lock; done
 

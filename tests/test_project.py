@@ -90,8 +90,8 @@ def test_the_search_for_pickle_finds_it(source: str) -> None:
     assert len(unsafe_in(source)) == 1
 
 
-LOCKS: dict[str, list[str]] = {"requirements.lock": []} | {
-    f"requirements-{name}.lock": [name] for name in ("flower", "nvflare", "docs")
+LOCKS: dict[str, list[str]] = {"requirements.lock": ["transformers"]} | {
+    f"requirements-{name}.lock": [name, "transformers"] for name in ("flower", "nvflare", "docs")
 }
 LOCKS["requirements-exporters.lock"] = ["otel", "mlflow", "exporters"]
 """Every lock and the extras and groups that it holds."""
