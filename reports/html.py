@@ -14,7 +14,7 @@ from datamodules.io.files import write_whole
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.failures import reasons
 from evaluation.scores import records
-from protocol.metric_table import metric
+from protocol.metric_table import meanings, metric
 from reports.headline import headline, is_generated
 from reports.questions import Question, not_measured
 from reports.run import Run
@@ -77,6 +77,7 @@ def write_report(
         questions=questions,
         unmeasured=unmeasured,
         not_asked=not_asked,
+        scales=meanings({one.answer.row["metric"] for one in questions if one.answer.row is not None}),
         todo="" if parts else _todo(run, questions, unmeasured),
         pictures=first,
         parts=blocks,

@@ -126,6 +126,7 @@ def test_what_was_recorded_and_what_to_do_stand_on_the_first_screen(tmp_path: Pa
         "leaks</b>",
         "not measured</b>",
         "one round",
+        "AUC is 0.5 for guessing and 1 for certainty.",
         "--what-if FILE",
         "what the questions lack",
     ]
