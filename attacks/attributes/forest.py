@@ -65,7 +65,9 @@ class PropertyForest(AttributeAttack):
             forest = RandomForestClassifier(
                 self.trees, min_samples_leaf=self.leaf, min_samples_split=max(2, self.leaf), random_state=seed
             )
-            forests[name] = forest.fit(vectors[held >= 0].numpy(), held[held >= 0].numpy())
+            whose = held >= 0
+            own = vectors if bool(whose.all()) else vectors[whose]  # all of them without a copy
+            forests[name] = forest.fit(own.numpy(), held[whose].numpy())
             sums[name] = torch.zeros(len(people.names), people.classes(name), dtype=torch.float64)
         del vectors
         counts = torch.zeros(len(people.names), dtype=torch.float64)
