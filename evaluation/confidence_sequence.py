@@ -18,8 +18,9 @@ FIRST, MEANS, ROUND = 0.55, 0.4, 0.05
 """Shares of the capital that bet on first messages, on persons' means so far, and on the newest round alone."""
 EXPECTED_ROUNDS = 100
 """Rounds that share `_EXPECTED` of the capital for single looks; the later ones, without end, share the rest."""
-_EXPECTED, _LAST = 0.9, 0.6
-"""Shares, of the capital for means, of the looks until the last expected round, and of the look at that alone."""
+_EXPECTED = 0.9
+_LAST = 0.6
+"""Share of the capital for means that is bet in the last expected round."""
 _STEPS = 20
 _LARGEST = 1e9
 """Larger scores, infinite ones too, count as this: the capital is then smaller than it may be."""
@@ -38,9 +39,9 @@ class ConfidenceSequence:
     capital,
 
     * `FIRST` bets on the first message of each person, from round to round;
-    * `MEANS` is divided over the last expected round, the rounds of half as many, a quarter and so on, and twice as
-      many, four times and so on, and bets in each of them on the mean of each person's messages so far: the means of
-      consecutive rounds are nearly the same, so few looks tell as much as many, and each has a larger share;
+    * `MEANS` is divided over a few rounds and bets in each on the mean of each person's messages so far. These are, for
+      n expected rounds, round n; rounds n/2, n/4 and so on; and rounds 2n, 4n and so on. The means of consecutive
+      rounds are nearly the same, so few looks tell as much as many, and each has a larger share;
     * `ROUND` is divided over all rounds, and bets on the round's own messages, so that a leak may begin late.
 
     The divided parts are sums, over rounds, of numbers whose expectation is at most their share: nothing is assumed of

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from evaluation.sequential_gate import LimitState
 from experiments.watching import Look
 from protocol.errors import InputError
+from reports.exporters.mlflow import limit_retries
 
 _logger = logging.getLogger(__name__)
 LoggerName = Literal["csv", "mlflow", "tensorboard", "wandb"]
@@ -63,7 +64,7 @@ def make_loggers(names: list[LoggerName], folder: str, project: str = "fedleak")
     Raises:
         InputError: the package of a logger is not installed, or it does not start.
     """
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # seven by default, which take four minutes
+    limit_retries()
     return [_started(name, folder, project) for name in names]
 
 

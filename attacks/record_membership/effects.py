@@ -37,9 +37,9 @@ class Sketch:
 
     def part(self, start: int, end: int) -> "Sketch":
         """The sketch without the sums before `start` and from `end` on."""
-        part = copy.copy(self)
         if end - start == self.size:
-            return part
+            return self
+        part = copy.copy(self)
         part.size = end - start
         if self._place is None or self._sign is None:
             part._numbers = slice(start, end)
@@ -149,7 +149,7 @@ class Effects:
         gram, products = (torch.zeros(count, width, dtype=self.precision) for width in (count, len(updates)))
         inner = [torch.zeros(count, count, dtype=self.dtype) for _ in places[:-1]]
         for columns, part in self._blocks(len(places)):
-            found = [part.gradients(*own) for own in zip(places, scales, strict=True)]
+            found = [part.gradients(model, scale) for (model, _), scale in zip(places, scales, strict=True)]
             mean = found.pop().mul_(places[-1][1])
             for own, (_, weight) in zip(found, places, strict=False):
                 mean.add_(own, alpha=weight)
@@ -177,9 +177,9 @@ class Effects:
                 own += total @ update
         return products.T, Basis.of(gram)
 
-    def gradients(self, place: tuple[Mapping[str, Tensor], float], scale: Tensor | None) -> Tensor:
+    def gradients(self, model: Mapping[str, Tensor], scale: Tensor | None) -> Tensor:
         """``(M, size)`` sketched gradients at a model."""
-        return torch.cat([sums for _, sums in self.of_model(place[0], scale)])
+        return torch.cat([sums for _, sums in self.of_model(model, scale)])
 
     def _blocks(self, places: int) -> Iterator[tuple[slice, Self]]:
         """The effects with some of the sums, and which these are: gradients at all places have bounded memory."""

@@ -5,7 +5,7 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -167,10 +167,18 @@ def _statistics(view: History, pool: Pool) -> list[RoundStatistics]:
 
 def _together(parts: list[RoundStatistics]) -> RoundStatistics:
     """Statistics of a round that was read in parts."""
-    names = ("senders", "loss", "products", "lengths", "class_shares", "step_sums")
-    several = {name: [getattr(part, name) for part in parts] for name in names if len(parts) > 1}
-    joined: dict[str, Any] = {name: None if own[0] is None else torch.cat(own) for name, own in several.items()}
-    return dataclasses.replace(parts[0], **joined)
+    if len(parts) == 1:
+        return parts[0]
+    sums = [part.step_sums for part in parts if part.step_sums is not None]
+    return dataclasses.replace(
+        parts[0],
+        senders=torch.cat([part.senders for part in parts]),
+        loss=torch.cat([part.loss for part in parts]),
+        products=torch.cat([part.products for part in parts]),
+        lengths=torch.cat([part.lengths for part in parts]),
+        class_shares=torch.cat([part.class_shares for part in parts]),
+        step_sums=torch.cat(sums) if sums else None,
+    )
 
 
 def _of_part(view: RoundView, pool: Pool) -> RoundStatistics:
