@@ -9,10 +9,11 @@ from torch import Tensor
 
 from client.algorithm import DescentAlgorithm, Model
 from client.cohort import Cohort
-from client.engine.differentiable_training import train_differentiably
-from client.engine.fast.gradients import Parameters
+from client.engine.differentiable_training import by_autograd, full_batches, train_differentiably
+from client.engine.fast.gradients import Parameters, SecondDerivatives
 from client.engine.task import StackedTask
 from client.engine.training_job import own_elements
+from defenses.base import Defense
 from protocol.view import ITEM_EMBEDDING
 
 USER_EMBEDDING = "user_embedding"
@@ -58,14 +59,22 @@ class RecommenderAlgorithm(DescentAlgorithm, StackedTask):
             for name, value in model.items()
         }
         elements = own_elements(model, {ITEM_EMBEDDING: items}, clients)
+        penalising = [defense for defense in self.training_defenses if type(defense).penalty is not Defense.penalty]
+        fast = self.fast()
 
-        def loss(parameters: Parameters) -> Tensor:
-            total = self.stacked_loss(parameters, {"label": labels}, mask).sum()
+        def loss(parameters: Parameters, examples: Parameters) -> Tensor:
+            total = self.stacked_loss(parameters, examples, mask).sum()
             public = {name: parameters[name] for name in received}
-            for defense in self.training_defenses:
+            for defense in penalising:
                 penalty = defense.penalty(public, received, elements)
                 total = total if penalty is None else total + penalty.sum()
             return total
 
-        trained = train_differentiably({**received, USER_EMBEDDING: users}, loss, self.local)
+        def by_hand(parameters: Parameters, examples: Parameters) -> tuple[Parameters, SecondDerivatives]:
+            assert fast is not None
+            return fast.differentiable(parameters, examples, mask)
+
+        step = by_hand if fast and fast.twice and self.local.fast and not penalising else by_autograd(loss)
+        start = {**received, USER_EMBEDDING: users}
+        trained = train_differentiably(start, {"label": labels}, full_batches(step, self.local), self.local)
         return {name: trained[name] - value for name, value in received.items()}

@@ -25,6 +25,9 @@ _RESCALE = 100.0
 _CHUNK_NUMBERS = (2**18, 2**25)
 """Parameters of the simulated clients of one chunk, on a CPU (its cache) and on a GPU."""
 
+_MOST_PADDING = 200
+"""Items of padding of a chunk: they take about as long as what every chunk takes whatever its size."""
+
 
 class GradientMatching(LightningModule):
     """Finds the interactions whose simulated update is closest to the received one (see `attacks.Raifle`).
@@ -126,17 +129,20 @@ class GradientMatching(LightningModule):
         return world_size(self) * losses.sum()
 
     def _chunks(self, own: Tensor) -> list[Tensor]:
-        """Victims in chunks of bounded memory, by number of items."""
+        """Victims in chunks of bounded memory and little padding, by number of items."""
         mask = self.view.served_mask[own]
         sizes, order = mask.sum(1).sort(stable=True)
         dim = self.view.model[ITEM_EMBEDDING].shape[1]
         dense = sum(value.numel() for name, value in self.view.model.items() if name != ITEM_EMBEDDING)
-        chunks, chunk = [], list[int]()
+        chunks, chunk, items = [], list[int](), 0
         for victim, size in zip(own[order].tolist(), sizes.tolist(), strict=True):
-            if chunk and (len(chunk) + 1) * (dense + dim * size) > _CHUNK_NUMBERS[self.device.type != "cpu"]:
+            padded = (len(chunk) + 1) * size
+            large = (len(chunk) + 1) * dense + dim * padded > _CHUNK_NUMBERS[self.device.type != "cpu"]
+            if chunk and (large or padded - items - size > _MOST_PADDING):
                 chunks.append(torch.tensor(chunk))
-                chunk = []
+                chunk, items = [], 0
             chunk.append(victim)
+            items += size
         return [*chunks, torch.tensor(chunk)] if chunk else chunks
 
     def _descend(self, victims: Tensor) -> None:

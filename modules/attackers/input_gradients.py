@@ -1,6 +1,6 @@
 """Training on given inputs, through which gradients reach the inputs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from client.cohort import Cohort
 from client.engine.batches import batch_schedule
-from client.engine.differentiable_training import descend
+from client.engine.differentiable_training import Step, by_autograd, train_differentiably
 from client.engine.fast.gradients import Parameters
 from client.network import NetworkAlgorithm
 
@@ -40,11 +40,12 @@ def simulated_updates(
         batches: ``(B, S, n)`` numbers of the examples in each step, see `step_examples`.
     """
 
-    def step(batch: Tensor) -> Callable[[Parameters], Tensor]:
-        return lambda parameters: _loss(algorithm, parameters, inputs, labels, batch, {})
+    def step(batch: Tensor) -> Step:
+        return by_autograd(lambda parameters, given: _loss(algorithm, parameters, given["inputs"], labels, batch, {}))
 
     start = algorithm.trained(models)
-    after = descend(start, [step(batch) for batch in batches.unbind(1)], algorithm.local)
+    steps = [step(batch) for batch in batches.unbind(1)]
+    after = train_differentiably(start, {"inputs": inputs}, steps, algorithm.local)
     return {name: after[name] - value for name, value in start.items()}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -9,6 +10,18 @@ from torch import Tensor
 from client.engine.fast.memory import BufferPool
 
 Parameters = dict[str, Tensor]
+
+
+class SecondDerivatives(Protocol):
+    """Derivatives of gradients."""
+
+    def __call__(self, by: Parameters, *, given_only: bool) -> tuple[Parameters, Parameters | None]:
+        """Gradients of ``sum_p <by[p], gradient of p>`` by the fields of the examples, and by the parameters.
+
+        Args:
+            by: a tensor of each parameter's shape.
+            given_only: leave out those by the parameters.
+        """
 
 
 @dataclass(frozen=True)
@@ -45,15 +58,23 @@ class Gradients:
 
     Attributes:
         descends: whether `descend` is implemented.
+        twice: whether `differentiable` is implemented, for full batches.
     """
 
     descends: bool = False
+    twice: bool = False
 
     def stacked(
         self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool
     ) -> tuple[Tensor, Parameters] | None:
         """`Task.stacked_loss` ``(C,)`` and its gradients by parameter, valid until the next step reuses `buffers`."""
         return None
+
+    def differentiable(
+        self, parameters: Parameters, examples: Parameters, mask: Tensor
+    ) -> tuple[Parameters, SecondDerivatives]:
+        """Gradients by parameter of the sum of `Task.stacked_loss`, and their derivatives."""
+        raise NotImplementedError
 
     def single(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters] | None:
         """`Task.loss` and its gradients by parameter."""

@@ -5,24 +5,25 @@ import torch
 from torch import Tensor
 
 from client.engine.client_optimizers import build_optimizer
-from client.engine.differentiable_training import train_differentiably
+from client.engine.differentiable_training import by_autograd, full_batches, train_differentiably
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import InputError
 
 ADAM = LocalTraining(optimizer="adam", learning_rate=0.05, epochs=4, eps_root=1e-8)
 
 
-def trained(labels: Tensor, start: Tensor) -> Tensor:
-    def loss(current: dict[str, Tensor]) -> Tensor:
-        return ((current["a"].sin() - labels) ** 2).sum() + (current["a"] ** 2 * labels).sum()
+def trained(labels: Tensor, start: Tensor, local: LocalTraining = ADAM) -> Tensor:
+    def loss(current: dict[str, Tensor], given: dict[str, Tensor]) -> Tensor:
+        return ((current["a"].sin() - given["labels"]) ** 2).sum() + (current["a"] ** 2 * given["labels"]).sum()
 
-    return train_differentiably({"a": start}, loss, ADAM)["a"]
+    return train_differentiably({"a": start}, {"labels": labels}, full_batches(by_autograd(loss), local), local)["a"]
 
 
-def test_derivative_by_the_labels_equals_finite_differences() -> None:
+@pytest.mark.parametrize("local", [ADAM, LocalTraining(learning_rate=0.05, epochs=4)])
+def test_derivatives_equal_finite_differences(local: LocalTraining) -> None:
     generator = torch.Generator().manual_seed(0)
-    start, labels = (torch.randn(3, 5, generator=generator, dtype=torch.float64) for _ in range(2))
-    assert torch.autograd.gradcheck(lambda given: trained(given, start), labels.requires_grad_(), rtol=1e-4)
+    start, labels = (torch.randn(3, 5, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(2))
+    assert torch.autograd.gradcheck(lambda given, at: trained(given, at, local), (labels, start), rtol=1e-4)
 
 
 def test_steps_are_those_of_the_clients_optimizer() -> None:
@@ -37,4 +38,4 @@ def test_steps_are_those_of_the_clients_optimizer() -> None:
 
 def test_training_that_cannot_be_differentiated_is_refused() -> None:
     with pytest.raises(InputError, match="full-batch"):
-        train_differentiably({}, lambda _: torch.zeros(()), LocalTraining(batch_size=8))
+        full_batches(by_autograd(lambda *_: torch.zeros(())), LocalTraining(batch_size=8))
