@@ -65,8 +65,9 @@ class DecoderLayer(nn.Module):
     def _attended(self, before: Tensor, last: Tensor) -> Tensor:
         (query, own_key, own_value), (_, keys, values) = (
             [layer(self.norm(inputs)).unflatten(-1, (self.heads, -1)) for layer in self._attention]
-            for inputs in (last.expand(len(before), -1, -1), before)
+            for inputs in (last, before)
         )
+        query = query.expand(len(before), -1, -1, -1)
         scores = torch.einsum("pwhd,pthd->pwht", query, keys)
         own = (query * own_key).sum(3)[..., None]
         weights = (torch.cat([scores, own], dim=3) / query.shape[3] ** 0.5).softmax(3)

@@ -1,20 +1,23 @@
 """DAGER: sentences of a transformer decoder by span checks of the inputs of its first two layers, as published."""
 
+import copy
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Variants
 from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from attacks.reconstruction.next_words import next_words
 from attacks.reconstruction.sentence_span import Prefixes, endings
-from attacks.reconstruction.word_layers import DecoderLayers
+from attacks.reconstruction.word_layers import DecoderLayers, with_bias
 from client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
-from client.text import EMBEDDING
+from client.text import EMBEDDING, OUTPUT
 from protocol.errors import ViewError
 from protocol.progress import with_progress
 from protocol.ranges import NonNegativeInt, OpenUnitInterval, PositiveFloat
@@ -24,6 +27,12 @@ from protocol.view import RoundView
 _CANDIDATES = 2**20
 """Largest number of sentences of one length that are checked in the second layer."""
 _AT_ONCE = 2**14
+_WORDS_AT_ONCE = 2**9
+"""Words of which the inputs of the first layer fit into a processor's cache."""
+_SCREENS = 8
+_ROUNDING = 1e-4
+"""Far above what single precision loses of a component, far below components of wrong words."""
+_LAST_LAYER = (f"{OUTPUT}.weight", f"{OUTPUT}.bias")
 _LAYERS = 2
 """Layers whose gradients are used."""
 
@@ -66,14 +75,24 @@ class Dager(ReconstructionAttack):
 
     name = "dager"
     references = ("DAGER, algorithms 1 and 2",)
-    variants: ClassVar[Variants] = {"last-words": {"last_words": True, "references": ()}}
     exact = True
     cost = "seconds per victim"
     threat_model = ThreatModel(
-        sees="the deltas of all layers in one round",
+        sees="the deltas of the first two layers' attention in one round",
         knows="the global model",
-        needs=(DecoderAlgorithm, "deltas:output.weight"),
+        needs=(DecoderAlgorithm, f"deltas:{BODY}.layers.0.query.weight"),
     )
+    variants: ClassVar[Variants] = {
+        "last-words": {
+            "last_words": True,
+            "references": (),
+            "threat_model": dataclasses.replace(
+                threat_model,
+                sees="the deltas of the first two layers' attention and of the last layer in one round",
+                needs=(*threat_model.needs, f"deltas:{OUTPUT}.weight"),
+            ),
+        }
+    }
 
     first: OpenUnitInterval = 1e-5
     second: OpenUnitInterval = 1e-3
@@ -85,18 +104,22 @@ class Dager(ReconstructionAttack):
         layers = DecoderLayers(view.require(DecoderAlgorithm))
         if layers.algorithm.network.layers < _LAYERS:
             raise ViewError("expected a decoder of two layers or more, got one; `sentence-span` needs one only")
-        model = {name: value.double() for name, value in view.model.items()}
         names = [[f"{BODY}.layers.{n}.{part}.weight" for part in ("query", "key", "value")] for n in range(_LAYERS)]
-        last = layers.layer_gradients(view.deltas)[2].double()
+        exact = layers.body(view.model)
+        table = view.model[EMBEDDING]
+        table = table.to(torch.promote_types(table.dtype, torch.float32))
+        bodies = copy.deepcopy(exact).to(table.dtype), exact
         found = []
         for v in with_progress(range(view.victims)):
             gradients = [torch.cat([view.deltas[name][v] for name in own]) for own in names]
-            prefixes = self.prefixes(layers.body(model), model[EMBEDDING], gradients)
+            prefixes = self.prefixes(bodies, table, gradients)
             if prefixes is None:
                 found.append(torch.zeros(0, 1, dtype=torch.int64))
             elif self.last_words:
-                counts = next_words_of(layers, model, last[v], prefixes, int(view.example_counts[v]))
-                found.append(endings(prefixes, counts.clamp(max=int(view.example_counts[v]))))
+                sentences = int(view.example_counts[v])
+                change = with_bias({name: view.deltas[name][v] for name in _LAST_LAYER}, [OUTPUT]).double()
+                counts = next_words_of(layers, view.model, change, prefixes, sentences)
+                found.append(endings(prefixes, counts.clamp(max=sentences)))
             else:
                 complete = torch.ones(len(prefixes.words), dtype=torch.bool)
                 complete[prefixes.parents[prefixes.parents >= 0]] = False
@@ -104,21 +127,21 @@ class Dager(ReconstructionAttack):
         longest = max(texts.shape[1] for texts in found)
         return reconstruction([torch.nn.functional.pad(texts, (0, longest - texts.shape[1])) for texts in found])
 
-    def prefixes(self, body: Decoder, table: Tensor, gradients: list[Tensor]) -> Prefixes | None:
+    def prefixes(self, bodies: tuple[Decoder, Decoder], table: Tensor, gradients: list[Tensor]) -> Prefixes | None:
         """Prefixes whose inputs of both layers are accepted; None for none.
 
         Args:
-            body: the network in double precision.
+            bodies: the network in the precision of the table and in double precision.
             table: ``(W, d)`` word table.
             gradients: ``(3 d, d)`` changes of the projections of the first two layers.
         """
-        spans = self.spans(gradients)
+        spans, outside = self.spans(gradients)
         words, parents, total = [torch.zeros(1, 0, dtype=torch.int64)], list[Tensor](), 0
-        for place in range(len(body.position.weight)):
-            accepted = self.words_at(body, table, spans[0], place)
+        for place in range(len(bodies[0].position.weight)):
+            accepted = self.words_at(bodies, table, spans[0], outside, place)
             if not 0 < len(accepted) * len(words[-1]) <= _CANDIDATES:
                 break
-            origin, word = self.grown(body, table, spans[1], words[-1], accepted)
+            origin, word = self.grown(bodies, table, spans[1], words[-1], accepted)
             if not len(origin):
                 break
             parents.append(origin + total - len(words[-1]) if place else torch.full_like(origin, -1))
@@ -128,52 +151,82 @@ class Dager(ReconstructionAttack):
             return None
         return Prefixes(pad_sequence([row for level in words[1:] for row in level], True), torch.cat(parents))
 
-    def spans(self, gradients: list[Tensor]) -> list[Tensor]:
-        """``(R, d)`` first right singular vectors of each gradient ``(M, d)``."""
-        rank = max(int((torch.linalg.svdvals(gradient) > self.tolerance).sum()) for gradient in gradients)
-        rank = min(rank, gradients[0].shape[1] - self.cut)
-        return [torch.linalg.svd(gradient.double(), full_matrices=False)[2][: max(rank, 0)] for gradient in gradients]
+    def spans(self, gradients: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """First right singular vectors of each gradient ``(M, d)``, ``(R, d)``, and last ones of the first gradient."""
+        found = [torch.linalg.svd(torch.linalg.qr(one.double(), mode="r")[1])[1:] for one in gradients]
+        rank = max(int((values > self.tolerance).sum()) for values, _ in found)
+        rank = max(min(rank, gradients[0].shape[1] - self.cut), 0)
+        first = found[0][1]
+        return [vectors[:rank] for _, vectors in found], first[max(rank, len(first) - _SCREENS) :]
 
-    def words_at(self, body: Decoder, table: Tensor, span: Tensor, place: int) -> Tensor:
-        """``(A,)`` words whose input of the first layer is accepted at a place."""
-        layer = body.layers[0]
-        assert isinstance(layer, DecoderLayer)
-        inputs = layer.norm(table + body.position.weight[place])
-        near = distances(span, inputs) < self.first
-        near[0] = False  # padding
-        return near.nonzero().flatten()
+    def words_at(
+        self, bodies: tuple[Decoder, Decoder], table: Tensor, span: Tensor, outside: Tensor, place: int
+    ) -> Tensor:
+        """``(A,)`` words whose input of the first layer is accepted at a place.
+
+        No input has a component along a vector `outside` the span that is longer than its distance, so that a few
+        products in the precision of the table leave few words for the exact distance.
+        """
+        screens, near = outside.T.to(table), list[Tensor]()
+        for some in torch.split(table, _WORDS_AT_ONCE):
+            inputs = _first_inputs(bodies[0], some, place)
+            components = (inputs @ screens).abs_().amax(1) if len(outside) else inputs.new_zeros(len(inputs))
+            near.append(components <= (self.first + _ROUNDING) * torch.linalg.vector_norm(inputs, dim=1))
+        words = torch.cat(near).nonzero().flatten()
+        words = words[words > 0]  # 0 is padding
+        return words[distances(span, _first_inputs(bodies[1], table[words], place)) < self.first]
 
     def grown(
-        self, body: Decoder, table: Tensor, span: Tensor, prefixes: Tensor, words: Tensor
+        self, bodies: tuple[Decoder, Decoder], table: Tensor, span: Tensor, prefixes: Tensor, words: Tensor
     ) -> tuple[Tensor, Tensor]:
         """``(G,)`` prefixes and the words that they are continued by, accepted in the second layer."""
-        place = prefixes.shape[1]
-        first, second = body.layers[0], body.layers[1]
-        assert isinstance(first, DecoderLayer)
-        assert isinstance(second, DecoderLayer)
-        last = table[words] + body.position.weight[place]
+        rough, exact = bodies
         near = []
         for some in torch.split(prefixes, max(1, _AT_ONCE // len(words))):
-            inputs = second.norm(first.at_last(table[some] + body.position.weight[:place], last))
-            near.append(distances(span, inputs) < self.second)
+            inputs = _second_inputs(rough, table, some, words)
+            near.append(distances(span.to(table), inputs) < self.second + _ROUNDING)
         origin, word = torch.cat(near).nonzero(as_tuple=True)
-        return origin, words[word]
+        accepted = torch.zeros(len(origin), dtype=torch.bool)
+        for some in torch.split(torch.arange(len(origin)), _AT_ONCE):
+            inputs = _second_inputs(exact, table, prefixes[origin[some]], words[word[some]][:, None])
+            accepted[some] = distances(span, inputs)[:, 0] < self.second
+        return origin[accepted], words[word[accepted]]
+
+
+def _first_inputs(body: Decoder, vectors: Tensor, place: int) -> Tensor:
+    """``(W, d)`` inputs of the first layer at a place, for ``vectors (W, d)`` of words."""
+    first, position = body.layers[0], body.position.weight[place]
+    assert isinstance(first, DecoderLayer)
+    inputs: Tensor = first.norm(vectors.to(position) + position)
+    return inputs
+
+
+def _second_inputs(body: Decoder, table: Tensor, prefixes: Tensor, words: Tensor) -> Tensor:
+    """``(P, W, d)`` inputs of the second layer at the words ``(W,)`` or ``(P, W)`` after prefixes ``(P, T)``."""
+    place = prefixes.shape[1]
+    first, second = body.layers[0], body.layers[1]
+    assert isinstance(first, DecoderLayer)
+    assert isinstance(second, DecoderLayer)
+    places = body.position.weight
+    before, last = table[prefixes].to(places) + places[:place], table[words].to(places) + places[place]
+    inputs: Tensor = second.norm(first.at_last(before, last))
+    return inputs
 
 
 def distances(span: Tensor, inputs: Tensor) -> Tensor:
     """``(...,)`` distance of normalised inputs ``(..., d)`` from a span ``(R, d)``."""
-    unit = normalize(inputs, dim=-1)
+    unit = functional.normalize(inputs, dim=-1)
     outside: Tensor = (unit - unit @ span.T @ span).norm(dim=-1)
     return outside
 
 
 def next_words_of(
-    layers: DecoderLayers, model: dict[str, Tensor], change: Tensor, prefixes: Prefixes, sentences: int
+    layers: DecoderLayers, model: Mapping[str, Tensor], change: Tensor, prefixes: Prefixes, sentences: int
 ) -> Tensor:
-    """``(P, W)`` times that each word follows each prefix, see `next_words`."""
+    """``(P, W)`` times that each word follows each prefix, see `next_words`; ``change (W, D)`` of the last layer."""
     lengths = prefixes.lengths
     parts = [layers.last_inputs(model, prefixes.words[lengths == n, :n]) for n in torch.unique(lengths).tolist()]
     states, started = torch.cat(parts), prefixes.started()
-    logits = states @ layers.layer_gradients(model)[2].T
+    logits = states @ with_bias(model, [OUTPUT]).double().T
     repeated = sentences / float(started[prefixes.parents < 0].sum())
     return next_words(change, states, logits, started, 0.0, repeated=repeated).counts
