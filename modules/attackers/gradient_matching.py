@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 
 from client.recommendation import RecommenderAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
+from modules.attackers.side_by_side import side_by_side
 from modules.attackers.trainer import empty_batches, own_share, world_size
 from protocol.errors import ViewError
 from protocol.progress import with_progress
@@ -116,8 +117,13 @@ class GradientMatching(LightningModule):
         """One step of Adam for this process's victims, or all of L-BFGS; the best point of every victim is kept."""
         own = torch.arange(len(self.logits))[own_share(self)]
         if self.solver == "lbfgs":
-            for victims in with_progress(self._chunks(own)):
-                self._descend(victims)
+            chunks = self._chunks(own)
+            sizes = [float(self.view.served_mask[chunk].sum()) for chunk in chunks]
+            if self.device.type == "cpu":
+                side_by_side(self._descend, chunks, sizes)
+            else:
+                for chunk in with_progress(chunks):
+                    self._descend(chunk)
             return None
         view = self.part(own)
         width = view.served_items.shape[1]
