@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -66,7 +67,7 @@ class Dager(ReconstructionAttack):
         last-words: adds the last words, so that exact sentences can be counted.
 
     Raises:
-        ViewError: the network has one layer.
+        ViewError: the network has one layer, or a change is not recorded.
 
     References:
         I. Petrov, D. Dimitrov, M. Baader, M. Müller and M. Vechev, "DAGER: Exact Gradient Inversion for Large Language
@@ -105,6 +106,10 @@ class Dager(ReconstructionAttack):
         if layers.algorithm.network.layers < _LAYERS:
             raise ViewError("expected a decoder of two layers or more, got one; `sentence-span` needs one only")
         names = [[f"{BODY}.layers.{n}.{part}.weight" for part in ("query", "key", "value")] for n in range(_LAYERS)]
+        wanted = [*itertools.chain(*names), *(_LAST_LAYER if self.last_words else ())]
+        missing = [name for name in wanted if name not in view.deltas]
+        if missing:
+            raise ViewError(f"expected the deltas of {', '.join(wanted)}; got a recording without {missing[0]}")
         exact = layers.body(view.model)
         table = view.model[EMBEDDING]
         table = table.to(torch.promote_types(table.dtype, torch.float32))

@@ -92,3 +92,12 @@ def test_decoder_of_one_layer_is_refused() -> None:
     one = dataclasses.replace(VIEW.require(DecoderAlgorithm), network=network)
     with pytest.raises(ViewError, match="two layers"):
         attacked(dataclasses.replace(VIEW, algorithm=one))
+
+
+def test_attention_of_two_layers_is_all_that_the_published_attack_needs() -> None:
+    attention = {name: value for name, value in VIEW.deltas.items() if name.endswith(("y.weight", "value.weight"))}
+    assert {name.split(".")[-2] for name in attention} == {"query", "key", "value"}
+    seen_only = dataclasses.replace(VIEW, deltas=attention, row_parameters=frozenset(), served=None)
+    assert sentences(attacked(seen_only)) == [without_last_words(own) for own in CLIENTS]
+    with pytest.raises(ViewError, match=r"output\.weight"):
+        attacked(seen_only, last_words=True)
