@@ -60,7 +60,7 @@ class RecommenderAlgorithm(DescentAlgorithm, StackedTask):
         }
         elements = own_elements(model, {ITEM_EMBEDDING: items}, clients)
         penalising = [defense for defense in self.training_defenses if type(defense).penalty is not Defense.penalty]
-        fast = self.fast()
+        fast = self.fast() if self.local.fast and not penalising else None
 
         def loss(parameters: Parameters, examples: Parameters) -> Tensor:
             total = self.stacked_loss(parameters, examples, mask).sum()
@@ -70,11 +70,10 @@ class RecommenderAlgorithm(DescentAlgorithm, StackedTask):
                 total = total if penalty is None else total + penalty.sum()
             return total
 
-        def by_hand(parameters: Parameters, examples: Parameters) -> tuple[Parameters, SecondDerivatives]:
-            assert fast is not None
-            return fast.differentiable(parameters, examples, mask)
+        def step(parameters: Parameters, examples: Parameters) -> tuple[Parameters, SecondDerivatives]:
+            written = fast.differentiable(parameters, examples, mask) if fast else None
+            return by_autograd(loss)(parameters, examples) if written is None else written
 
-        step = by_hand if fast and fast.twice and self.local.fast and not penalising else by_autograd(loss)
         start = {**received, USER_EMBEDDING: users}
         trained = train_differentiably(start, {"label": labels}, full_batches(step, self.local), self.local)
         return {name: trained[name] - value for name, value in received.items()}

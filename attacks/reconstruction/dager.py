@@ -130,7 +130,7 @@ class Dager(ReconstructionAttack):
                 complete[prefixes.parents[prefixes.parents >= 0]] = False
                 found.append(prefixes.words[complete & (prefixes.lengths > 1)])
         longest = max(texts.shape[1] for texts in found)
-        return reconstruction([torch.nn.functional.pad(texts, (0, longest - texts.shape[1])) for texts in found])
+        return reconstruction([functional.pad(texts, (0, longest - texts.shape[1])) for texts in found])
 
     def prefixes(self, bodies: tuple[Decoder, Decoder], table: Tensor, gradients: list[Tensor]) -> Prefixes | None:
         """Prefixes whose inputs of both layers are accepted; None for none.

@@ -58,11 +58,9 @@ class Gradients:
 
     Attributes:
         descends: whether `descend` is implemented.
-        twice: whether `differentiable` is implemented, for full batches.
     """
 
     descends: bool = False
-    twice: bool = False
 
     def stacked(
         self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool
@@ -72,9 +70,9 @@ class Gradients:
 
     def differentiable(
         self, parameters: Parameters, examples: Parameters, mask: Tensor
-    ) -> tuple[Parameters, SecondDerivatives]:
+    ) -> tuple[Parameters, SecondDerivatives] | None:
         """Gradients by parameter of the sum of `Task.stacked_loss`, and their derivatives."""
-        raise NotImplementedError
+        return None
 
     def single(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters] | None:
         """`Task.loss` and its gradients by parameter."""

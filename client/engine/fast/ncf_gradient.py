@@ -24,8 +24,6 @@ _USERS, _POSITION = "user_embedding", "position"
 class InteractionGradients(Gradients):
     """Gradients of `client.fncf.FNCFAlgorithm` on full batches."""
 
-    twice = True
-
     def stacked(
         self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool
     ) -> tuple[Tensor, Parameters] | None:
@@ -35,7 +33,9 @@ class InteractionGradients(Gradients):
 
     def differentiable(
         self, parameters: Parameters, examples: Parameters, mask: Tensor
-    ) -> tuple[Parameters, SecondDerivatives]:
+    ) -> tuple[Parameters, SecondDerivatives] | None:
+        if _POSITION in examples:
+            return None
         _, gradients, values = ncf_gradients(parameters, examples["label"], mask, BufferPool())
         return gradients, values.second_derivatives
 
