@@ -20,10 +20,11 @@ from evaluation.derived import derived
 from evaluation.estimates_in_processes import estimate_in_processes
 from evaluation.evaluate import Slow, default_setting, evaluate_recording
 from evaluation.failures import explain
-from evaluation.gate import LimitError, Outcome, Verdict, gate
+from evaluation.gate import About, LimitError, Outcome, Verdict, gate
 from evaluation.kept_estimates import KeptEstimates
 from evaluation.learner_match import with_learner_check
 from evaluation.limit_names import check_limits
+from evaluation.luck import with_luck
 from evaluation.message_selection import MessageSelection
 from evaluation.posterior.posterior import POSTERIOR
 from evaluation.relevance import relevant, truth_names
@@ -35,7 +36,7 @@ from evaluation.stored import StoredRun, read_run
 from evaluation.summary import summarise
 from evaluation.time_budget import TimeBudget
 from evaluation.update_table import UPDATES, update_table
-from protocol.errors import require
+from protocol.errors import InputError, require
 from protocol.metric_table import METRICS, metric_names
 from protocol.progress import say_what_starts
 from recordings.control import ControlRecording
@@ -75,7 +76,8 @@ class AuditResult:
     @functools.cached_property
     def everything(self) -> pd.DataFrame:
         """`results` with the derived ones that are not reported, which figures need."""
-        return stacked([summarise(self.reported), derived(self.evaluation)])
+        results = stacked([summarise(self.reported), derived(self.evaluation)])
+        return with_luck(results, self.evaluation.scores)
 
     @functools.cached_property
     def results(self) -> pd.DataFrame:
@@ -125,6 +127,7 @@ class AuditResult:
         *,
         reference: "AuditResult | StoredRun | str | Path | None" = None,
         accept: Collection[Outcome] = (),
+        about: About = "clients",
         **further: float,
     ) -> list[Verdict]:
         """Checks limits on what attacks may infer, as ``attack.py audit --gate`` does, e.g. in a test.
@@ -135,6 +138,7 @@ class AuditResult:
             limits: limits by name, see docs/gate.md.
             reference: run to compare with, for a limit on ``change``.
             accept: outcomes other than ``ok`` that are accepted, e.g. ``("undecided",)``.
+            about: whom limits are about: ``clients`` like the recorded ones, or ``recording`` for those of this one.
             further: limits whose name is a word.
 
         Returns:
@@ -154,7 +158,8 @@ class AuditResult:
             def compared(evaluation: Evaluation) -> Changes:
                 return dataclasses.replace(self, evaluation=evaluation).changes(kept)
 
-        verdicts = gate(whole, self.attacks, compared)(as_recorded(self.results), self.evaluation)
+        recorded = recorded_clients(self.recording, about)
+        verdicts = gate(whole, self.attacks, compared, recorded)(as_recorded(self.results), self.evaluation)
         broken = [one for one in verdicts if one.verdict not in ("ok", *accept)]
         if broken:
             raise LimitError(broken)
@@ -167,6 +172,20 @@ class AuditResult:
     def _repr_html_(self) -> str:
         """The table, as a notebook shows it."""
         return self.table.to_html(index=False, float_format="{:.3f}".format, border=0)
+
+
+def recorded_clients(recording: Recording | None, about: About) -> int | None:
+    """Number of clients of a recording that limits are about; None for limits about clients like these.
+
+    Raises:
+        InputError: limits are about the recording, and there is none.
+    """
+    if about == "clients":
+        return None
+    way_out = "Audit a recording, or leave limits about clients like these."
+    if recording is None:
+        raise InputError(expected="a recording that limits are about", found="a table of several", way_out=way_out)
+    return len(recording.pseudonyms())
 
 
 def audit(

@@ -47,52 +47,6 @@ def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 20
     return Summary(float(kept.mean()), std, *_interval(means), len(kept))
 
 
-def crossed_bootstrap(
-    values: Tensor, *, generator: torch.Generator, clusters: Tensor | None = None, resamples: int = 2000
-) -> Summary:
-    """Mean with an interval over clients and seeds, both resampled with replacement: the pigeonhole bootstrap.
-
-    A resample draws P of the P clients and S of the S seeds and averages the values of the drawn pairs. Values of one
-    client under several seeds are thus not counted as independent clients, nor is the variation between models
-    attributed to the clients.
-
-    Args:
-        values: ``(P, S)`` values of each client under each seed, NaN where there is none.
-        generator: source of the resamples.
-        clusters: ``(P,)`` number of the group of each client, None if every client is one. Groups are resampled whole,
-            because what their clients share (a set of items, a model) makes their values depend on each other.
-        resamples: number of resamples.
-
-    Returns:
-        `Summary` with the number of clients as n, and the standard deviation of their means.
-
-    References:
-        A. B. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics, 2007.
-    """
-    kept = ~values.isnan()
-    there = kept.any(1)
-    groups = None if clusters is None else torch.from_numpy(np.unique(clusters[there].numpy(), return_inverse=True)[1])
-    values, kept = (part[there][:, kept.any(0)] for part in (values.double(), kept))
-    alone = len(values) == kept.shape[1] == int(kept.sum())  # every client has a seed of its own
-    if groups is None and (alone or kept.shape[1] <= 1):
-        return bootstrap(values[kept], generator=generator, resamples=resamples)
-    filled, present = values.nan_to_num(0.0), kept.double()
-    drawn = [filled, present]
-    if groups is not None:  # sums of the rows of each group, (G, S)
-        empty = filled.new_zeros(int(groups.max()) + 1, filled.shape[1])
-        drawn = [empty.index_add(0, groups, part) for part in drawn]
-    at_once = max(1, _NUMBERS_AT_ONCE // sum(values.shape))
-    means = []
-    for start in range(0, resamples, at_once):
-        size = min(at_once, resamples - start)
-        people, seeds = (_times_drawn(size, count, generator) for count in drawn[0].shape)
-        crossed = ((people @ part * seeds).sum(1) for part in drawn)
-        means.append(next(crossed) / next(crossed))  # NaN if no drawn pair has a value
-    own = filled.sum(1) / present.sum(1)
-    std = float(own.std()) if len(own) > 1 else 0.0
-    return Summary(float(filled.sum() / present.sum()), std, *_interval(torch.cat(means)), len(own))
-
-
 def crossed_ratio(
     one: Tensor, two: Tensor, *, generator: torch.Generator, resamples: int = 2000
 ) -> tuple[float, float, float]:

@@ -40,6 +40,11 @@ class Changes:
     notes: Sequence[str]
 
     @property
+    def same(self) -> bool:
+        """Whether every client has the same score by every attack in both runs, as two audits of one recording give."""
+        return all(row.gaps is not None and not row.gaps.any() for row in self.rows)
+
+    @property
     def table(self) -> pd.DataFrame:
         """A row per question, metric and setting, then one per attack; columns `CHANGE` and the settings."""
         rows = [one.row() for one in self.rows]
@@ -52,19 +57,18 @@ class Changes:
         return "\n".join([*self.notes, "", shown.to_string(index=False, float_format="{:.3f}".format)])
 
 
-def changes(reference: StoredRun, run: StoredRun, *, key: bytes | None = None, seed: int = 0) -> Changes:
+def changes(reference: StoredRun, run: StoredRun, *, key: bytes | None = None) -> Changes:
     """Differences between two runs for the metrics that judge attacks: the run minus the reference.
 
     Only equal attacks, metrics and settings are compared; a setting with one value in each run, except the data set,
     describes the run. Clients are paired by their numbers if at least 5 of them, or all of one run, are in both runs.
-    Then the interval is a bootstrap over clients, and over seeds if both have several; otherwise it is made of those of
-    the two means. It is widened to that of a t distribution, because a bootstrap of few clients is too short.
+    Then the interval is that of the mean difference (`evaluation.mean_interval.MeanOverClients`), over clients, and
+    over trainings if both runs have several of the same seeds; otherwise it is made of those of the two means.
 
     Args:
         reference: earlier run, or run without a defence.
         run: run that is compared with it.
         key: secret key of the numbers of clients, see `evaluation.persons`; None for that of `secret_key`.
-        seed: seed of the resamples.
     """
     names = [one.name for one in (reference, run)]
     names = names if names[0] != names[1] else ["the reference", "the run"]
@@ -77,7 +81,7 @@ def changes(reference: StoredRun, run: StoredRun, *, key: bytes | None = None, s
     pairs = [(one, one, False) for one in common]
     pairs = [*((*pair, True) for pair in _best_pairs(after, *cells, common)), *pairs]
     rows = [
-        change(cells[0][old], cells[1][new], after.info(cells[1][new]), alike=why_not is None, best=best, seed=seed)
+        change(cells[0][old], cells[1][new], after.info(cells[1][new]), alike=why_not is None, best=best)
         for old, new, best in pairs
     ]
     listed = [name for name in varied if name != _DATA]
@@ -204,11 +208,19 @@ def _reading(rows: Sequence[Change]) -> list[str]:
     """Sentences on what verdicts mean; none without a row."""
     if not rows:
         return []
-    best = sum(one.best for one in rows)
-    return [
+    best = sum(row.best for row in rows)
+    sentences = [
         f"More and less are about what is inferred: they need the whole 95% interval and {FEWEST} clients. Equal"
-        " means that no client's value differs. Each interval holds by itself: of rows in which nothing changed, about"
-        f" one in 20 is judged to have changed, and there are {len(rows)} rows.",
-        "A row of the best attack compares the attack that is best at the question in each run, as an attacker who"
-        f" adapts would choose it, by the same data ({best} of the rows).",
+        f" means that no client's value differs. Each of the {len(rows)} intervals holds by itself."
     ]
+    if any(row.seeds < 2 for row in rows):
+        sentences.append(
+            "Where each run has one training, the interval is over clients, of these two models: two trainings of one"
+            " system differ too, by about one in three of such intervals, so a difference says nothing of a change of"
+            " the system before several trainings show it."
+        )
+    sentences.append(
+        "A row of the best attack compares the attack that is best at the question in each run, as an attacker who"
+        f" adapts would choose it, by the same data ({best} of the rows)."
+    )
+    return sentences

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.composition.base import CompositionAttack, output_layer
 from evaluation.causes import POSSIBLE, Cause, measured_causes
+from evaluation.luck import LEVEL, LUCK
 from evaluation.scores import records, setting_columns
 from protocol.errors import InputError, ViewError
 from protocol.memory import gibibytes, memory_bound
@@ -70,15 +72,21 @@ def near_guessing(results: pd.DataFrame) -> list[Row]:
 
 
 def is_near(row: Row, results: pd.DataFrame) -> bool:
-    """Whether a result is close to the best baseline of its setting, or its interval contains that baseline.
+    """Whether a result is close to the best baseline of its setting, or may be better than it by luck.
 
-    Without guessing or a baseline, only a value of which more is better can be near: if its interval contains 0.
+    Where the probability of luck is unknown, the interval must not contain that baseline. Without guessing or a
+    baseline, only a value of which more is better can be near: if its interval contains 0.
     """
     guess = best_guess(row, results)
     if guess is None:
         return not metric(row["metric"]).lower_is_better and bool(row["low"] <= 0)
+    if hardly_exceeds(row, results):
+        return True
+    probability = row.get(LUCK, math.nan)
+    if probability == probability:
+        return bool(probability > LEVEL)
     worst = row["high"] if metric(row["metric"]).lower_is_better else row["low"]
-    return hardly_exceeds(row, results) or _gain(row, worst, guess) <= 0
+    return _gain(row, worst, guess) <= 0
 
 
 def hardly_exceeds(row: Row, results: pd.DataFrame) -> bool:

@@ -3,8 +3,9 @@
 A limit applies to every attack, or to those of one question; baselines are exempt. An attack's interval decides: the
 limit holds if the whole interval is on the safe side, and is exceeded if the whole interval is beyond; otherwise it is
 undecided, as it is over few clients, in a round that is beyond the limit, and where a mean hides some clients; see
-`evaluation.limits`. A metric with `worst_client` is limited for each client instead. A limit may also be one on a
-difference, see `evaluation.relative_limits`. What was not measured does not pass.
+`evaluation.limits`. A limit is about clients like the recorded ones, which is an inference, or about the clients of
+the recording, which is a fact where all of them were attacked. A metric with `worst_client` is limited for each client
+instead. A limit may also be one on a difference, see `evaluation.relative_limits`. What was not measured does not pass.
 """
 
 import dataclasses
@@ -34,6 +35,8 @@ UNCHECKED = 4
 UNDECIDED = 5
 """Exit status if no limit is exceeded and all were measured, but too few clients decide one."""
 Outcome = Literal["ok", "failed", "unchecked", "undecided"]
+About = Literal["clients", "recording"]
+"""Whom limits are about: clients like the recorded ones, or the clients of this recording."""
 _STATUS: Mapping[str, int] = {"failed": FAILED, "unchecked": UNCHECKED, "undecided": UNDECIDED}
 """Exit status by outcome, the first to be found decides."""
 
@@ -52,6 +55,8 @@ class Verdict:
         n: number of clients.
         verdict: ``ok``, ``failed``, ``undecided`` (the interval contains the limit) or ``unchecked`` (no value).
         message: line to print.
+        about: whom the verdict is about: ``clients`` like the recorded ones (an inference), or ``recording``, the
+            clients of this recording (a fact where all of them were attacked).
     """
 
     metric: str
@@ -63,6 +68,7 @@ class Verdict:
     n: int
     verdict: Outcome
     message: str
+    about: About = "clients"
 
 
 Gate = Callable[[pd.DataFrame, Evaluation], list[Verdict]]
@@ -81,6 +87,7 @@ def gate(
     limits: Mapping[str, float],
     attacks: Sequence[Attack],
     changes_of: Callable[[Evaluation], Changes] | None = None,
+    recorded: int | None = None,
 ) -> Gate:
     """Function that checks limits, by metric, on the results of attacks.
 
@@ -88,11 +95,16 @@ def gate(
         limits: see `check_limits`.
         attacks: attacks of the audit.
         changes_of: what changed in an evaluation from a reference, for limits on ``change``; None without a reference.
+        recorded: number of clients of the recording, where limits are about these clients; None where they are about
+            clients like these.
     """
 
     def check(results: pd.DataFrame, evaluation: Evaluation) -> list[Verdict]:
-        found = [_verdict(name, limit, results, evaluation, attacks, changes_of) for name, limit in limits.items()]
-        return [_with_learner(verdict, results, evaluation, attacks) for verdict in found]
+        verdicts = []
+        for name, limit in limits.items():
+            verdict = _verdict(name, limit, results, evaluation, attacks, changes_of, recorded)
+            verdicts.append(_with_learner(verdict, results, evaluation, attacks))
+        return verdicts
 
     return check
 
@@ -109,38 +121,60 @@ def _verdict(
     evaluation: Evaluation,
     attacks: Sequence[Attack],
     changes_of: Callable[[Evaluation], Changes] | None,
+    recorded: int | None,
 ) -> Verdict:
-    rows, (question, metric_name) = _of_attacks(name, results), parts_of(name)
+    question, metric_name = parts_of(name)
+    rows = _of_attacks(name, results)
     sign = -1 if metric(metric_name).lower_is_better else 1
     keys = differing(results) if len(results) else set()
-    asked = [one for one in attacks if not one.baseline and asks(question)(one.family, one.estimates.inferred)]
+    asked = [attack for attack in attacks if not attack.baseline and _is_asked(question, attack)]
+    relative = metric_name in RELATIVE
+    about: About = "clients" if recorded is None or relative else "recording"
     if metric_name == CHANGE and changes_of is not None:
         differences = changed(changes_of(evaluation), asks(question), limit)
     elif metric_name == BEYOND_BASELINE:
         differences = beyond_baseline(rows, results, evaluation.scores, keys, limit)
     else:
-        options: dict[str, Any] = {"limit": sign * limit, "keys": keys, "attacks": len(rows)}
-        differences = Differences([one for row in rows for one in measured(row, evaluation.scores, **options)])
-    found = [one for one in differences.measured if not math.isnan(one.value)]
-    if not found:
-        why_not = differences.left_out if metric_name in RELATIVE else ""
+        held: list[Measured] = []
+        for row in rows:
+            held += measured(
+                row, evaluation.scores, limit=sign * limit, keys=keys, attacks=len(rows), recorded=recorded
+            )
+        differences = Differences(held)
+    candidates = [candidate for candidate in differences.measured if not math.isnan(candidate.value)]
+    if not candidates:
+        why_not = differences.left_out if relative else ""
         why_not = why_not or _why_not(name, bool(rows), asked, evaluation.missing)
         message = f"gate could not be checked: {why_not}"
-        return Verdict(name, limit, None, None, None, None, 0, "unchecked", message)
-    outcomes = [_outcome(one, sign * limit) for one in found]
+        return Verdict(name, limit, None, None, None, None, 0, "unchecked", message, about)
+    # The worst outcome is that of the limit, and of the attacks that have it, the one nearest to the leak is named.
+    outcomes = [_outcome(candidate, sign * limit) for candidate in candidates]
     outcome: Outcome = next(kind for kind in ("failed", "undecided", "ok") if kind in outcomes)
-    decisive = [one for one, own in zip(found, outcomes, strict=True) if own == outcome]
-    one = max(decisive, key=lambda one: one.leaky if outcome == "undecided" else one.value)
-    ends = [sign * end for end in (one.safe, one.leaky)]
-    low, high = (None, None) if not all(map(math.isfinite, ends)) or ends[0] == ends[1] else sorted(ends)
-    if not metric(metric_name).worst_client and ends[0] == ends[1]:
-        low, high = ends
-    message = _message(name, limit, one, outcome, (low, high), len(found if metric_name in RELATIVE else rows))
-    if outcome == "ok" and metric_name in RELATIVE:
+    deciding = [candidate for candidate, own in zip(candidates, outcomes, strict=True) if own == outcome]
+    worst = max(deciding, key=lambda candidate: candidate.leaky if outcome == "undecided" else candidate.value)
+    ends = _shown_ends(worst, sign, metric(metric_name).worst_client)
+    tests = len(candidates) if relative else len(rows)
+    message = _message(name, limit, worst, outcome, ends, tests, None if about == "clients" else recorded)
+    if outcome == "ok" and relative:
         message += f"; {differences.left_out}" if differences.left_out else ""
     elif outcome == "ok":
         message += _not_covered(metric_name, rows, asked, evaluation)
-    return Verdict(name, limit, one.label, sign * one.value, low, high, one.n, outcome, message)
+    return Verdict(name, limit, worst.label, sign * worst.value, *ends, worst.n, outcome, message, about)
+
+
+def _is_asked(question: str | None, attack: Attack) -> bool:
+    """Whether a limit on a question applies to an attack."""
+    return asks(question)(attack.family, attack.estimates.inferred)
+
+
+def _shown_ends(worst: Measured, sign: int, worst_client: bool) -> tuple[float | None, float | None]:
+    """Ends of an interval in the units of its metric; None where an end is infinite, or a client has no interval."""
+    ends = [sign * worst.safe, sign * worst.leaky]
+    if not all(map(math.isfinite, ends)):
+        return None, None
+    if worst_client and ends[0] == ends[1]:
+        return None, None
+    return min(ends), max(ends)
 
 
 def _not_covered(name: str, rows: Sequence[Mapping[str, Any]], asked: Sequence[Attack], evaluation: Evaluation) -> str:
@@ -182,51 +216,77 @@ def _of_attacks(name: str, results: pd.DataFrame) -> list[dict[str, Any]]:
     return [row for row in rows if asks(question)(str(row["family"]), str(row["tells"]))]
 
 
-def _outcome(one: Measured, limit: float) -> Outcome:
-    if not one.enough:
+def _outcome(candidate: Measured, limit: float) -> Outcome:
+    if not candidate.enough:
         return "undecided"
-    if one.safe > limit:
-        return "failed"
-    return "ok" if one.leaky <= limit and one.doubt is None else "undecided"
+    if candidate.safe > limit:
+        return "failed" if candidate.excuse is None else "undecided"
+    return "ok" if candidate.leaky <= limit and candidate.doubt is None else "undecided"
 
 
 def _message(
-    name: str, limit: float, one: Measured, outcome: Outcome, ends: tuple[float | None, float | None], attacks: int
+    name: str,
+    limit: float,
+    worst: Measured,
+    outcome: Outcome,
+    ends: tuple[float | None, float | None],
+    attacks: int,
+    recorded: int | None,
 ) -> str:
+    """Line on a limit: what decides, on which side of the limit, about whom, with which interval."""
     entry = metric(parts_of(name)[1])
-    lower, sign = entry.lower_is_better, -1 if entry.lower_is_better else 1
-    value, beyond, within = sign * one.value, *(("below", "above") if lower else ("above", "below"))
-    joint = f" for {attacks} attacks" if attacks > 1 and not entry.worst_client else ""
-    known = (
-        "" if None in ends else f"95% interval{joint} {' to '.join(number(end) for end in ends if end is not None)}, "
-    )
-    people = f"the worst of {one.n} clients" if entry.worst_client else f"n = {one.n}"
-    about = f"{one.about}; " if one.about else ""
-    found, known = f"{one.label} {name} {number(value)}", f"({about}{known}{people})"
+    lower = entry.lower_is_better
+    sign = -1 if lower else 1
+    value = sign * worst.value
+    beyond, within = ("below", "above") if lower else ("above", "below")
+    about = f"({worst.about}; " if worst.about else "("
+    known = f"{about}{_whom(worst, ends, attacks, recorded, entry.worst_client)})"
+    measured_value = f"{worst.label} {name} {number(value)}"
     if outcome == "failed":
-        return f"GATE FAILED: {found} is {beyond} the limit {limit:g} {known}"
+        return f"GATE FAILED: {measured_value} is {beyond} the limit {limit:g} {known}"
     if outcome == "undecided":
-        needed = _needed(one, sign * limit, entry.worst_client)
-        return f"GATE UNDECIDED: {found} may be {beyond} the limit {limit:g} {known}: {needed}"
-    place, extreme = "at" if value == limit else within, "lowest" if lower else "highest"
-    return f"gate ok: {extreme} {name} {number(value)} ({one.label}) is {place} the limit {limit:g} {known}"
+        needed = _needed(worst, sign * limit, entry.worst_client)
+        return f"GATE UNDECIDED: {measured_value} may be {beyond} the limit {limit:g} {known}: {needed}"
+    place = "at" if value == limit else within
+    extreme = "lowest" if lower else "highest"
+    return f"gate ok: {extreme} {name} {number(value)} ({worst.label}) is {place} the limit {limit:g} {known}"
 
 
-def _needed(one: Measured, limit: float, worst: bool) -> str:
+def _whom(
+    worst: Measured, ends: tuple[float | None, float | None], attacks: int, recorded: int | None, worst_client: bool
+) -> str:
+    """About whom a limit is decided, with the interval and the number of clients."""
+    joint = f" for {attacks} attacks" if attacks > 1 and not worst_client else ""
+    low, high = ends
+    interval = "" if low is None or high is None else f"95% interval{joint} {number(low)} to {number(high)}, "
+    if worst_client:
+        return f"{interval}the worst of {worst.n} clients"
+    if recorded is None:
+        return f"for clients like these: {interval}n = {worst.n}"
+    if low == high:
+        return f"for the {worst.n} clients of this recording, all of them attacked"
+    return f"for the {recorded} clients of this recording: {interval}n = {worst.n} of them drawn"
+
+
+def _needed(candidate: Measured, limit: float, worst_client: bool) -> str:
     """What would decide: the number of clients at which the interval's end reaches the limit, if the mean stays."""
-    if not one.enough:
-        return f"at least {FEWEST - one.n} more clients are needed"
-    if one.leaky == math.inf:
+    if not candidate.enough:
+        return f"at least {FEWEST - candidate.n} more clients are needed"
+    if candidate.safe > limit and candidate.excuse is not None:
+        return candidate.excuse
+    if candidate.leaky == math.inf:
         return "a client has no value"
-    if worst:
+    if worst_client:
         return "its interval contains the limit"
-    if one.doubt is not None:
-        return one.doubt
-    gap, end = limit - one.value, one.safe if one.value > limit else one.leaky
-    ratio = ((end - one.value) / gap) ** 2 if gap else math.inf
+    if candidate.doubt is not None:
+        return candidate.doubt
+    gap = limit - candidate.value
+    end = candidate.safe if candidate.value > limit else candidate.leaky
+    # The distance of an end from the mean shrinks with the root of the number of clients.
+    ratio = ((end - candidate.value) / gap) ** 2 if gap else math.inf
     if not math.isfinite(ratio) or ratio > 1e4:
         return "the mean is too near to the limit for more clients to decide it"
-    return f"about {math.ceil(round(one.n * (ratio - 1), 6))} more clients are needed, if the mean stays"
+    return f"about {math.ceil(round(candidate.n * (ratio - 1), 6))} more clients are needed, if the mean stays"
 
 
 def _why_not(name: str, scored: bool, attacks: Sequence[Attack], missing: Mapping[str, str]) -> str:

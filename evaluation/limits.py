@@ -9,17 +9,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from evaluation.mean_interval import TAIL
 from evaluation.scores import describe, rows_of, setting_of
-from evaluation.summary import clusters, crossed
+from evaluation.summary import crossed, mean_over_clients
 from protocol.metric_table import metric
 
 FEWEST = 5
 """Smallest number of clients whose interval decides."""
 MOST_UNSCORED = 0.1
 """Largest share of clients without a value of an audit that passes."""
-_TAIL = 0.025
-"""Probability that an interval of 95% leaves out at each end."""
-_NORMAL = float(stats.norm.ppf(1 - _TAIL))
 _TO_NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 
@@ -36,6 +34,7 @@ class Measured:
         n: number of clients.
         enough: whether there are enough clients to decide.
         doubt: why it does not pass, although the interval is on the safe side of the limit; None for no reason.
+        excuse: why it does not fail, although the whole interval is beyond the limit; None for no reason.
         about: what the value is made of, for the message; empty for the attack's own metric.
     """
 
@@ -47,60 +46,76 @@ class Measured:
     enough: bool
     doubt: str | None = None
     about: str = ""
+    excuse: str | None = None
 
 
 def measured(
-    row: Mapping[str, Any], scores: pd.DataFrame, *, limit: float, keys: set[str], attacks: int
+    row: Mapping[str, Any],
+    scores: pd.DataFrame,
+    *,
+    limit: float,
+    keys: set[str],
+    attacks: int,
+    recorded: int | None = None,
 ) -> Iterator[Measured]:
     """An attack's mean over clients, and that of each of its rounds whose mean is beyond the limit.
 
-    The limit is in the units of `Measured`, `keys` are the settings that differ between results, and `attacks` is the
-    number of attacks and settings that are held against the limit.
+    Args:
+        row: its row of results.
+        scores: scores of all attacks.
+        limit: limit in the units of `Measured`.
+        keys: settings that differ between results.
+        attacks: number of attacks and settings that are held against the limit.
+        recorded: number of clients of the recording, where the limit is about these clients; None where it is about
+            clients like these.
     """
-    sign = -1 if metric(row["metric"]).lower_is_better else 1
-    own, setting = rows_of(scores, row), describe(setting_of(row), keys)
+    entry = metric(row["metric"])
+    sign = -1 if entry.lower_is_better else 1
+    setting = describe(setting_of(row), keys)
     label = f"{row['attack']} in {setting}" if setting else str(row["attack"])
-    if metric(row["metric"]).worst_client:
+    if entry.worst_client:
         yield _worst_client(row, scores, label, sign)
         return
+    attack_scores = rows_of(scores, row)
     n = int(row["n"])
-    groups = clusters(own) if len(own) else None
-    units = n if groups is None else groups.nunique()
-    safe, leaky = sorted((sign * row["low"], sign * row["high"]))
-    value = sign * row["mean"]
-    ends = (value - (value - safe) * wider(units, attacks), value + (leaky - value) * wider(units, 1))
-    low, high = sorted(sign * end for end in (metric(row["metric"]).span or (-math.inf, math.inf)))
-    doubt = None
-    if len(own):
-        values = sign * crossed(own).mean(axis=1)
-        doubt = hidden(values, limit=limit, tests=attacks, binary=metric(row["metric"]).binary, sign=sign)
-    yield Measured(label, value, max(ends[0], low), min(ends[1], high), n, n >= FEWEST, doubt)
-    yield from _rounds(own, label, sign, limit, attacks)
+    enough = n >= FEWEST or recorded is not None
+    if attack_scores.empty:  # results without their scores have the ends for one test
+        safe, leaky = sorted((sign * row["low"], sign * row["high"]))
+        yield Measured(label, sign * row["mean"], safe, leaky, n, enough)
+        return
+    of_clients = sign * crossed(attack_scores).mean(axis=1)
+    doubt = hidden(of_clients, limit=limit, tests=attacks, binary=entry.binary, sign=sign)
+    yield Measured(label, sign * row["mean"], *_ends(attack_scores, sign, attacks, recorded), n, enough, doubt)
+    yield from _rounds(attack_scores, label, sign, limit, attacks, recorded)
 
 
-def wider(units: int, tests: int = 1) -> float:
-    """Half a t interval for several tests over that of a percentile bootstrap, which is too short for few units.
+def _ends(scores: pd.DataFrame, sign: int, tests: int, recorded: int | None) -> tuple[float, float]:
+    """Ends of a mean in the units of `Measured`: the one further from the leak, for so many tests, and the other."""
+    mean = mean_over_clients(scores)
+    low_tests, high_tests = (tests, 1) if sign > 0 else (1, tests)
+    if recorded is None:
+        low, high = mean.ends(low_tests, high_tests)
+    else:
+        not_drawn = 1 - scores["victim"].nunique() / recorded
+        low, high = mean.ends_of_recording(not_drawn, low_tests, high_tests)
+    return (low, high) if sign > 0 else (-high, -low)
 
-    It is infinite for fewer than two units; `units` are clients, or what is resampled instead of them.
-    """
-    if units < 2:
-        return math.inf
-    quantile = float(stats.t.ppf(1 - _TAIL / tests, units - 1))
-    return quantile / _NORMAL * math.sqrt(units / (units - 1))
 
-
-def _rounds(own: pd.DataFrame, label: str, sign: int, limit: float, attacks: int) -> Iterator[Measured]:
+def _rounds(
+    scores: pd.DataFrame, label: str, sign: int, limit: float, attacks: int, recorded: int | None
+) -> Iterator[Measured]:
     """Rounds whose mean over clients is beyond the limit, where clients have values of their own."""
-    rounds = own.groupby("round") if own["round"].nunique() > 1 and not own["influence"].notna().any() else ()
-    for number, part in rounds:
-        values = sign * crossed(part).mean(axis=1).dropna()
-        if len(values) and values.mean() > limit:
-            error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-            tails = (_TAIL / (attacks * own["round"].nunique()), _TAIL)
-            below, above = (float(stats.t.ppf(1 - tail, max(len(values) - 1, 1))) * error for tail in tails)
-            mean, doubt = float(values.mean()), "one round is beyond the limit"
-            ends, n = (mean - below, mean + above), len(values)
-            yield Measured(f"{label} in round {number}", mean, *ends, n, n >= FEWEST, doubt)
+    rounds = scores["round"].nunique()
+    if rounds < 2 or scores["influence"].notna().any():
+        return
+    for number, of_round in scores.groupby("round"):
+        values = sign * crossed(of_round).mean(axis=1).dropna()
+        if not len(values) or values.mean() <= limit:
+            continue
+        ends = _ends(of_round, sign, attacks * rounds, recorded)
+        enough = len(values) >= FEWEST or recorded is not None
+        doubt = "one round is beyond the limit"
+        yield Measured(f"{label} in round {number}", float(values.mean()), *ends, len(values), enough, doubt)
 
 
 def hidden(values: "pd.Series[float]", *, limit: float, tests: int, binary: bool, sign: int = 1) -> str | None:
@@ -125,7 +140,7 @@ def hidden(values: "pd.Series[float]", *, limit: float, tests: int, binary: bool
     middle = float(np.median(known))
     spread = _TO_NORMAL * float(np.median(np.abs(known - middle)))
     alike = float(stats.norm.sf((limit - middle) / spread)) if spread else float(middle > limit)
-    if stats.binom.sf(len(beyond) - 1, len(known), alike) >= _TAIL / tests:
+    if stats.binom.sf(len(beyond) - 1, len(known), alike) >= TAIL / tests:
         return None
     mean = f"{sign * float(beyond.mean()):.3f}"
     return f"{len(beyond)} of {len(known)} clients are beyond the limit, {mean} on average, unlike the others"

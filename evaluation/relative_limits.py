@@ -7,12 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from evaluation.change import Interval, paired_interval
 from evaluation.changes import Changes
 from evaluation.failures import same_cell
 from evaluation.limits import FEWEST, Measured, hidden
 from evaluation.scores import describe, number, rows_of, setting_of
-from evaluation.summary import clusters, crossed
+from evaluation.summary import crossed, mean_over_clients, paired
 from protocol.metric_table import metric
 
 CHANGE, BEYOND_BASELINE = "change", "beyond-baseline"
@@ -21,6 +20,10 @@ RELATIVE: Mapping[str, str] = {
     BEYOND_BASELINE: "how much more an attack infers than the best baseline of its question",
 }
 """Names that a limit may have in the place of a metric: for the metrics that judge attacks, in their units."""
+ONE_TRAINING = (
+    "each side is one training, and trainings of one system differ too; give runs of several trainings a side"
+)
+"""Why a difference between two trainings is no proof of a change of the system."""
 Asked = Callable[[str, str], bool]
 """Whether a limit applies to a family and to what it infers."""
 
@@ -41,17 +44,23 @@ class Differences:
 def changed(changes: Changes, asked: Asked, limit: float) -> Differences:
     """Differences between the best attacks of each question in a run and in the reference."""
     rows = [row for row in changes.rows if row.best and asked(row.family, row.question)]
-    found = []
+    differences = []
     for row in rows:
-        ends = row.ends(len(rows), 1) if row.sign > 0 else row.ends(1, len(rows))[::-1]
-        gaps = None if row.gaps is None else row.sign * row.gaps
-        binary = metric(row.metric).binary
-        doubt = None if gaps is None else hidden(gaps, limit=limit, tests=len(rows), binary=binary)
-        about = f"{row.metric} {number(row.reference)} by {row.reference_attack} in {changes.reference}"
-        about = f"{row.family}: {about}, {number(row.value)} in {changes.run}"
-        ends_of_leak = (row.sign * ends[0], row.sign * ends[1])
-        found.append(Measured(row.attack, row.sign * row.change, *ends_of_leak, row.n, row.n >= FEWEST, doubt, about))
-    return Differences(found, "; ".join(note.rstrip(".") for note in changes.notes if note.startswith("Only in")))
+        value = row.sign * row.change
+        if changes.same:  # of every client and attack, so that nothing is inferred
+            safe, leaky, doubt = value, value, None
+        else:
+            low_tests, high_tests = (len(rows), 1) if row.sign > 0 else (1, len(rows))
+            safe, leaky = sorted(row.sign * end for end in row.ends(low_tests, high_tests))
+            gaps = None if row.gaps is None else row.sign * row.gaps
+            binary = metric(row.metric).binary
+            doubt = None if gaps is None else hidden(gaps, limit=limit, tests=len(rows), binary=binary)
+        excuse = ONE_TRAINING if row.seeds < 2 and not changes.same else None
+        compared = f"{row.metric} {number(row.reference)} by {row.reference_attack} in {changes.reference}"
+        about = f"{row.family}: {compared}, {number(row.value)} in {changes.run}"
+        measured = Measured(row.attack, value, safe, leaky, row.n, row.n >= FEWEST, doubt, about, excuse)
+        differences.append(measured)
+    return Differences(differences, "; ".join(note.rstrip(".") for note in changes.notes if note.startswith("Only in")))
 
 
 def beyond_baseline(
@@ -75,25 +84,24 @@ def beyond_baseline(
         if best is None or own.empty or not math.isfinite(row["mean"]):
             without[f"{row['family']}/{row['metric']}"] = None
             continue
-        sign, binary = -1 if entry.lower_is_better else 1, entry.binary
+        sign = -1 if entry.lower_is_better else 1
         label, baseline = best
         if isinstance(baseline, float):
-            groups, exact = clusters(own), binary and row["mean"] in (0.0, 1.0)
-            units = None if exact else int(row["n"]) if groups is None else groups.nunique()
-            interval = Interval(row["mean"] - baseline, row["low"] - baseline, row["high"] - baseline, units)
+            mean = mean_over_clients(own).minus(baseline)
             gaps = crossed(own) - baseline
         else:
-            interval, gaps = paired_interval(own, rows_of(scores, baseline).assign(metric=row["metric"]))
+            mean, gaps, _ = paired(own, rows_of(scores, baseline).assign(metric=row["metric"]))
         if gaps.empty:
             without[f"{row['family']}/{row['metric']}"] = None
             continue
         n = int(gaps.notna().any(axis=1).sum())
-        ends = sign * interval.ends(len(rows))[sign < 0], sign * interval.ends()[sign > 0]
-        doubt = hidden(sign * gaps.mean(axis=1), limit=limit, tests=len(rows), binary=binary)
+        low_tests, high_tests = (len(rows), 1) if sign > 0 else (1, len(rows))
+        safe, leaky = sorted(sign * end for end in mean.ends(low_tests, high_tests))
+        doubt = hidden(sign * gaps.mean(axis=1), limit=limit, tests=len(rows), binary=entry.binary)
         setting = describe(setting_of(row), keys)
         about = f"{row['family']}: {row['metric']} {number(row['mean'])}, {label}"
         attack = f"{row['attack']} in {setting}" if setting else str(row["attack"])
-        found.append(Measured(attack, sign * interval.mean, *ends, n, n >= FEWEST, doubt, about))
+        found.append(Measured(attack, sign * mean.mean, safe, leaky, n, n >= FEWEST, doubt, about))
     return Differences(found, f"no baseline for {', '.join(without)}" if without else "")
 
 

@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attacks.scoring import clopper_pearson
-from evaluation.bootstrap import Summary, crossed_bootstrap, crossed_ratio
+from evaluation.bootstrap import crossed_ratio
+from evaluation.mean_interval import UNBOUNDED, MeanOverClients, Values
 from evaluation.posterior.posterior import combined_label
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, from_records, setting_columns
@@ -26,13 +26,12 @@ DIFFERENCE: tuple[str, ...] = ("attack", "against", "metric", "mean", "low", "hi
 """Columns of a table of paired differences, in addition to its settings."""
 
 
-def summarise(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
+def summarise(evaluation: Evaluation) -> pd.DataFrame:
     """One row per line, setting and metric, with the mean over clients and seeds.
 
-    The rounds of a client under one seed are averaged first. The interval is `evaluation.bootstrap.crossed_bootstrap`
-    over clients, or over rounds if every client took part in one of several: clients of one round were sent the same
-    items or model, so they are not independent. For a binary metric with the same value for all clients, where no
-    resample differs, it is Clopper-Pearson.
+    The rounds of a client under one seed are averaged first. The interval is about clients like these, see
+    `evaluation.mean_interval.MeanOverClients`; its units are clients, or rounds if every client took part in one of
+    several: clients of one round were sent the same items or model, so they are not independent.
 
     Returns:
         Columns `RESULT`, the settings, and the fields of `evaluation.scores.AttackInfo`.
@@ -40,7 +39,7 @@ def summarise(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
     scores = evaluation.scores
     keys = ["attack", *setting_columns(scores), "metric"]
     cells = [part for _, part in scores.groupby(keys, sort=False, dropna=False)]
-    rows = [{**{key: cell[key].iloc[0] for key in keys}, **_summary(cell, seed)} for cell in cells]
+    rows = [{**{key: cell[key].iloc[0] for key in keys}, **_summary(cell)} for cell in cells]
     return described(from_records(rows, list(dict.fromkeys([*keys, *RESULT]))), evaluation.lines)
 
 
@@ -71,11 +70,12 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
         own = {str(label): rows for label, rows in part.groupby("attack", sort=False)}
         for attack, against in _pairs({k: crossed(v) for k, v in own.items()}, evaluation.lines, name):
             pair = own[attack], own[against]
-            summary, gaps, influenced = paired(*pair, seed=seed)
+            mean, gaps, influenced = paired(*pair)
             if gaps.empty:
                 continue
-            ends = {"mean": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
-            cell = {"attack": attack, "against": against, "metric": name, **ends, "seeds": gaps.shape[1]}
+            low, high = mean.ends()
+            numbers = {"mean": mean.mean, "low": low, "high": high, "n": len(gaps), "seeds": gaps.shape[1]}
+            cell = {"attack": attack, "against": against, "metric": name, **numbers}
             ratio = (np.nan,) * 3
             if not influenced:
                 one, two = (crossed(rows) for rows in pair)
@@ -86,16 +86,24 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
     return from_records(found, [*DIFFERENCE, *settings])
 
 
-def paired(one: pd.DataFrame, two: pd.DataFrame, *, seed: int = 0) -> tuple[Summary, pd.DataFrame, bool]:
+def paired(one: pd.DataFrame, two: pd.DataFrame) -> tuple[MeanOverClients, pd.DataFrame, bool]:
     """Paired difference of the scores of two lines for one setting and metric, the first minus the second.
 
     Returns:
-        Mean with its interval, see `summarise`; differences of clients ``(P, S)`` by seed, without those that have
-        none; and whether clients affect each other's values, so that the interval is of the influences.
+        The mean, of which intervals are asked; differences of clients ``(P, S)`` by seed, without those that have
+        none; and whether clients affect each other's values.
     """
-    gaps, shared = _gap(crossed(one), crossed(two)), _gap(crossed(one, "influence"), crossed(two, "influence"))
-    groups, generator = clusters(one), generator_for(seed, "differences")
-    return _about_the_mean(gaps, shared, groups, generator), gaps, not shared.empty
+    gaps = _gap(crossed(one), crossed(two))
+    influences = _gap(crossed(one, "influence"), crossed(two, "influence"))
+    least, most = metric_of(str(one["metric"].iloc[0])).span or UNBOUNDED
+    mean = _mean_over_clients(gaps, influences, clusters(one), (least - most, most - least))
+    return mean, gaps, not influences.empty
+
+
+def mean_over_clients(rows: pd.DataFrame) -> MeanOverClients:
+    """Mean of the scores of one line, setting and metric, of which intervals are asked."""
+    span = metric_of(str(rows["metric"].iloc[0])).span or UNBOUNDED
+    return _mean_over_clients(crossed(rows), crossed(rows, "influence"), clusters(rows), span)
 
 
 def crossed(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:
@@ -116,19 +124,18 @@ def crossed(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:
         return pd.DataFrame(sums / counts, index=people, columns=seeds)
 
 
-def _summary(rows: pd.DataFrame, seed: int) -> dict[str, Any]:
-    values, name = crossed(rows), str(rows["metric"].iloc[0])
-    influences, generator = crossed(rows, "influence"), generator_for(seed, "bootstrap")
-    summary = _about_the_mean(values, influences, clusters(rows), generator)
-    if not influences.empty and (span := metric_of(name).span) is not None:  # pseudo-values may lie beyond it
-        low, high = np.clip([summary.low, summary.high], *span)
-        summary = dataclasses.replace(summary, low=float(low), high=float(high))
-    alike = summary.n > 0 and summary.low == summary.high and summary.mean in (0.0, 1.0)
-    if metric_of(name).binary and alike:
-        low, high = clopper_pearson(round(summary.mean * summary.n), summary.n)
-        summary = dataclasses.replace(summary, low=low, high=high)
+def _summary(rows: pd.DataFrame) -> dict[str, Any]:
+    """Columns `RESULT` of one line, setting and metric."""
+    values = crossed(rows)
+    of_clients = values.mean(axis=1).dropna()
+    mean = mean_over_clients(rows)
+    low, high = mean.ends()
     return {
-        **dataclasses.asdict(summary),
+        "mean": mean.mean,
+        "std": float(of_clients.std()) if len(of_clients) > 1 else 0.0,
+        "low": low,
+        "high": high,
+        "n": len(of_clients),
         "seeds": int(values.notna().any(axis=0).sum()),
         "seconds_per_victim": float(rows["seconds"].mean()),
     }
@@ -141,20 +148,38 @@ def clusters(rows: pd.DataFrame) -> "pd.Series[int] | None":
     return rounds if bool((by_person.nunique() == 1).all()) and 1 < rounds.nunique() < len(rounds) else None
 
 
-def _about_the_mean(
-    values: pd.DataFrame, influences: pd.DataFrame, groups: "pd.Series[int] | None", generator: torch.Generator
-) -> Summary:
-    """Summary over clients and seeds; where clients affect each other's values, the interval is of the influences."""
-    matrix = _matrix(values)
-    own_groups = None if groups is None else torch.tensor(groups.reindex(values.index).to_numpy())
-    if influences.empty:
-        return crossed_bootstrap(matrix, generator=generator, clusters=own_groups)
-    own_groups = None if groups is None else torch.tensor(groups.reindex(influences.index).to_numpy())
-    spread = crossed_bootstrap(_matrix(influences), generator=generator, clusters=own_groups)
-    mean = float(matrix.nanmean())
-    own = (~matrix.isnan()).any(1)
-    std = float(matrix[own].nanmean(1).std()) if int(own.sum()) > 1 else 0.0
-    return Summary(mean, std, mean + spread.low - spread.mean, mean + spread.high - spread.mean, int(own.sum()))
+def _mean_over_clients(
+    values: pd.DataFrame, influences: pd.DataFrame, groups: "pd.Series[int] | None", span: tuple[float, float]
+) -> MeanOverClients:
+    """Mean over clients ``(P, S)`` and trainings, with what its intervals are made of.
+
+    Args:
+        values: values by client and training, NaN where there is none.
+        influences: influences by client and training; empty where clients do not affect each other's values.
+        groups: group of each client, None where every client is a unit.
+        span: least and largest possible value.
+    """
+    if values.empty or not bool(values.notna().any(axis=None)):
+        nothing = np.empty(0)
+        return MeanOverClients(np.nan, nothing, nothing, span, nothing, nothing)
+    unit_values, sizes = _of_units(values, groups)
+    unit_influences = np.empty(0) if influences.empty else _of_units(influences, groups)[0]
+    known = values.notna()
+    # Where every client has a training of its own, the spread over clients already has that over trainings.
+    own_training = bool((known.sum(axis=0) == 1).all() and (known.sum(axis=1) == 1).all())
+    by_training = values.mean(axis=0).dropna().to_numpy()
+    trainings = np.empty(0) if own_training or len(by_training) < 2 else by_training
+    mean = float(np.nanmean(values.to_numpy()))
+    return MeanOverClients(mean, unit_values, sizes, span, trainings, unit_influences)
+
+
+def _of_units(values: pd.DataFrame, groups: "pd.Series[int] | None") -> tuple[Values, Values]:
+    """``(U,)`` means and numbers of clients of the units: of clients, or of groups of them."""
+    of_clients = values.mean(axis=1).dropna()
+    if groups is None:
+        return of_clients.to_numpy(), np.ones(len(of_clients))
+    by_group = of_clients.groupby(groups.reindex(of_clients.index))
+    return by_group.mean().to_numpy(), by_group.size().to_numpy().astype(np.float64)
 
 
 def _matrix(values: pd.DataFrame) -> Tensor:

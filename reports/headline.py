@@ -1,5 +1,6 @@
 """Headline of a report: what the best attack infers, how well, and the values of guessing and the best baseline."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,7 +10,9 @@ from numpy.typing import NDArray
 
 from evaluation.as_recorded import as_recorded as as_recorded
 from evaluation.failures import hardly_exceeds, same_cell
-from evaluation.scores import describe, differing, number, records, rows_of, setting_columns, setting_of
+from evaluation.limits import FEWEST
+from evaluation.luck import LEVEL, LUCK
+from evaluation.scores import describe, differing, number, records, setting_columns, setting_of
 from protocol.metric_table import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
@@ -49,7 +52,7 @@ class Headline:
     tried: int = field(default=0, compare=False)
 
 
-def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> Headline:
+def headline(results: pd.DataFrame) -> Headline:
     """Headline about the attack that goes furthest from guessing, or the best baseline, towards certainty.
 
     An attack whose leak is shown, see `is_shown`, comes before the others. An attack on generated data has the headline
@@ -68,7 +71,7 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
     real = attacks[~is_generated(attacks)]
     attacks = attacks if real.empty else real
     tried = attacks.groupby(["question", "metric"], dropna=False)["attack"].transform("nunique")
-    shown = attacks[[is_shown(row, results, differences) for row in records(attacks)]]
+    shown = attacks[[is_shown(row, results) for row in records(attacks)]]
     attacks = attacks if shown.empty else shown
     place = attacks.index[int(np.argmax(_gains(attacks, results)))]
     best = records(attacks.loc[[place]])[0]
@@ -78,8 +81,9 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
     where = describe(setting_of(best), differing(asked) | {"data"})
     parts = [_compared(best, results), *meanings([best["metric"]])]
     measured = (
-        f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} (95% interval"
-        f" {number(best['low'])} to {number(best['high'])}, n = {best['n']} clients{among}){' '.join(parts)}"
+        f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} on {best['n']} clients"
+        f" (for clients like these: 95% interval {number(best['low'])} to {number(best['high'])}{among})"
+        f"{' '.join(parts)}"
     )
     verdict, status = f"On {where}, the server can infer from a client's update {inferred}.", _status(best, results)
     if shown.empty:
@@ -158,20 +162,27 @@ def _of_attack(row: Row, name: str, results: pd.DataFrame) -> float | None:
     return None if values.empty else float(values.iloc[0])
 
 
-def is_shown(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None = None) -> bool:
-    """Whether the whole interval of an attack lies beyond guessing and beyond the best baseline.
+def is_shown(row: Row, results: pd.DataFrame) -> bool:
+    """Whether an attack on these clients is better than guessing and the best baseline, and not by luck.
 
-    The paired difference decides on the baseline where there is one. Without either, a value of which more is better
-    counts from its least one.
+    At least `FEWEST` clients are needed, and a probability of luck of at most 5% for all attacks of the question
+    together, see `evaluation.luck`. Where it is unknown (results of an earlier version, or metrics by which attacks are
+    not compared), the whole interval must lie beyond.
     """
+    if row["n"] < FEWEST:
+        return False
+    if (probability := row.get(LUCK, math.nan)) == probability:
+        return bool(probability * tried(row, results) <= LEVEL)
     entry = metric(row["metric"])
     sign, end = (-1, "high") if entry.lower_is_better else (1, "low")
     least = comparisons(row, results)
-    baseline, paired = best_baseline(row, results), _paired(row, results, differences)
-    if baseline is not None and paired is not None:
-        least.remove(baseline["mean"])
-        least.append(row[end] - paired[end])
     return bool(least) and all(sign * (row[end] - value) > 0 for value in least)
+
+
+def tried(row: Row, results: pd.DataFrame) -> int:
+    """Number of attacks on the question and setting of a row that have its metric."""
+    cell = same_cell(row, results)
+    return int(cell["attack"][cell["role"].isin(ATTACKS) & cell["mean"].notna()].nunique())
 
 
 def comparisons(row: Row, results: pd.DataFrame) -> list[float]:
@@ -181,16 +192,6 @@ def comparisons(row: Row, results: pd.DataFrame) -> list[float]:
     found = [entry.guessing, *cell["mean"][cell["attack"] == row["attack"]]]
     found = [value for value in (*found, None if baseline is None else baseline["mean"]) if value is not None]
     return found or ([] if entry.lower_is_better else [0.0])
-
-
-def _paired(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None) -> Row | None:
-    """Paired difference between an attack and the best baseline of its setting, if there is one."""
-    if differences is None or differences.empty:
-        return None
-    cell = same_cell(row, results)
-    baselines = set(cell["attack"][cell["role"] == "baseline"])
-    own = rows_of(differences, row)
-    return next(iter(records(own[own["against"].isin(baselines)])), None)
 
 
 def _than(row: Row, results: pd.DataFrame, how: str) -> str:

@@ -67,7 +67,7 @@ def write_report(
         count += len(own)
     page = environment.get_template("report.html.j2").render(
         run=run,
-        headline=questions[0].answer if questions else headline(results, run.differences),
+        headline=questions[0].answer if questions else headline(results),
         notes=[
             *_generated(results),
             *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),

@@ -96,7 +96,6 @@ class Question:
 
 def questions(
     results: pd.DataFrame,
-    differences: pd.DataFrame | None = None,
     scores: pd.DataFrame | None = None,
     gate: Sequence[Mapping[str, Any]] = (),
 ) -> list[Question]:
@@ -106,7 +105,6 @@ def questions(
 
     Args:
         results: see `evaluation.summary.summarise`.
-        differences: paired differences, which show whether attacks exceed the baselines.
         scores: scores of the clients, for the worst tenth; None if they are unknown.
         gate: verdicts of the gate.
     """
@@ -121,7 +119,7 @@ def questions(
             cell = cell[_same(cell[name], own[name].iloc[0])]
         cell = cell[~cell["role"].isin(ATTACKS) | _same(cell["family"], own["family"].iloc[0])]
         where = describe(setting_of({name: own[name].iloc[0] for name in several}))
-        found.append(_measured(cell, own, where, differences, scores, gate))
+        found.append(_measured(cell, own, where, scores, gate))
     return sorted(found, key=lambda one: one.place)
 
 
@@ -134,11 +132,10 @@ def _measured(
     cell: pd.DataFrame,
     own: pd.DataFrame,
     where: str,
-    differences: pd.DataFrame | None,
     scores: pd.DataFrame | None,
     gate: Sequence[Mapping[str, Any]],
 ) -> Question:
-    answer, family = headline(cell, differences), own["family"].iloc[0]
+    answer, family = headline(cell), own["family"].iloc[0]
     row = answer.row
     assert row is not None
     worst = None if scores is None or scores.empty else worst_clients(rows_of(scores, row)).mean()

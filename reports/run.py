@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from datamodules.io.files import write_whole
+from evaluation.luck import LUCK
 from evaluation.scores import SETTING, from_records, records, setting_of
 from evaluation.summary import DIFFERENCE, RATIO, RESULT
 from protocol.errors import InputError, require
@@ -28,7 +29,7 @@ FORMAT = 1
 ATTACKS = ("ours", "published")
 """Roles of attacks; the other lines are comparisons."""
 _LINE = ("role", "family", "question", "sees", "knows", "active", "tells", "unbounded")
-_COLUMNS = (*RESULT, *_LINE, "paper", "source")
+_COLUMNS = (*RESULT, LUCK, *_LINE, "paper", "source")
 _STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 """Unknown keys, of another version, are dropped."""
 
@@ -93,6 +94,7 @@ class _Result(_Numbers):
     question: str | None = None
     tells: str = ""
     unbounded: str = ""
+    luck: Number = math.nan
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "_Result":

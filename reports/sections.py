@@ -76,20 +76,19 @@ def metrics_of(results: pd.DataFrame) -> list[str]:
     return sorted(given, key=lambda name: (not metric(name).judged, order.index(name)))
 
 
-def sections(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> list[Section]:
+def sections(results: pd.DataFrame) -> list[Section]:
     """Sections of results, a question each, in the order of `reports.questions`.
 
-    A table of several data sets or settings says so in its rows. The paired differences of the same run show whether
-    attacks exceed the baselines.
+    A table of several data sets or settings says so in its rows.
     """
-    order = [one.key for one in questions(results, differences)]
+    order = [one.key for one in questions(results)]
     found = [(question_of(rows), title, rows) for title, rows in by_question(with_measured(results))]
     found.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
     return [
         Section(
             title,
             _tables(rows, f"-{place}" if place else ""),
-            headline(rows, differences) if rows["role"].isin(ATTACKS).any() else None,
+            headline(rows) if rows["role"].isin(ATTACKS).any() else None,
             question,
         )
         for place, (question, title, rows) in enumerate(found)

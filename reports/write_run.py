@@ -135,9 +135,9 @@ def write_page(
     """
     say_what_starts("drawing the figures and writing the page")
     figures = report_figures(evaluation, everything, metrics)
-    own, asked = detail_sections(run.details, profiles_of(evaluation)[1]), sections(run.results, run.differences)
+    own, asked = detail_sections(run.details, profiles_of(evaluation)[1]), sections(run.results)
     found, differences = [*asked, *own], difference_tables(run.differences)
-    lines = questions(run.results, run.differences, evaluation.scores, run.gate)
+    lines = questions(run.results, evaluation.scores, run.gate)
     pictures = first_pictures(evaluation, run.results, lines)
     changed = [(one["notes"], change_tables(one, place)) for place, one in enumerate(run.changes)]
     options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
@@ -152,7 +152,7 @@ def write_page(
     if run.changes:
         write_whole(directory / CHANGES, change_rows(run.changes).to_csv(index=False).encode())
         print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
-    first = lines[0].answer if lines else headline(run.results, run.differences)
+    first = lines[0].answer if lines else headline(run.results)
     print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(asked)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")

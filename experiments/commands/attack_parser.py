@@ -142,6 +142,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "help": "folder of an earlier run: the report starts with what changed since then, on the same clients if"
         " FEDLEAK_KEY was the same",
     },
+    "--about": {
+        "choices": ("clients", "recording"),
+        "help": "whom limits of --gate are about: clients like the recorded ones (an inference, the default), or the"
+        " clients of this recording, for a federation whose clients are all recorded (a fact, if all are attacked)",
+    },
     "--attacks": {
         "action": "extend",
         "type": _words,
@@ -253,7 +258,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Runs all attacks for which the recording has the needed data, and describes the updates in any case.",
         (
             *(*_RECORDING, "--attacks", "--slow", "--control", "--what-if", "--minutes", "--jobs", "--part"),
-            *("--gate", "--reference", "--statement", "--wandb"),
+            *("--gate", "--about", "--reference", "--statement", "--wandb"),
         ),
     ),
     "watch": (

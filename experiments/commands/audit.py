@@ -8,11 +8,12 @@ from typing import Any
 from attacks.base import Attack
 from attacks.registry import REGISTRY, check_distinct, make_attack
 from evaluation.auditing import audit as run_audit
+from evaluation.auditing import recorded_clients
 from evaluation.changes import Changes, changes
 from evaluation.estimates_in_processes import estimate_in_processes
 from evaluation.failures import reasons
+from evaluation.gate import About, gate_status
 from evaluation.gate import gate as check_gate
-from evaluation.gate import gate_status
 from evaluation.kept_estimates import UNFINISHED, KeptEstimates, kept_until_end
 from evaluation.limit_names import check_limits, read_gate
 from evaluation.persons import without_persons
@@ -60,6 +61,7 @@ def audit(
     jobs: int | None = None,
     part: str | None = None,
     reference: str | None = None,
+    about: About = "clients",
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
     judged = any(option is not None for option in (gate, statement, reference))
@@ -107,7 +109,7 @@ def audit(
         done = write_run(
             found,
             directory=directory,
-            gate=None if limits is None else check_gate(limits, chosen, changed),
+            gate=None if limits is None else check_gate(limits, chosen, changed, recorded_clients(recording, about)),
             shows=shows_in_wandb(wandb, directory),
             formats=format or (),
             persons=persons,

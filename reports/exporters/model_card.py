@@ -62,7 +62,7 @@ class ModelCard(Exporter):
 
     def content(self, run: Run) -> str:
         """Content of the file."""
-        asked = questions(run.results, run.differences, None, run.gate)
+        asked = questions(run.results, None, run.gate)
         lacking, never = not_measured(run, asked)
         dataset = {"type": self.dataset or run.data["name"], "name": run.data["name"]}
         index = {"name": self.model or run.experiment, "results": [_result(one, dataset) for one in asked]}

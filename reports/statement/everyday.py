@@ -20,7 +20,6 @@ _SLIGHT = 0.2
 def answer(
     row: Mapping[str, Any],
     results: pd.DataFrame,
-    differences: pd.DataFrame | None = None,
     *,
     reads: bool = False,
     summed: int = 1,
@@ -35,7 +34,7 @@ def answer(
     own, entry = dict(row), metric(row["metric"])
     if reads and entry.lower_is_better and entry.guessing is None:
         return "cannot be said"
-    if not is_shown(own, results, differences):
+    if not is_shown(own, results):
         lacking = best_guess(own, results) is None and entry.lower_is_better
         return "cannot be said" if lacking else "not shown"
     if gain(own, results) >= _SLIGHT:

@@ -176,7 +176,6 @@ def measured(
     *,
     attacks: Sequence[Attack],
     seed: int,
-    differences: pd.DataFrame | None = None,
     summed: int = 1,
 ) -> list[Measured]:
     """Best attack of each question, the largest leak first, by the results and the evaluation behind them.
@@ -205,7 +204,7 @@ def measured(
         made["not_run"] = _not_run(best, attacks, evaluation)
         made["others"] = [_by_metric(row, results) for row in leaks.values() if row is not best]
         reads = against is not None and against.reads_update
-        made["answer"] = answer(best, results, differences, reads=reads, summed=summed)
+        made["answer"] = answer(best, results, reads=reads, summed=summed)
         made |= {
             "everyday": everyday(made, _READS_UPDATES if summed == 1 else _READS_SUMS),
             "sentence": _sentence(made),

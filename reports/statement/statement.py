@@ -176,7 +176,6 @@ def write_statement(
         *(as_recorded(run.results), evaluation, system),
         attacks=attacks,
         seed=run.seed,
-        differences=run.differences,
         summed=scope.summed,
     )
     manipulation = recording.manifest.config.get("manipulation")

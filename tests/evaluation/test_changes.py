@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks.matching.estimates import MatchingEstimate  # noqa: F401 - adds its metrics
+import attacks.matching.estimates
+import attacks.source.source_inference  # noqa: F401 - both add their metrics
 from evaluation.as_recorded import COSINE, DEFENCE
 from evaluation.changes import Changes, changes
 from evaluation.persons import without_persons
@@ -56,29 +57,37 @@ def test_run_against_itself_differs_by_exactly_nothing() -> None:
     found = changes(one, one).table
     assert found["change"].tolist() == [0.0] * 3
     assert found["verdict"].tolist() == ["equal"] * 3
-    assert found[["low", "high"]].to_numpy().tolist() == [[0.0, 0.0]] * 3
+    assert changes(one, one).same
+    assert not changes(one, run(decaf=BEFORE, rlg=BEFORE)).same
+
+
+MANY = range(120)
+"""Enough people for an interval of a difference of distances, which may be as large as 2, to be short."""
 
 
 def test_exchanged_runs_have_the_opposite_sign() -> None:
-    one, two = run("a", decaf=BEFORE), run("b", decaf=AFTER)
+    one, two = (run(name, people=MANY, decaf=np.tile(own, 10)) for name, own in (("a", BEFORE), ("b", AFTER)))
     there, back = changes(one, two), changes(two, one)
     assert verdicts(there) == ["less"]  # a larger distance
     assert verdicts(back) == ["more"]
     assert [row.change for row in there.rows] == pytest.approx([-row.change for row in back.rows])
     low, high = back.rows[0].ends()
-    assert there.rows[0].ends() == pytest.approx((-high, -low), abs=1e-3)  # of equal resamples
+    assert there.rows[0].ends() == pytest.approx((-high, -low))
     assert there.rows[0].change == pytest.approx(0.3, abs=0.01)
 
 
 def test_more_of_a_metric_that_is_better_for_the_attack_is_more() -> None:
-    assert verdicts(changes(run(metric="auc", decaf=BEFORE), run(metric="auc", decaf=AFTER))) == ["more"]
+    before, after = (run(metric="auc", people=MANY, decaf=np.tile(own, 10)) for own in (BEFORE, AFTER))
+    assert verdicts(changes(before, after)) == ["more"]
 
 
 def test_pairing_makes_the_interval_narrower() -> None:
-    one = run(decaf=BEFORE)
-    paired, loose = changes(one, run(decaf=AFTER)), changes(one, run(decaf=AFTER, people=range(50, 62)))
+    values = np.linspace(0.2, 1.4, 2000)  # spread so far that pairs have less of it
+    one = run(people=range(2000), decaf=values)
+    paired = changes(one, run(people=range(2000), decaf=values + 0.3))
+    loose = changes(one, run(people=range(2000, 4000), decaf=values + 0.3))
     widths = [np.diff(found.rows[-1].ends())[0] for found in (paired, loose)]
-    assert widths[0] < 0.3 * widths[1]
+    assert widths[0] < 0.5 * widths[1]
     assert paired.table["paired"].all()
     assert not loose.table["paired"].any()
     assert "not paired, because no client has the same number" in loose.notes[0]

@@ -48,37 +48,40 @@ NOT_RUN = "; 1 attack with this metric did not run: row-norm"
 CASES: dict[str, tuple[dict[str, float], list[dict[str, Any]], int, list[str]]] = {
     "beyond the limit": (
         *({"auc": 0.6}, [cell(DIRECTION, "auc", 0.7), cell("row-norm", "auc", 0.5)], FAILED),
-        ["GATE FAILED: direction auc 0.700 is above the limit 0.6 (n = 20)"],
+        ["GATE FAILED: direction auc 0.700 is above the limit 0.6 (for clients like these: n = 20)"],
     ),
     "within the limit": (
         {"auc": 0.6},
         [cell(DIRECTION, "auc", 0.51), cell("row-norm", "auc", 0.5), cell("popularity", "auc", 0.9)],
         0,
-        ["gate ok: highest auc 0.510 (direction) is below the limit 0.6 (n = 20)"],
+        ["gate ok: highest auc 0.510 (direction) is below the limit 0.6 (for clients like these: n = 20)"],
     ),
     "lower is worse, beyond": (
         *({"l1": 0.5}, [cell(DECAF, "l1", 0.014, n=10)], FAILED),
-        ["GATE FAILED: decaf l1 0.014 is below the limit 0.5 (n = 10)"],
+        ["GATE FAILED: decaf l1 0.014 is below the limit 0.5 (for clients like these: n = 10)"],
     ),
     "lower is worse, within": (
         *({"null_false_positive": 0.3}, [cell(DECAF, "null_false_positive", 0.9)], 0),
-        ["gate ok: lowest null_false_positive 0.900 (decaf) is above the limit 0.3 (n = 20)"],
+        ["gate ok: lowest null_false_positive 0.900 (decaf) is above the limit 0.3 (for clients like these: n = 20)"],
     ),
     "interval contains the limit, mean within": (
         *({"auc": 0.6}, [cell(DIRECTION, "auc", 0.58, width=0.04)], UNDECIDED),
-        [f"GATE UNDECIDED: direction auc 0.580 may be above the limit 0.6 (n = 20){MORE}"],
+        [f"GATE UNDECIDED: direction auc 0.580 may be above the limit 0.6 (for clients like these: n = 20){MORE}"],
     ),
     "interval contains the limit, lower is worse, mean beyond": (
         *({"l1": 0.5}, [cell(DECAF, "l1", 0.4, width=0.2, n=10)], UNDECIDED),
-        [f"GATE UNDECIDED: decaf l1 0.400 may be below the limit 0.5 (n = 10){MORE}"],
+        [f"GATE UNDECIDED: decaf l1 0.400 may be below the limit 0.5 (for clients like these: n = 10){MORE}"],
     ),
     "interval ends at the limit": (
         *({"auc": 1.0}, [cell(DIRECTION, "auc", 1.0, 1.0, 1.0)], 0),
-        ["gate ok: highest auc 1.000 (direction) is at the limit 1 (n = 20)" + NOT_RUN],
+        ["gate ok: highest auc 1.000 (direction) is at the limit 1 (for clients like these: n = 20)" + NOT_RUN],
     ),
     "few clients": (
         *({"auc": 0.6}, [cell(DIRECTION, "auc", 0.9, n=2)], UNDECIDED),
-        ["GATE UNDECIDED: direction auc 0.900 may be above the limit 0.6 (n = 2): at least 3 more clients are needed"],
+        [
+            "GATE UNDECIDED: direction auc 0.900 may be above the limit 0.6 (for clients like these: n = 2): at least 3"
+            " more clients are needed"
+        ],
     ),
     "baselines only": (
         *({"auc": 0.6}, [cell("popularity", "auc", 0.9)], UNCHECKED),
@@ -98,25 +101,25 @@ CASES: dict[str, tuple[dict[str, float], list[dict[str, Any]], int, list[str]]] 
     ),
     "one attack without a number": (
         *({"auc": 0.6}, [cell(DIRECTION, "auc", math.nan), cell("row-norm", "auc", 0.5)], 0),
-        ["gate ok: highest auc 0.500 (row-norm) is below the limit 0.6 (n = 20)"],
+        ["gate ok: highest auc 0.500 (row-norm) is below the limit 0.6 (for clients like these: n = 20)"],
     ),
     "several limits, one exceeded": (
         *({"l1": 0.5, "auc": 0.6}, [cell(DIRECTION, "auc", 0.9)], FAILED),
         [
             "gate could not be checked: no attack measured l1, because decaf could not run: the recording lacks"
             " learner",
-            "GATE FAILED: direction auc 0.900 is above the limit 0.6 (n = 20)",
+            "GATE FAILED: direction auc 0.900 is above the limit 0.6 (for clients like these: n = 20)",
         ],
     ),
     "several attacks, one exceeds and one is undecided": (
         *({"auc": 0.6}, [cell("row-norm", "auc", 0.65, width=0.1), cell(DIRECTION, "auc", 0.62)], FAILED),
-        ["GATE FAILED: direction auc 0.620 is above the limit 0.6 (n = 20)"],
+        ["GATE FAILED: direction auc 0.620 is above the limit 0.6 (for clients like these: n = 20)"],
     ),
     "several settings, one exceeds": (
         {"auc": 0.6},
         [cell(DIRECTION, "auc", value, setting={"data": "d", "epsilon": e}) for e, value in ((1, 0.5), (8, 0.8))],
         FAILED,
-        ["GATE FAILED: direction in epsilon 8 auc 0.800 is above the limit 0.6 (n = 20)"],
+        ["GATE FAILED: direction in epsilon 8 auc 0.800 is above the limit 0.6 (for clients like these: n = 20)"],
     ),
 }
 
@@ -126,7 +129,7 @@ def test_every_case_has_its_status_and_its_line(
     limits: dict[str, float], rows: list[dict[str, Any]], status: int, lines: list[str]
 ) -> None:
     found = verdicts(limits, *rows)
-    numbers = re.compile(r"95% interval.*?, (?=n)|about \d+ ")  # of the report, and of a t interval for several attacks
+    numbers = re.compile(r"95% interval.*?, (?=n)|about \d+ ")
     assert [numbers.sub("", verdict.message) for verdict in found] == lines
     assert gate_status([verdict.verdict for verdict in found]) == status
 
@@ -286,7 +289,7 @@ HIDDEN = {
     "all exposed in one round of ten": (np.vstack([np.ones((1, 100)), np.repeat(SAFE, 9, 0)]), "failed", "in round 0"),
     "all exposed, some more, in one round of ten": (
         *(np.vstack([np.where(np.arange(100) < 50, 0.8, 1.0), np.repeat(SAFE, 9, 0)]), "failed"),
-        "direction in round 0 auc 0.900 is above the limit 0.6 (95% interval 0.871 to 0.920, n = 100)",
+        "direction in round 0 auc 0.900 is above the limit 0.6 (for clients like these: 95% interval 0.8",
     ),
     "five of a hundred exposed": (np.where(np.arange(100) < 5, 1.0, SAFE), "undecided", "5 of 100 clients are beyond"),
     "most without a value": (np.where(np.arange(100) < 95, np.nan, SAFE), "undecided", "95 of 100 clients have no"),
@@ -308,7 +311,46 @@ def test_ten_attacks_at_the_limit_rarely_fail(clients: int, audits: int) -> None
 
 
 def test_ten_attacks_beyond_the_limit_fail() -> None:
-    assert shares("0.1 above", 20, 0.0, audits=2) == {"failed": 1.0}
+    assert shares("0.1 above", 100, 0.0, audits=2) == {"failed": 1.0}
+
+
+LAWS: dict[str, tuple[float, float, float]] = {
+    "one in ten exposed": (0.0, 1.0, 0.1),
+    "nine in ten exposed": (0.0, 1.0, 0.9),
+    "half or all of an AUC": (0.5, 1.0, 0.85),
+}
+
+
+@pytest.mark.parametrize(("least", "most", "share"), LAWS.values(), ids=LAWS)
+@pytest.mark.parametrize("clients", [5, 12])
+def test_values_of_two_points_are_rarely_judged_wrongly(least: float, most: float, share: float, clients: int) -> None:
+    """At the limit a red verdict is wrong, at half of the mean as the limit a green one."""
+    generator = np.random.default_rng(0)
+    mean = least + (most - least) * share
+    for limit, wrong in ((mean, "failed"), (least + (mean - least) / 2, "ok")):
+        outcomes: list[str] = []
+        for _ in range(40):
+            values = np.where(generator.random(clients) < share, most, least)
+            row, scores = of_rounds(values[None])
+            (found,) = verdicts({"auc": limit}, row, scores=scores)
+            outcomes.append(found.verdict)
+        assert outcomes.count(wrong) <= 5, (limit, outcomes)  # at most .05 over many: bench/gate.py
+
+
+def test_a_limit_on_the_recording_is_held_against_the_fact() -> None:
+    values = np.array([0.2, 0.9, 0.4, 0.5, 0.3])
+    row, scores = of_rounds(values[None])
+    evaluation = Evaluation(scores=scores)
+    judged = {
+        limit: gate({"auc": limit}, ATTACKS, None, recorded=5)(results(row), evaluation)[0] for limit in (0.45, 0.95)
+    }
+    assert {limit: one.verdict for limit, one in judged.items()} == {0.45: "failed", 0.95: "ok"}
+    assert "for the 5 clients of this recording, all of them attacked" in judged[0.95].message
+    assert judged[0.95].about == "recording"
+    (drawn,) = gate({"auc": 0.95}, ATTACKS, None, recorded=50)(results(row), evaluation)
+    assert (drawn.verdict, "n = 5 of them drawn" in drawn.message) == ("ok", True)
+    assert drawn.low is not None
+    assert drawn.low < 0.46 < (drawn.high or 0.0)
 
 
 def test_gate_xml_holds_any_text(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from evaluation.scores import AttackInfo, from_records
+from evaluation.luck import LUCK
+from evaluation.scores import AttackInfo
 from reports.headline import Headline, headline
 from tests.reports.toys import LINES, cell, table
 
@@ -14,9 +15,9 @@ def test_it_says_what_is_inferred_how_well_and_next_to_what() -> None:
     rows = [cell("codebook", 0.95), cell("raifle", 0.9), cell("chance", 0.5), cell("popularity", 0.7)]
     assert headline(table(*rows)) == Headline(
         "On d, the server can infer from a client's update what it clicked.",
-        "The best attack, codebook, reaches auc 0.950 (95% interval 0.920 to 0.980, n = 20 clients, chosen among 2"
-        " attacks by the same data); guessing gives 0.5, the best baseline, popularity, 0.700. AUC is 0.5 for guessing"
-        " and 1 for certainty.",
+        "The best attack, codebook, reaches auc 0.950 on 20 clients (for clients like these: 95% interval 0.920 to"
+        " 0.980, chosen among 2 attacks by the same data); guessing gives 0.5, the best baseline, popularity, 0.700."
+        " AUC is 0.5 for guessing and 1 for certainty.",
         *("auc", "q", "d"),
     )
 
@@ -50,12 +51,19 @@ def test_a_value_with_its_own_chance_counts_from_that() -> None:
     assert "no attack is shown" in headline(table(*rows)).verdict
 
 
-@pytest.mark.parametrize(("half", "shown"), [(0.01, True), (0.2, False)])
-def test_a_paired_difference_decides_on_the_baseline(half: float, shown: bool) -> None:
-    rows = table(cell("codebook", 0.9, half=0.3 if shown else 0.03), cell("popularity", 0.7))
-    paired = from_records([{**cell("codebook", 0.2, half=half), "against": "popularity"}])
-    assert ("can infer" in headline(rows, paired).verdict) == shown
-    assert ("can infer" in headline(rows).verdict) != shown
+@pytest.mark.parametrize(("luck", "shown"), [(0.01, True), (0.04, False)])
+def test_luck_decides_for_all_attacks_on_the_question_together(luck: float, shown: bool) -> None:
+    rows = [
+        {**cell("codebook", 0.9, half=0.3), LUCK: luck},
+        {**cell("raifle", 0.8), LUCK: 1.0},
+        cell("popularity", 0.7),
+    ]
+    assert ("can infer" in headline(table(*rows)).verdict) == shown
+
+
+def test_four_clients_show_nothing() -> None:
+    rows = [{**cell("codebook", 1.0, half=0.0, n=4), LUCK: 0.0}, cell("popularity", 0.7)]
+    assert "can infer" not in headline(table(*rows)).verdict
 
 
 def test_a_leak_that_is_shown_comes_before_a_greater_one_that_is_not() -> None:

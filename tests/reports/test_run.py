@@ -38,7 +38,7 @@ def test_a_cell_is_written_as_format_1_says(tmp_path: Path) -> None:
         **{"std": 0.1, "ci95": [0.7 - 0.03, None], "n": 20, "seconds_per_victim": 0.1, "seeds": 2},
         **{"paper": {"value": 0.9, "source": "T"}, "family": "recommendation", "baseline": False},
         **{"threat_model": {"sees": "the update", "knows": "nothing", "active": False}},
-        **{"role": "ours", "question": "q", "tells": "x", "unbounded": ""},
+        **{"role": "ours", "question": "q", "tells": "x", "unbounded": "", "luck": None},
     }
     assert (second["baseline"], second["paper"], second["threat_model"], second["mean"]) == (True, None, None, None)
 
@@ -49,7 +49,7 @@ def test_a_file_without_the_newer_keys_is_read(tmp_path: Path) -> None:
     for key in ("differences", "gate", "read_back", "causes", "not_run"):
         del content[key]
     for result in content["results"]:
-        for key in ("seeds", "family", "baseline", "threat_model", "role", "question", "tells", "unbounded"):
+        for key in ("seeds", "family", "baseline", "threat_model", "role", "question", "tells", "unbounded", "luck"):
             del result[key]
     (tmp_path / "results.json").write_text(json.dumps({**content, "of a later version": 1}))
     old = Run.read(tmp_path / "results.json")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from evaluation.luck import LUCK
 from evaluation.scores import SETTING, AttackInfo, from_records
 from evaluation.summary import described
 from reports.run import Run
@@ -39,7 +40,8 @@ def cell(
 
 def table(*rows: dict[str, Any], lines: dict[str, AttackInfo] | None = None) -> pd.DataFrame:
     """The rows with what is known of their lines."""
-    made = described(from_records(rows), LINES if lines is None else lines)
+    unknown = [{LUCK: math.nan, **row} for row in rows]
+    made = described(from_records(unknown), LINES if lines is None else lines)
     return made.assign(paper=made["paper"].astype(float))
 
 

@@ -1,0 +1,217 @@
+"""Interval of a mean over clients that holds for few clients, for equal values, and for mixtures of 0 and 1."""
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.optimize import brentq
+
+Values = NDArray[np.float64]
+
+TAIL = 0.025
+"""Probability that an interval of 95% leaves out at each end."""
+UNBOUNDED = (-math.inf, math.inf)
+"""Span of a metric without a least and a largest value."""
+
+_MOST_DISTINCT = 256
+"""Distinct values above which neighbours are replaced by their mean: bins of 1/256 of the range of the values shift an
+end by less than 1e-5 of this range."""
+_STEP = 0.05
+"""Step of the integral in the logarithm of the frequency; half of it changes no end by more than 1e-6."""
+_FIRST, _LAST = 1e-4, 1e9
+"""Frequencies, over the deviation of the sum, at which the integral starts (below, it is linear) and ends at last."""
+_VANISHED = 25.0
+"""Negative logarithm of the size of the integrand at which it counts as zero."""
+
+
+@dataclass(frozen=True)
+class MeanOverClients:
+    """Mean of a metric over clients, of which intervals for any number of tests are asked.
+
+    The unit is the client, or a group of clients whose values depend on each other because they were sent the same
+    model or items. The interval is about **clients like these**: whoever the same federation might have recruited. It
+    is the union of those that apply:
+
+    * Where the metric has a span, the bound of Gaffke, see `upper_end`. It asks nothing of the law of the values, and
+      is that of Clopper and Pearson where all of them are at the ends of the span.
+    * Where the metric has no span, a t interval.
+    * Where clients affect each other's values (an AUC over people), a t interval of their influences as well.
+
+    With several trainings, that of the mean over trainings (a t interval) is added: both are independent, so the
+    squares of their distances from the mean add up. With one training the interval is about that training alone.
+
+    Attributes:
+        mean: the mean.
+        values: ``(U,)`` mean value of each unit.
+        sizes: ``(U,)`` number of clients of each unit.
+        span: least and largest possible value of a client.
+        trainings: ``(S,)`` mean of each training; empty for one.
+        influences: ``(U,)`` influences of the units, whose mean may differ from `mean`; empty for none.
+
+    References:
+        G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures: a general approach",
+        Statistics in Medicine, 2008, for the sum of two independent parts.
+    """
+
+    mean: float
+    values: Values
+    sizes: Values
+    span: tuple[float, float]
+    trainings: Values
+    influences: Values
+
+    def minus(self, constant: float) -> "MeanOverClients":
+        """The same mean less a constant, e.g. the value of guessing."""
+        least, most = self.span
+        return MeanOverClients(
+            self.mean - constant,
+            self.values - constant,
+            self.sizes,
+            (least - constant, most - constant),
+            self.trainings - constant,
+            self.influences - constant,
+        )
+
+    def ends(self, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
+        """Lower and upper end, each one-sided at 97.5% for so many tests together (Bonferroni)."""
+        low = -self._upper_end(TAIL / low_tests, sign=-1)
+        high = self._upper_end(TAIL / high_tests, sign=1)
+        return low, high
+
+    def _upper_end(self, tail: float, sign: int) -> float:
+        """Upper end for the values times `sign`."""
+        mean, values = sign * self.mean, sign * self.values
+        most = max(sign * end for end in self.span)
+        if not math.isfinite(mean):  # no client has a value, or one has an infinite one
+            return mean
+        if math.isfinite(most):
+            end = upper_end(values, most, tail, sizes=self.sizes)
+        else:
+            end = mean + _half_of_t(values, tail)
+        if len(self.influences):
+            end = max(end, mean + _half_of_t(self.influences, tail))
+        if len(self.trainings):
+            end = mean + math.hypot(end - mean, _half_of_t(self.trainings, tail))
+        return max(mean, min(end, most))
+
+    def ends_of_recording(self, not_drawn: float, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
+        """Ends of the mean over all clients of a recording, of which these were drawn without replacement.
+
+        The distance from the mean shrinks with the root of the share that was not drawn, and clients that were not
+        drawn have values within the span. With all clients drawn the mean is a fact: both ends are the mean.
+
+        Args:
+            not_drawn: share of the clients of the recording that were not drawn, from 0 to 1.
+            low_tests: see `ends`.
+            high_tests: see `ends`.
+
+        References:
+            W. G. Cochran, "Sampling Techniques", 3rd edition, 1977, section 2.6.
+        """
+        if not_drawn <= 0:
+            return self.mean, self.mean
+        low, high = (self.mean + math.sqrt(not_drawn) * (end - self.mean) for end in self.ends(low_tests, high_tests))
+        least, most = ((1 - not_drawn) * self.mean + not_drawn * end for end in self.span)
+        return max(low, least), min(high, most)
+
+
+def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None = None) -> float:
+    """Upper end of the mean of a law of which nothing is known but its largest possible value.
+
+    It is the quantile ``1 - tail`` of ``sum_i w_i z_i`` over weights ``w`` that are uniform on the simplex (a
+    Dirichlet distribution with parameters 1), where ``z`` has the values and one more: `most`. So it is a Bayesian
+    bootstrap with one more client, who has the largest possible value. For values of 0 and 1 it is the end of Clopper
+    and Pearson; for n equal values ``v``, ``v + (most - v) (1 - tail^(1/n))``. That it holds for every law is a
+    conjecture of Gaffke, and of Learned-Miller and Thomas: no counterexample is known, and docs/gate.md has the
+    coverage that was measured.
+
+    Uniform weights are independent exponential variables over their sum, so the sum is at most t where
+    ``Q = sum_i E_i (z_i - t) <= 0``, of which `_probability_not_positive` computes the probability.
+
+    >>> round(upper_end(np.zeros(5), 1.0, 0.025), 4)  # 1 - 0.025^(1/5)
+    0.5218
+
+    Args:
+        values: ``(U,)`` values, at least one.
+        most: largest possible value.
+        tail: probability that the mean is above the end.
+        sizes: ``(U,)`` weight of each value, e.g. clients of a group; None for equal ones. The added client weighs
+            as much as a value does on average.
+
+    References:
+        N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
+        variable", Mathematical Methods of Statistics, 2005.
+
+        E. Learned-Miller and P. S. Thomas, "A new confidence interval for the mean of a bounded random variable",
+        2019, arXiv:1905.06208.
+    """
+    values = np.minimum(values, most)  # beyond it by rounding alone
+    if values.min() == most:
+        return most
+    sizes = np.ones_like(values) if sizes is None else sizes / sizes.mean()
+    values, sizes, counts = _merged(values, sizes)
+
+    def excess(end: float) -> float:
+        gaps = np.append(sizes * (values - end), most - end)
+        return _probability_not_positive(gaps, np.append(counts, 1.0)) - (1 - tail)
+
+    start = float(np.average(values, weights=sizes * counts))
+    almost = start + (most - start) * (1 - 1e-12)
+    if excess(almost) <= 0:  # the end is at the largest value to rounding
+        return most
+    if excess(start) >= 0:  # with a tail of about a half
+        return start
+    return float(brentq(excess, start, almost, xtol=1e-9 * (most - start)))
+
+
+def _merged(values: Values, sizes: Values) -> tuple[Values, Values, Values]:
+    """Distinct values with their sizes and how often each occurs; of very many, the means of bins."""
+    pairs, counts = np.unique(np.stack([values, sizes]), axis=1, return_counts=True)
+    if pairs.shape[1] <= _MOST_DISTINCT:
+        return pairs[0], pairs[1], counts.astype(np.float64)
+    edges = np.linspace(values.min(), values.max(), _MOST_DISTINCT)
+    bins = np.unique(np.digitize(values, edges), return_inverse=True)[1]
+    in_bin = np.bincount(bins).astype(np.float64)
+    mean_size = np.bincount(bins, weights=sizes) / in_bin
+    mean_value = np.bincount(bins, weights=sizes * values) / (in_bin * mean_size)
+    return mean_value, mean_size, in_bin
+
+
+def _probability_not_positive(gaps: Values, counts: Values) -> float:
+    """Probability that ``sum_i G_i gaps_i <= 0``, for independent gamma variables ``G_i`` of shapes ``counts (K,)``.
+
+    By the inversion of the characteristic function, whose phase and size at a frequency u are
+    ``sum_i counts_i arctan(u gaps_i)`` and ``prod_i (1 + u^2 gaps_i^2)^(-counts_i / 2)``:
+    ``1/2 - 1/pi integral_0^inf sin(phase) size / u du``. In the logarithm of u the integrand decays at both ends, so
+    that a sum over equal steps converges fast.
+
+    References:
+        J. P. Imhof, "Computing the distribution of quadratic forms in normal variables", Biometrika, 1961, (3.2).
+    """
+    gaps = gaps / math.sqrt(float((counts * gaps**2).sum()))
+    last = 10.0
+    while last < _LAST and 0.5 * float((counts * np.log1p((last * gaps) ** 2)).sum()) < _VANISHED:
+        last *= 10.0
+    frequencies = np.exp(_frequency_logarithms(last))
+    scaled = frequencies[:, None] * gaps
+    phase = np.arctan(scaled) @ counts
+    size = np.exp(-0.5 * np.log1p(scaled**2) @ counts)
+    integrand = np.sin(phase) * size
+    below_first = _FIRST * float(counts @ gaps)  # the integrand is linear there
+    integral = below_first + _STEP * (float(integrand.sum()) - 0.5 * float(integrand[0]))
+    return 0.5 - integral / math.pi
+
+
+@functools.cache
+def _frequency_logarithms(last: float) -> Values:
+    return np.arange(math.log(_FIRST), math.log(last), _STEP)
+
+
+def _half_of_t(values: Values, tail: float) -> float:
+    """Distance from the mean to the end of a t interval; infinite for fewer than two values."""
+    if len(values) < 2:
+        return math.inf
+    return float(stats.t.isf(tail, len(values) - 1)) * float(values.std(ddof=1)) / math.sqrt(len(values))
