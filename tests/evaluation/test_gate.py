@@ -19,7 +19,7 @@ from attacks.images.affine_inversion import AffineInversion
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.recommendation.item_deltas import Direction, RowNorm
 from attacks.recommendation.matched_filter import MatchedFilter
-from bench.gate import shares
+from bench.gate import LAWS, check, shares
 from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, gate, gate_status
 from evaluation.limit_names import check_limits, read_gate
 from evaluation.runner import Evaluation
@@ -304,24 +304,32 @@ def test_mean_hides_no_exposed_clients(values: Any, verdict: str, said: str) -> 
     assert (found.verdict, said in found.message) == (verdict, True), found.message
 
 
-@pytest.mark.parametrize(("clients", "audits"), [(5, 40), (20, 20)])
-def test_ten_attacks_at_the_limit_rarely_fail(clients: int, audits: int) -> None:
-    found = shares("at the limit", clients, 0.0, audits)
+@pytest.mark.parametrize("clients", [5, 20])
+def test_ten_attacks_at_the_limit_rarely_fail_and_at_twice_the_limit_rarely_pass(clients: int) -> None:
+    law = LAWS["AUC 0.5 or 1, mean 0.925"]
+    found = shares(law, law.mean, clients, attacks=10, audits=60, correlation=0.0)
     assert found.get("failed", 0) <= 0.15  # at most .05 over many audits: bench/gate.py
+    law = LAWS["one in ten exposed"]
+    found = shares(law, law.mean / 2, clients, attacks=10, audits=60, correlation=0.0)
+    assert found.get("ok", 0) <= 0.15
 
 
 def test_ten_attacks_beyond_the_limit_fail() -> None:
-    assert shares("0.1 above", 100, 0.0, audits=2) == {"failed": 1.0}
+    assert shares(LAWS["coin"], 0.1, 40, attacks=10, audits=2, correlation=0.0) == {"failed": 1.0}
 
 
-LAWS: dict[str, tuple[float, float, float]] = {
+def test_the_benchmark_judges_as_the_gate() -> None:
+    check(audits=2)
+
+
+TWO_POINTS: dict[str, tuple[float, float, float]] = {
     "one in ten exposed": (0.0, 1.0, 0.1),
     "nine in ten exposed": (0.0, 1.0, 0.9),
     "half or all of an AUC": (0.5, 1.0, 0.85),
 }
 
 
-@pytest.mark.parametrize(("least", "most", "share"), LAWS.values(), ids=LAWS)
+@pytest.mark.parametrize(("least", "most", "share"), TWO_POINTS.values(), ids=TWO_POINTS)
 @pytest.mark.parametrize("clients", [5, 12])
 def test_values_of_two_points_are_rarely_judged_wrongly(least: float, most: float, share: float, clients: int) -> None:
     """At the limit a red verdict is wrong, at half of the mean as the limit a green one."""
