@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
 from attacks.estimates import Candidates
-from attacks.scoring import clopper_pearson
-from evaluation.bootstrap import crossed_ratio
+from evaluation.mean_interval import MeanOverClients
 from evaluation.summary import crossed
 from protocol.metric_table import metric
 from protocol.seeding import generator_for
@@ -55,13 +53,13 @@ class OperatingPoint:
     clients: int
 
 
-def operating_point(candidates: Candidates, allowed: float, *, seed: int = 0) -> OperatingPoint | None:
+def operating_point(candidates: Candidates, allowed: float) -> OperatingPoint | None:
     """Highest true-positive rate with a false-positive rate of at most `allowed`, on the exact ROC curve.
 
     Of several thresholds with that true-positive rate it is the highest. All candidates of all clients share one
     threshold, and tied scores are accepted together, so the realised false-positive rate may be lower. The threshold is
-    fixed and clients are resampled for the intervals. Where all resamples agree on 0 or 1, the interval is that of
-    Clopper and Pearson for as many trials as there are clients.
+    fixed, and the intervals are over clients, each of whom counts by the number of its candidates, see
+    `evaluation.mean_interval`.
 
     There is none without a true or without a false candidate.
     """
@@ -77,17 +75,17 @@ def operating_point(candidates: Candidates, allowed: float, *, seed: int = 0) ->
     accepted = rank <= reached
     owners, owner = np.unique(candidates.owners.numpy(), return_inverse=True)
 
-    def rate(of: NDArray[np.bool_], purpose: str) -> Range:
-        hits, asked = (np.bincount(owner[kept], minlength=len(owners)) for kept in (of & accepted, of))
-        pair = (torch.from_numpy(counts[asked > 0, None].astype(float)) for counts in (hits, asked))
-        value, low, high = crossed_ratio(*pair, generator=generator_for(seed, purpose))
-        if low == high and value in (0.0, 1.0):
-            clients = int((asked > 0).sum())
-            low, high = clopper_pearson(round(value * clients), clients)
-        return Range(value, low, high)
+    def rate(of: NDArray[np.bool_]) -> Range:
+        hits = np.bincount(owner[of & accepted], minlength=len(owners)).astype(np.float64)
+        asked = np.bincount(owner[of], minlength=len(owners)).astype(np.float64)
+        hits, asked = hits[asked > 0], asked[asked > 0]
+        value = float(hits.sum() / asked.sum())
+        nothing = np.empty(0)
+        mean = MeanOverClients(value, hits / asked, asked, (0.0, 1.0), nothing, nothing)
+        return Range(value, *mean.ends())
 
     return OperatingPoint(
-        *(candidates.asks, allowed, rate(~labels, "fpr"), rate(labels, "tpr")),
+        *(candidates.asks, allowed, rate(~labels), rate(labels)),
         threshold=float(-thresholds[reached]) if reached >= 0 else math.inf,
         candidates=len(scores),
         positives=positives,

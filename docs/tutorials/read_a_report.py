@@ -43,7 +43,7 @@ shares = found.results.query("metric == 'l1'")
 shares[["attack", "role", "mean", "low", "high", "n"]].round(3)
 
 # %%
-# * **mean, low, high**: the mean over people, and its 95% interval (bootstrap over people). One training with one seed
+# * **mean, low, high**: the mean over people, and its 95% interval for people like these. One training with one seed
 #   says nothing about another training.
 # * **n**: the number of people. A person in several rounds counts once.
 # * **role**: a baseline is what attacks are compared with. ``random-guess`` has no update. ``uniform-present`` takes

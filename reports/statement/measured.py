@@ -141,7 +141,7 @@ class Measured(Strict):
     baseline: Baseline | None
     """best baseline, null if there is none"""
     answer: Answer
-    """whether the whole interval is beyond guessing and the baseline, and whether by a fifth of the way to certainty"""
+    """whether the result is beyond guessing and the baseline, not by luck, and by how much of the way to certainty"""
     worst_tenth: Interval | None
     """mean over the tenth of the clients about whom most is inferred"""
     worst_clients: int
@@ -280,7 +280,7 @@ def _measured(
             "worst_people": people,
         },
         "most_exposed": _most_exposed(evaluation, row["attack"]),
-        "rates": _rates(row, evaluation, system.of("acceptable_fpr", row["family"]), seed),
+        "rates": _rates(row, evaluation, system.of("acceptable_fpr", row["family"])),
     }
 
 
@@ -310,9 +310,9 @@ def _baseline(row: Row, reading: Sequence[str], evaluation: Evaluation, seed: in
     return Baseline(attack=row["attack"], reads_update=reads, result=of_row(row), worst_tenth=own)
 
 
-def _rates(row: Row, evaluation: Evaluation, acceptable: float | None, seed: int) -> Rates | None:
+def _rates(row: Row, evaluation: Evaluation, acceptable: float | None) -> Rates | None:
     ranked = evaluation.candidates.get(row["attack"])
-    point = None if ranked is None or acceptable is None else operating_point(ranked, acceptable, seed=seed)
+    point = None if ranked is None or acceptable is None else operating_point(ranked, acceptable)
     if point is None:
         return None
     counts = {name: getattr(point, name) for name in ("asks", "candidates", "positives", "clients")}
