@@ -76,7 +76,8 @@ def scale(x: Tensor, bound: float, *, level: float) -> Scale:
     blocks = squares[:, : x.shape[1] // BLOCK * BLOCK].reshape(len(x), -1, BLOCK).sum(2).numpy()
     number = (~np.isnan(blocks)).sum(1)
     many = number >= FEWEST_BLOCKS
-    too_low = 2 * chdtr(np.maximum(count, 1), energy)
+    # A message without numbers says nothing of its noise.
+    too_low = np.where(count > 0, 2 * chdtr(np.maximum(count, 1), energy), 1.0)
     bulk = np.full(len(x), np.nan)
     if many.any():
         for quantile in _QUANTILES:
@@ -88,6 +89,8 @@ def scale(x: Tensor, bound: float, *, level: float) -> Scale:
     ratio = energy_ratio.copy()
     least, most = (chi_square_quantile(share, np.maximum(count, 1)) for share in (level / 2, 1 - level / 2))
     low, high = np.sqrt(np.maximum(energy - allowed - 4 * bound, 0) / most), np.sqrt(energy / least)
+    for numbers in (energy_ratio, ratio, low, high):
+        numbers[count == 0] = np.nan
     for place in np.flatnonzero(free):
         ratio[place], low[place], high[place] = _of_quiet_blocks(blocks[place], level) if many[place] else (np.nan,) * 3
     return Scale(ratio, low, high, np.minimum(too_low, 1), upper_tail(energy, count, allowed), bulk, energy_ratio, free)
@@ -110,20 +113,26 @@ def upper_tail(energy: Array, count: Array, allowed: float | Array) -> Array:
 def _of_quiet_blocks(energies: Array, level: float) -> tuple[float, float, float]:
     """Ratio and interval from the blocks of one message without signal; NaN if they do not look like noise alone.
 
-    Blocks of more energy than noise has are left out until none are left. The others must spread as those of noise do.
+    Energies that are NaN are padding, and no blocks of the message. Blocks of more energy than noise has are left out until none are left. The others must spread as those of noise do.
     """
-    kept = energies[~np.isnan(energies)]
-    most = chdtri(BLOCK, 1e-4) / _QUANTILE_OF_BLOCK[0.5]
+    blocks = energies[~np.isnan(energies)]  # a message that is shorter than others is padded with NaN
+    quiet = blocks
+    # A block of noise exceeds this multiple of the median with a probability of 1e-4.
+    loud = chdtri(BLOCK, 1e-4) / _QUANTILE_OF_BLOCK[0.5]
     for _ in range(20):
-        inside = kept <= most * np.median(kept)
-        if inside.all():
+        is_quiet = quiet <= loud * np.median(quiet)
+        if is_quiet.all():
             break
-        kept = kept[inside]
-    count = len(kept)
-    spread = kept.var() / max(kept.mean(), 1e-300) ** 2 * BLOCK / 2
-    if 2 * count < len(energies) or count < FEWEST_BLOCKS or abs(spread - 1) > 4 * math.sqrt((2 + 12 / BLOCK) / count):
+        quiet = quiet[is_quiet]
+    count = len(quiet)
+    if count < max(FEWEST_BLOCKS, len(blocks) / 2):
         return (math.nan,) * 3
-    total, numbers = float(kept.sum()), count * BLOCK
+    # The variance of a chi-square law of BLOCK degrees of freedom over its squared mean is 2 / BLOCK: the spread is 1.
+    spread = quiet.var() / max(quiet.mean(), 1e-300) ** 2 * BLOCK / 2
+    spread_error = math.sqrt((2 + 12 / BLOCK) / count)
+    if abs(spread - 1) > 4 * spread_error:
+        return (math.nan,) * 3
+    total, numbers = float(quiet.sum()), count * BLOCK
     low, high = (math.sqrt(total / chi_square_quantile(share, numbers)) for share in (1 - level / 2, level / 2))
     return math.sqrt(total / numbers), low, high
 

@@ -124,6 +124,25 @@ def test_padding_is_no_number() -> None:
         np.testing.assert_allclose(plain, filled, rtol=1e-6)
 
 
+@pytest.mark.parametrize("longer", [1.5, 2, 5, 50])
+def test_a_message_much_shorter_than_others_has_the_interval_that_it_has_alone(longer: float) -> None:
+    """With a clip that allows a signal of more energy than the noise has, the interval is that of the quiet blocks."""
+    x = messages("none", 0.5)[:10]
+    padding = torch.full((10, int((longer - 1) * NUMBERS)), torch.nan)
+    alone, padded = (scale(y, math.inf, level=0.05) for y in (x, torch.cat([x, padding], dim=1)))
+    assert np.isfinite(alone.ratio).all()
+    for name in ("ratio", "low", "high", "bulk", "too_low", "too_high"):
+        np.testing.assert_allclose(getattr(alone, name), getattr(padded, name), rtol=1e-6, err_msg=name)
+
+
+def test_a_message_without_numbers_says_nothing_of_its_noise() -> None:
+    x = messages("none", 0.5)[:2]
+    x[1] = torch.nan
+    found = scale(x, 0.5, level=0.05)
+    assert found.too_low[1] == found.too_high[1] == 1
+    assert np.isnan([found.ratio[1], found.low[1], found.high[1], found.energy_ratio[1]]).all()
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_rounded_noise_is_on_a_grid(kind: torch.dtype) -> None:
     x = torch.randn(10, 4096, generator=torch.Generator().manual_seed(2))
