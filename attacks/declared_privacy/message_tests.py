@@ -1,5 +1,6 @@
 """Tests of messages against a release: noise, its reuse, its order with the clip, and the clip itself."""
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from torch import Tensor
 from attacks.declared_privacy import noise_tests
 from attacks.declared_privacy.findings import Findings
 from attacks.declared_privacy.missing_noise import MissingNoise, missing_noise
-from attacks.declared_privacy.noise_reuse import CLEAR, Pairs, SeenNoise, compared
+from attacks.declared_privacy.noise_reuse import CLEAR, Messages, Pairs, SeenNoise, compared
 from attacks.declared_privacy.noise_tests import Array
 from protocol.view import View
 
@@ -167,18 +168,19 @@ class MessageTests:
 
     def _inside(self, own: Mapping[str, Tensor], view: View, numbers: Tensor) -> Iterator[Pairs]:
         """Comparisons of the parameters of each message, and of neighbouring rows and columns of each."""
-        both, bound = numbers[:, None].expand(-1, 2), self.group.bound
-        filled = {name: x.nan_to_num(0.0) for name, x in own.items()}
+        filled = {name: Messages.as_declared(x.nan_to_num(0.0), numbers) for name, x in own.items()}
         names = list(filled)
         reach = len(names) if len(names) <= _PAIRS_OF_PARAMETERS else 2
         for start, name in enumerate(names):
+            messages = filled[name]
+            width = messages.numbers.shape[1]
             for other in names[start + 1 : start + reach]:
-                if min(filled[name].shape[1], filled[other].shape[1]) >= 32:
-                    yield compared(filled[name], filled[other], both, bound=bound)
+                if min(width, filled[other].numbers.shape[1]) >= 32:
+                    yield compared(messages, filled[other], bound=self.group.bound)
             for step in {1, view.deltas[name][0, 0].numel()} if view.deltas[name].dim() > 2 else {1}:
-                if filled[name].shape[1] >= 32 + step:
-                    x = filled[name][:, : 2**14 + step]
-                    yield compared(x[:, :-step], x[:, step:], both, bound=bound)
+                if width >= 32 + step:
+                    moved = dataclasses.replace(messages, numbers=messages.numbers[:, step : 2**14 + step])
+                    yield compared(messages.first(width - step), moved, bound=self.group.bound)
 
     def _clip(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor, view: View) -> None:
         bound, count = self.group.bound, float((~whole.isnan()).sum(1).max())

@@ -5,6 +5,7 @@ clipped update in x, whose norm is at most `bound`. The same noise in both place
 count of numbers.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc, ndtr
 from torch import Tensor
 
-from attacks.declared_privacy.noise_tests import BLOCK, FEWEST_BLOCKS, Array, chi_square_quantile, scale
+from attacks.declared_privacy.noise_tests import BLOCK, FEWEST_BLOCKS, Array, chi_square_quantile, median_scales
 
 _NUMBERS = 2**26
 """Numbers of all messages that are kept for comparisons."""
@@ -26,6 +27,10 @@ CLEAR = 8.0
 """Standard deviations by which the same noise must exceed the update, so that products of numbers find it."""
 _SMALL = 0.01
 """Largest p-value that is kept."""
+_OUTSIDE = 1e-6
+"""Probability that the scale of the noise of a message is above its upper bound, and that it is below its lower one."""
+_ROUNDING = 1e-5
+"""Relative error of the norm of a clipped update and of a product of messages, in float32."""
 
 
 @dataclass(frozen=True)
@@ -45,61 +50,128 @@ class Pairs:
     total: int
 
 
-def compared(x: Tensor, y: Tensor, messages: Tensor, *, bound: float) -> Pairs:
-    """Comparisons of places ``x (K, n)`` with as many others ``y (K, m)``, by the first numbers of both.
+@dataclass(frozen=True)
+class Messages:
+    """Numbers of messages, or of one place in each, that are compared.
 
-    Numbers, and the largest norm of the clipped update (`bound`), are in units of the declared noise, zero where
-    padded; ``messages (K, 2)`` are the numbers of the messages.
+    Attributes:
+        numbers: ``(V, n)`` in units of the declared noise, zero where padded.
+        names: ``(V,)`` numbers of the messages in the recording.
+        smallest: ``(V,)`` lower bound of the scale of the noise in these units, at most 1.
+        largest: ``(V,)`` upper bound of that scale, at most 1.
     """
-    width = min(x.shape[1], y.shape[1], _MOST)
-    x, y = x[:, :width], y[:, :width]
-    lengths = torch.stack([torch.linalg.vector_norm(one, dim=1) for one in (x, y)])
-    return _kept((x * y).sum(1), lengths, messages, bound)
+
+    numbers: Tensor
+    names: Tensor
+    smallest: Tensor
+    largest: Tensor
+
+    @classmethod
+    def as_declared(cls, numbers: Tensor, names: Tensor) -> "Messages":
+        """Messages whose noise has the declared scale."""
+        scales = torch.ones(len(names), dtype=torch.float64)
+        return cls(numbers, names, scales, scales)
+
+    @property
+    def lengths(self) -> Tensor:
+        """``(V,)`` norms."""
+        return torch.linalg.vector_norm(self.numbers, dim=1).double().clamp(min=1e-30)
+
+    def first(self, width: int) -> "Messages":
+        """The first numbers of each."""
+        return dataclasses.replace(self, numbers=self.numbers[:, :width])
+
+    def at(self, places: Tensor) -> "Messages":
+        """Those of some places, in their order."""
+        return Messages(self.numbers[places], self.names[places], self.smallest[places], self.largest[places])
 
 
-def compared_all(x: Tensor, y: Tensor, messages: tuple[Tensor, Tensor], *, bound: float) -> Pairs:
-    """Comparisons of all pairs of messages ``x (A, n)`` and ``y (B, n)``, each pair once if these are the same tensor.
+def compared(x: Messages, y: Messages, *, bound: float) -> Pairs:
+    """Comparisons of messages x with as many others y, by the first numbers of both.
+
+    `bound` is the largest norm of the clipped update, in units of the declared noise.
+    """
+    width = min(x.numbers.shape[1], y.numbers.shape[1], _MOST)
+    x, y = x.first(width), y.first(width)
+    products = (x.numbers * y.numbers).sum(1).double()
+    lengths = torch.stack([x.lengths, y.lengths])
+    return _of_products(
+        products,
+        lengths,
+        torch.stack([x.largest, y.largest]),
+        torch.stack([x.names, y.names], dim=1),
+        bound,
+    )
+
+
+def compared_all(x: Messages, y: Messages, *, bound: float) -> Pairs:
+    """Comparisons of all pairs of messages of equal widths, each pair once if x and y are the same object.
 
     Under an update that may dominate the noise, it is tested too whether the difference of two messages lacks noise in
     some blocks, where the two updates agree.
     """
-    whole = torch.ones(len(x), len(y), dtype=torch.bool)
-    one, other = (whole.triu(1) if x is y else whole).nonzero(as_tuple=True)
-    lengths = torch.stack([torch.linalg.vector_norm(x, dim=1)[one], torch.linalg.vector_norm(y, dim=1)[other]])
-    both = torch.stack([messages[0][one], messages[1][other]], dim=1)
-    found = _kept((x @ y.T)[one, other], lengths, both, bound)
-    clear = x.shape[1] ** 0.5 - bound > CLEAR
-    if clear or len(one) > _PAIRS or x.shape[1] < FEWEST_BLOCKS * BLOCK:
-        return found
-    p = _of_differences(x, y, one, other)
-    kept = p <= _SMALL
+    width = x.numbers.shape[1]
+    asked = torch.ones(len(x.names), len(y.names), dtype=torch.bool)
+    first, second = (asked.triu(1) if x is y else asked).nonzero(as_tuple=True)
+    names = torch.stack([x.names[first], y.names[second]], dim=1)
+    pairs = _of_products(
+        (x.numbers @ y.numbers.T)[first, second].double(),
+        torch.stack([x.lengths[first], y.lengths[second]]),
+        torch.stack([x.largest[first], y.largest[second]]),
+        names,
+        bound,
+    )
+    # In units of the noise, the same noise has a product of sqrt(width), and the update one of up to the bound.
+    smallest = float(torch.cat([x.largest, y.largest]).min())
+    is_clear = width**0.5 - bound / smallest > CLEAR
+    if is_clear or not 0 < len(first) <= _PAIRS or width < FEWEST_BLOCKS * BLOCK:
+        return pairs
+    p = _of_differences(x, y, first, second)
+    small = p <= _SMALL
     return Pairs(
-        np.concatenate([found.p, p[kept]]),
-        np.concatenate([found.correlation, np.full(int(kept.sum()), np.nan)]),
-        np.concatenate([found.messages, both.numpy()[kept]]),
-        2 * found.total,
+        np.concatenate([pairs.p, p[small]]),
+        np.concatenate([pairs.correlation, np.full(int(small.sum()), np.nan)]),
+        np.concatenate([pairs.messages, names.numpy()[small]]),
+        2 * pairs.total,
     )
 
 
-def _kept(products: Tensor, lengths: Tensor, messages: Tensor, bound: float) -> Pairs:
-    """Comparisons with small p-values, of products ``(K,)`` and lengths ``(2, K)``."""
-    products, lengths = products.double(), lengths.double().clamp(min=1e-30)
-    # Each of the two may be the given one; the longer one is cautious.
-    p = np.minimum(2 * ndtr(bound - (products.abs() / lengths.amax(0)).numpy()), 1)
-    kept = p <= _SMALL
-    return Pairs(p[kept], (products / lengths.prod(0)).numpy()[kept], messages.numpy()[kept], len(p))
+def _of_products(products: Tensor, lengths: Tensor, largest: Tensor, names: Tensor, bound: float) -> Pairs:
+    """Comparisons with small p-values.
+
+    Of a message x with noise of a scale s and an update of norm ``bound`` at most, ``|<x, y>| / |y|`` exceeds the bound
+    by as much as ``s |z|`` of a standard normal z.
+
+    Args:
+        products: ``(K,)`` products of x and y.
+        lengths: ``(2, K)`` their norms.
+        largest: ``(2, K)`` upper bounds of the scales of their noise.
+        names: ``(K, 2)`` numbers of the messages.
+        bound: largest norm of the clipped update.
+    """
+    # Each of the two may be the given one; the larger p-value is cautious.
+    beyond = (products.abs() / lengths.flip(0) - bound * (1 + _ROUNDING)) / largest
+    p = np.minimum(2 * ndtr(-beyond.amin(0).numpy()), 1)
+    small = p <= _SMALL
+    return Pairs(p[small], (products / lengths.prod(0)).numpy()[small], names.numpy()[small], len(p))
 
 
-def _of_differences(x: Tensor, y: Tensor, one: Tensor, other: Tensor) -> Array:
+def _of_differences(x: Messages, y: Messages, first: Tensor, second: Tensor) -> Array:
     """``(K,)`` p-values of the number of blocks of the halved differences with little energy."""
-    width, found = x.shape[1] // BLOCK * BLOCK, [np.zeros(0)]
-    for i, j in zip(torch.split(one, 256), torch.split(other, 256), strict=True):
-        apart = ((x[i] - y[j]).double().square() / 2).masked_fill((x[i] == 0) & (y[j] == 0), torch.nan)[:, :width]
-        energies = apart.reshape(len(i), width // BLOCK, BLOCK).sum(2).numpy()
+    width = x.numbers.shape[1] // BLOCK * BLOCK
+    p_values = [np.zeros(0)]
+    for i, j in zip(torch.split(first, 256), torch.split(second, 256), strict=True):
+        mine, theirs = x.numbers[i], y.numbers[j]
+        is_padding = (mine == 0) & (theirs == 0)
+        squares = ((mine - theirs).double().square() / 2).masked_fill(is_padding, torch.nan)
+        energies = squares[:, :width].reshape(len(i), width // BLOCK, BLOCK).sum(2)
+        # Small noise alone is no noise that is used twice.
+        smallest = torch.minimum(x.smallest[i], y.smallest[j])
+        energies = (energies / smallest.square()[:, None]).numpy()
         number = (~np.isnan(energies)).sum(1)
         below = (energies <= chi_square_quantile(0.25, BLOCK)).sum(1)
-        found.append(np.where(number >= FEWEST_BLOCKS, bdtrc(below - 1, np.maximum(number, 1), 0.25), 1.0))
-    return np.concatenate(found)
+        p_values.append(np.where(number >= FEWEST_BLOCKS, bdtrc(below - 1, np.maximum(number, 1), 0.25), 1.0))
+    return np.concatenate(p_values)
 
 
 class SeenNoise:
@@ -114,27 +186,30 @@ class SeenNoise:
 
     def __init__(self, messages: int) -> None:
         self._size = max(_FEWEST, min(_MOST, _NUMBERS // max(messages, 1)))
-        self._seen: list[tuple[Tensor, Tensor, Tensor]] = []
-        self._rounds: list[int] = []
+        self._seen: list[tuple[int, Tensor, Messages]] = []
 
-    def add(self, x: Tensor, clients: Tensor, messages: Tensor, *, round_number: int, bound: float) -> Iterator[Pairs]:
-        """Comparisons of messages ``x (V, n)`` of a round with all before; numbers and pseudonyms are ``(V,)``.
+    def add(self, x: Tensor, clients: Tensor, names: Tensor, *, round_number: int, bound: float) -> Iterator[Pairs]:
+        """Comparisons of the messages of a round with all before.
 
-        x, NaN where padded, and the largest norm of the clipped update (`bound`) are in units of the declared noise.
+        Args:
+            x: ``(V, n)`` the messages in units of the declared noise, NaN where padded.
+            clients: ``(V,)`` pseudonyms.
+            names: ``(V,)`` numbers of the messages in the recording.
+            round_number: the round.
+            bound: largest norm of the clipped update, in units of the declared noise.
         """
         stride = max(-(-x.shape[1] // self._size), 1)
-        # Noise that is too small is no noise that is used twice.
-        smaller = torch.from_numpy(np.nan_to_num(scale(x[:, ::stride], bound, level=0.5).bulk, nan=1.0)).clamp(1e-3, 1)
-        sketch = (x[:, ::stride] / smaller[:, None].to(x)).nan_to_num(0.0)
-        yield compared_all(sketch, sketch, (messages, messages), bound=bound)
-        latest = max((number for number in self._rounds if number < round_number), default=round_number)
-        for number, (before, others, theirs) in zip(self._rounds, self._seen, strict=True):
+        sketch = x[:, ::stride]
+        scales = median_scales(sketch, level=_OUTSIDE)
+        smallest, largest = (torch.from_numpy(np.nan_to_num(scale, nan=1.0)).clamp(1e-3, 1) for scale in scales)
+        now = Messages(sketch.nan_to_num(0.0), names, smallest, largest)
+        yield compared_all(now, now, bound=bound)
+        latest = max((number for number, _, _ in self._seen if number < round_number), default=round_number)
+        for number, others, before in self._seen:
             if number >= latest:
-                width = min(sketch.shape[1], before.shape[1])
-                yield compared_all(sketch[:, :width], before[:, :width], (messages, theirs), bound=bound)
+                width = min(now.numbers.shape[1], before.numbers.shape[1])
+                yield compared_all(now.first(width), before.first(width), bound=bound)
             else:
-                one, other = (clients[:, None] == others).nonzero(as_tuple=True)
-                both = torch.stack([messages[one], theirs[other]], dim=1)
-                yield compared(sketch[one], before[other], both, bound=bound)
-        self._seen.append((sketch, clients, messages))
-        self._rounds.append(round_number)
+                mine, theirs = (clients[:, None] == others).nonzero(as_tuple=True)
+                yield compared(now.at(mine), before.at(theirs), bound=bound)
+        self._seen.append((round_number, clients, now))

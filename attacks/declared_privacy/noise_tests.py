@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import bdtrc, chdtr, chdtri, gammainc, gammaincinv, kolmogorov, log_ndtr, ndtr
+from scipy.special import bdtrc, betaincinv, chdtr, chdtri, gammainc, gammaincinv, kolmogorov, log_ndtr, ndtr
 from torch import Tensor
 
 Array = NDArray[np.float64]
@@ -30,7 +30,7 @@ _ZERO = 1e-5
 """Share of exact zeros of continuous noise in float32, generously."""
 
 
-def chi_square_quantile(share: float, count: float | Array) -> Array:
+def chi_square_quantile(share: float | Array, count: float | Array) -> Array:
     """Quantile of the chi-square law, without the overhead of `scipy.stats`."""
     return np.asarray(2 * gammaincinv(np.asarray(count) / 2, share))
 
@@ -113,7 +113,8 @@ def upper_tail(energy: Array, count: Array, allowed: float | Array) -> Array:
 def _of_quiet_blocks(energies: Array, level: float) -> tuple[float, float, float]:
     """Ratio and interval from the blocks of one message without signal; NaN if they do not look like noise alone.
 
-    Energies that are NaN are padding, and no blocks of the message. Blocks of more energy than noise has are left out until none are left. The others must spread as those of noise do.
+    Energies that are NaN are padding, and no blocks of the message. Blocks of more energy than noise has are left out
+    until none are left. The others must spread as those of noise do.
     """
     blocks = energies[~np.isnan(energies)]  # a message that is shorter than others is padded with NaN
     quiet = blocks
@@ -135,6 +136,30 @@ def _of_quiet_blocks(energies: Array, level: float) -> tuple[float, float, float
     total, numbers = float(quiet.sum()), count * BLOCK
     low, high = (math.sqrt(total / chi_square_quantile(share, numbers)) for share in (1 - level / 2, level / 2))
     return math.sqrt(total / numbers), low, high
+
+
+def median_scales(x: Tensor, *, level: float) -> tuple[Array, Array]:
+    """``(K,)`` lower and upper bound of the scale of the noise in each message ``x (K, n)``, from the middle block.
+
+    A signal can only add to the energy of a block. So the energy of the middle one of m blocks, over the quantile of
+    noise that the middle one of m draws is below with probability `level`, is below the noise's variance with at most
+    that probability, whatever the signal is. The lower bound holds where half of the blocks have no signal.
+
+    Returns:
+        Both bounds, NaN with fewer blocks than `FEWEST_BLOCKS`.
+    """
+    squares = x[:, : x.shape[1] // BLOCK * BLOCK].double().square()
+    blocks = np.sort(squares.reshape(len(x), -1, BLOCK).sum(2).numpy(), axis=1)  # NaN, of padding, is last
+    count = (~np.isnan(blocks)).sum(1)
+    middle = (count + 1) // 2
+    enough = np.flatnonzero(count >= FEWEST_BLOCKS)
+    energies = blocks[enough, middle[enough] - 1]
+    bounds = np.full((2, len(x)), np.nan)
+    for bound, share in zip(bounds, (1 - level, level), strict=True):
+        # The middle one of m uniform draws has the beta law of `middle` and m + 1 - `middle`.
+        below = betaincinv(middle[enough], count[enough] + 1 - middle[enough], share)
+        bound[enough] = np.sqrt(energies / chi_square_quantile(below, BLOCK))
+    return bounds[0], bounds[1]
 
 
 def quiet_half(x: Tensor) -> Tensor:
