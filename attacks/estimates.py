@@ -149,8 +149,17 @@ class Estimate(abc.ABC):
         """Scores the estimate against ground truth ``(V, ...)`` of the same victims, by name."""
 
 
-def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], *, dtype: torch.dtype | None = None) -> None:
-    """Checks a field of an estimate; without a `dtype` any finite numbers are allowed.
+def check_tensor(
+    name: str, tensor: Tensor, shape: tuple[int, ...], *, dtype: torch.dtype | None = None, finite: bool = True
+) -> None:
+    """Checks a field of an estimate.
+
+    Args:
+        name: name of the field.
+        tensor: its value.
+        shape: shape that it must have.
+        dtype: type that it must have; None for any.
+        finite: whether NaN and infinity are refused; False where NaN says that there is no number.
 
     Raises:
         EstimateError: the tensor has another shape or type, or holds NaN or infinity.
@@ -160,5 +169,5 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], *, dtype: to
         raise EstimateError(f"{name}: expected shape {shape}, got {found}")
     if dtype is not None and tensor.dtype != dtype:
         raise EstimateError(f"{name}: expected {dtype}, got {tensor.dtype}")
-    if dtype is None and not bool(torch.isfinite(tensor).all()):
+    if finite and not bool(torch.isfinite(tensor).all()):
         raise EstimateError(f"{name}: expected finite numbers")

@@ -49,7 +49,7 @@ class CountEstimate(CompositionEstimate):
     def check(self, view: View) -> None:
         super().check(view)
         check_tensor("counts", self.counts, tuple(self.proportions.shape), dtype=torch.int64)
-        check_tensor("deviation", self.deviation, tuple(self.proportions.shape), dtype=torch.float64)
+        check_tensor("deviation", self.deviation, tuple(self.proportions.shape), dtype=torch.float64, finite=False)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         scores = super().score(view, truth)

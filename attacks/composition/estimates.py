@@ -55,8 +55,9 @@ class CompositionEstimate(Estimate):
         shape = self.proportions.shape
         if len(shape) != 2 or shape[0] != view.victims:
             raise EstimateError(f"proportions: expected shape ({view.victims}, K), got {tuple(shape)}")
-        for name, tensor in (("low", self.low), ("high", self.high), ("present", self.present)):
-            check_tensor(name, tensor, tuple(shape), dtype=torch.bool if name == "present" else tensor.dtype)
+        check_tensor("low", self.low, tuple(shape), finite=False)
+        check_tensor("high", self.high, tuple(shape), finite=False)
+        check_tensor("present", self.present, tuple(shape), dtype=torch.bool)
         sums = self.proportions.double().sum(1)
         if not bool(((sums - 1).abs() < _SUM_TOLERANCE).all() and (self.proportions >= 0).all()):
             raise EstimateError(f"proportions: expected non-negative numbers that sum to one, got sums {sums.tolist()}")

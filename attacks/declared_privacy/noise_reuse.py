@@ -75,7 +75,8 @@ class Messages:
     @property
     def lengths(self) -> Tensor:
         """``(V,)`` norms."""
-        return torch.linalg.vector_norm(self.numbers, dim=1).double().clamp(min=1e-30)
+        norms: Tensor = torch.linalg.vector_norm(self.numbers, dim=1)
+        return norms.double().clamp(min=1e-30)
 
     def first(self, width: int) -> "Messages":
         """The first numbers of each."""
@@ -164,10 +165,10 @@ def _of_differences(x: Messages, y: Messages, first: Tensor, second: Tensor) -> 
         mine, theirs = x.numbers[i], y.numbers[j]
         is_padding = (mine == 0) & (theirs == 0)
         squares = ((mine - theirs).double().square() / 2).masked_fill(is_padding, torch.nan)
-        energies = squares[:, :width].reshape(len(i), width // BLOCK, BLOCK).sum(2)
+        blocks = squares[:, :width].reshape(len(i), width // BLOCK, BLOCK).sum(2)
         # Small noise alone is no noise that is used twice.
         smallest = torch.minimum(x.smallest[i], y.smallest[j])
-        energies = (energies / smallest.square()[:, None]).numpy()
+        energies = (blocks / smallest.square()[:, None]).numpy()
         number = (~np.isnan(energies)).sum(1)
         below = (energies <= chi_square_quantile(0.25, BLOCK)).sum(1)
         p_values.append(np.where(number >= FEWEST_BLOCKS, bdtrc(below - 1, np.maximum(number, 1), 0.25), 1.0))

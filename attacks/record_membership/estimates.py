@@ -72,7 +72,7 @@ class RecordMembershipEstimate(Estimate):
     def check(self, view: View) -> None:
         shape = (len(self.senders), len(view.auxiliary[CANDIDATE_LABELS]))
         check_tensor("scores", self.scores, shape)
-        check_tensor("predicted", self.predicted, shape[:1], dtype=self.predicted.dtype)
+        check_tensor("predicted", self.predicted, shape[:1], finite=False)
         check_tensor("duplicates", self.duplicates, shape[1:], dtype=torch.bool)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:

@@ -163,7 +163,7 @@ class SharesOverRounds(Estimate):
         shape = (len(self.after), len(self.senders), self.shares.shape[-1])
         check_tensor("shares", self.shares, shape)
         for name, value in (("low", self.low), ("high", self.high)):
-            check_tensor(name, value, shape, dtype=self.shares.dtype)
+            check_tensor(name, value, shape, dtype=self.shares.dtype, finite=False)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Distances, exact counts and intervals of every client after every number of rounds.

@@ -73,9 +73,9 @@ class WordSetEstimate(Estimate):
     evidence: Tensor | None = None
 
     def check(self, view: View) -> None:
-        check_tensor("decisions", self.decisions, tuple(self.decisions.shape), dtype=torch.bool)
-        check_tensor("scores", self.scores, (view.victims, self.decisions.shape[1]))
-        check_tensor("expected", self.expected, (view.victims,), dtype=torch.float64)
+        check_tensor("decisions", self.decisions, (view.victims, *self.decisions.shape[1:]), dtype=torch.bool)
+        check_tensor("scores", self.scores, tuple(self.decisions.shape))
+        check_tensor("expected", self.expected, (view.victims,), dtype=torch.float64, finite=False)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC, F1 and R-precision of each client's words; recall and precision of those that no other client has."""

@@ -1,10 +1,15 @@
 """Estimates say what is inferred."""
 
-import pytest
+import math
 
-from attacks.estimates import Estimate
+import pytest
+import torch
+
+from attacks.composition.output_mean import PositiveShare
+from attacks.estimates import Estimate, EstimateError, check_tensor
 from attacks.interactions.estimates import InteractionEstimate
 from protocol.errors import InputError
+from tests.attacks.runs import plain_view
 
 
 def test_an_estimate_says_what_is_inferred() -> None:
@@ -12,3 +17,18 @@ def test_an_estimate_says_what_is_inferred() -> None:
         type("Silent", (Estimate,), {"truth": (), "metrics": (), "check": len, "score": len})
     finer = type("Finer", (InteractionEstimate,), {})
     assert finer.inferred == InteractionEstimate.inferred  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_not_finite_is_refused_unless_it_says_that_there_is_none(number: float) -> None:
+    numbers = torch.tensor([0.5, number], dtype=torch.float64)
+    for dtype in (None, torch.float64):
+        with pytest.raises(EstimateError, match="finite"):
+            check_tensor("shares", numbers, (2,), dtype=dtype)
+        check_tensor("shares", numbers, (2,), dtype=dtype, finite=False)
+
+
+def test_an_estimate_with_a_required_type_may_not_be_nan() -> None:
+    shares = torch.full((1,), torch.nan, dtype=torch.float64)
+    with pytest.raises(EstimateError, match="finite"):
+        PositiveShare(shares=shares).check(plain_view(1))
