@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -73,16 +74,21 @@ class Requeue(Callback):
 
 def job_id(environment: Mapping[str, str]) -> str | None:
     """Number of the SLURM job, ``JOB_TASK`` for an array; None outside of a job."""
-    array = environment.get("SLURM_ARRAY_JOB_ID")
-    if array is not None:
-        return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
+    array, task = (environment.get(name) for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"))
+    # The job that submits an array may have the number of the array and none of a task.
+    if array is not None and task is not None:
+        return f"{array}_{task}"
     return environment.get("SLURM_JOB_ID")
 
 
 def next_checkpoint(folder: Path) -> Path:
-    """Path that Lightning will find as the newest checkpoint of a run."""
-    numbers = [int(path.stem.removeprefix("hpc_ckpt_")) for path in folder.glob("hpc_ckpt_*.ckpt")]
-    return folder / f"hpc_ckpt_{max(numbers, default=0) + 1}.ckpt"
+    """Path that Lightning will find as the newest checkpoint of a run.
+
+    Lightning takes all digits behind the last ``ckpt_`` of a file's name for its number, also those of a copy
+    (``hpc_ckpt_1-v2.ckpt`` has number 12), and loads the file of the largest one.
+    """
+    digits = [re.sub(r"\D", "", path.name.split("ckpt_")[-1]) for path in folder.glob("*ckpt_*")]
+    return folder / f"hpc_ckpt_{max((int(number) for number in digits if number), default=0) + 1}.ckpt"
 
 
 def _requeued(job: str) -> bool:

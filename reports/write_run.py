@@ -95,9 +95,9 @@ def write_run(
     write_evaluation(directory / EVALUATION, shared, data=dict(found.data))
     write_gate(directory, verdicts)
     write_gate_alerts(directory, run)
-    for name, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: roc_table(evaluation)}.items():
+    for file, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: roc_table(evaluation)}.items():
         if len(table):
-            write_whole(directory / name, table.to_csv(index=False).encode())
+            write_whole(directory / file, table.to_csv(index=False).encode())
     (directory / TRACEBACKS).unlink(missing_ok=True)
     if whole := "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items()):
         write_whole(directory / TRACEBACKS, whole.encode())

@@ -1,13 +1,14 @@
 """A mark on one document, which tells whether a client retrieved it privately."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
 from defenses.manipulation_checks import ConstantColumns
-from protocol.errors import ViewError
+from protocol.errors import ViewError, require
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
 from server.deviation import Notice
 from server.feature_manipulation import FeatureManipulation, Model
@@ -22,6 +23,7 @@ class MarkedDocument(FeatureManipulation):
         document: ``(F,)`` real features of the document; None for the one that the data module plants.
 
     Raises:
+        InputError: the value is 0 or no finite number.
         ViewError: no document is known.
 
     References:
@@ -37,8 +39,13 @@ class MarkedDocument(FeatureManipulation):
     document: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.value == 0:
-            raise ValueError("expected a value other than 0, got 0, which all other documents have")
+        super().__post_init__()
+        require(
+            isinstance(self.value, int | float) and math.isfinite(self.value) and self.value != 0,
+            "a finite value of the mark other than 0, which all other documents have",
+            self.value,
+            "Give a large number, such as 10.",
+        )
 
     def knowing(self, document: Tensor) -> "MarkedDocument":
         return dataclasses.replace(self, document=document)

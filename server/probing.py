@@ -32,7 +32,7 @@ class Probing(Deviation):
     campaign, and the global model does not change. Every campaign starts from the private vectors after the last honest
     round, and its changes to them are not kept.
 
-    Attributes:
+    Args:
         after: number of honest rounds.
         probe: item vectors that the server sends: ``zeros`` (Protocol 2); ``low-rank``, one random vector for all
             items; ``small`` random vectors; or ``shuffled``, the honest vectors under wrong item numbers.
@@ -73,10 +73,13 @@ class Probing(Deviation):
             ascending = all(before < now for before, now in itertools.pairwise([0, *points]))
             require(ascending, f"probing.{name} above 0 and ascending", points, "Sort them.")
         require(
-            self.axes and (self.probe == "zeros" or not self.of_bound),
-            "probing.interactions, or probing.of_bound with the probe zeros",
-            f"{self.interactions} and {self.of_bound} with the probe {self.probe}",
-            "Name at least one number of interactions.",
+            self.axes, "points in probing.interactions or probing.of_bound", "none", "Name a number of interactions."
+        )
+        require(
+            self.probe == "zeros" or not self.of_bound,
+            "the probe zeros with probing.of_bound, because the theorems hold for it",
+            self.probe,
+            "Set probing.probe to zeros, or name the points in probing.interactions.",
         )
 
     @property

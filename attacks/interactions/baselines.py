@@ -57,7 +57,8 @@ class Popularity(InteractionAttack):
         shuffled: a prior that says nothing.
 
     Raises:
-        ViewError: the file cannot be read, or has fewer numbers than the catalogue has items.
+        ViewError: the file cannot be read, does not have a number a line, at least 0, or has fewer of them than the
+            catalogue has items.
 
     References:
         This project.
@@ -81,18 +82,36 @@ class Popularity(InteractionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         counts = view.priors[POPULARITY].double()
         if self.counts is not None:
-            try:
-                table, items = torch.from_numpy(np.loadtxt(self.counts, ndmin=1)), view.served_items
-            except (OSError, ValueError) as error:
-                raise ViewError(f"expected a text file with a number a line, got {self.counts}: {error}") from None
-            if len(table) <= int(items.max()):
-                raise ViewError(f"expected a number for each of {int(items.max()) + 1} items, got {len(table)}")
-            counts = table[items.clamp(min=0)]
+            items = view.served_items
+            counts = read_counts(self.counts, items=int(items.max()) + 1)[items.clamp(min=0)]
         if self.shuffled:
             keys = torch.rand(counts.shape, generator=generator).masked_fill(~view.served_mask, torch.inf)
             places = view.served_mask.int().argsort(dim=1, descending=True, stable=True)  # those of real items first
             counts = torch.zeros_like(counts).scatter(1, places, counts.gather(1, keys.argsort(1)))
         return InteractionEstimate(scores=counts, decisions=two_means(counts.log1p(), view.served_mask))
+
+
+def read_counts(path: Path, *, items: int) -> Tensor:
+    """``(N,)`` float64 numbers of interactions of a text file, one a line, of at least so many items.
+
+    Raises:
+        ViewError: the file cannot be read, or holds something else.
+    """
+    try:
+        counts = torch.from_numpy(np.loadtxt(path, ndmin=2))
+    except (OSError, ValueError) as error:
+        raise ViewError(f"expected a text file with a number a line, got {path}: {error}") from None
+    if counts.shape[1] != 1:
+        raise ViewError(f"expected a text file with a number a line, got {path} with {counts.shape[1]} in a line")
+    counts = counts[:, 0]
+    # A comparison with NaN is False.
+    wrong = (~(counts.isfinite() & (counts >= 0))).nonzero().flatten()
+    if len(wrong):
+        line = int(wrong[0])
+        raise ViewError(f"expected numbers of at least 0, got {path} with {float(counts[line])} for item {line}")
+    if len(counts) < items:
+        raise ViewError(f"expected a number for each of {items} items, got {len(counts)}")
+    return counts
 
 
 def two_means(values: Tensor, mask: Tensor) -> Tensor:

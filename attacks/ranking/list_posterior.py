@@ -37,6 +37,7 @@ class ListPosterior(PosteriorAttack):
         chains: Gibbs chains per victim.
         sweeps: passes over a victim's lists.
         simulated: simulated clients per victim.
+        victims_at_once: number of victims that are sampled together, which bounds the memory; None for all.
 
     Variants:
         prior: the posterior with the cascade prior, for a server that knows the click model.

@@ -171,6 +171,7 @@ class ReidMLP(Reidentification):
     Args:
         epochs: passes over the known messages; not given in the paper.
         accelerator: Lightning accelerator.
+        devices: number of devices of the accelerator that train the perceptron.
 
     References:
         Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iv).

@@ -38,12 +38,17 @@ def synthetic_posts(
     follow the previous one in the language that all users share.
     The arguments are those of `SyntheticPosts`.
     """
-    require(
-        min(users, posts) >= 2 and vocabulary >= _FIRST_WORD + _FOLLOWERS and length >= 4 and min(habit, drift) >= 0,
-        "two users of two posts at least, 6 token numbers, 4 words and no negative habit",
-        f"{users} users, {posts} posts, {vocabulary} token numbers, {length} words, habit {habit}",
-        "Give larger numbers.",
-    )
+    fewest = {"users": 2, "posts": 2, "vocabulary": _FIRST_WORD + _FOLLOWERS, "length": 4, "habit": 0, "drift": 0}
+    given = {
+        "users": users,
+        "posts": posts,
+        "vocabulary": vocabulary,
+        "length": length,
+        "habit": habit,
+        "drift": drift,
+    }
+    for name, least in fewest.items():
+        require(given[name] >= least, f"{name} of at least {least}", given[name], "Give a larger number.")
     generator = generator_for(seed, "synthetic posts", PERSISTENT)
     words = vocabulary - _FIRST_WORD
     laws = _laws(users, posts, words, habit, drift, generator).flatten(0, 1)
@@ -119,6 +124,8 @@ class SyntheticPosts(OwnedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        # The background has writers of its own, so that `synthetic_posts` cannot see how few are asked for.
+        require(writers >= 2, "writers of at least 2", writers, "Give a larger number.")
         self.writers = writers
         self.vocabulary_size = vocabulary
         self.of_users = writers * posts

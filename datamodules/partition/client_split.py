@@ -25,7 +25,7 @@ _TEN_CLASSES = "MNIST"
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSplit:
-    """Options of the assignment of examples to clients.
+    """Options of the assignment of examples to clients; those of other schemes than the chosen one are not used.
 
     Attributes:
         scheme: ``iid``; ``dirichlet``: with `examples_per_client` the class proportions of each client are one draw,
@@ -51,6 +51,9 @@ class ClientSplit:
     def __post_init__(self) -> None:
         for name in ("clients", "shards_per_client"):
             require(getattr(self, name) >= 1, f"{name} of at least 1", getattr(self, name), "Give a larger number.")
+        require(0 < self.alpha < float("inf"), "alpha above 0", self.alpha, "0.1 is very uneven, 100 nearly even.")
+        if self.composition is not None:
+            _given(self.composition)
         sizes = self.examples_per_client
         require(
             sizes is None or min([sizes] if isinstance(sizes, int) else sizes, default=0) >= FEWEST,
@@ -185,8 +188,7 @@ def deal_groups(pool: Pool, clients: int) -> list[Tensor]:
 
 
 def dirichlet_table(rows: int, columns: int, alpha: float, *, generator: torch.Generator) -> Tensor:
-    """``(rows, columns)`` float64 draws from a symmetric Dirichlet distribution."""
-    require(0 < alpha < float("inf"), "alpha above 0", alpha, "0.1 is very uneven, 100 nearly even.")
+    """``(rows, columns)`` float64 draws from a symmetric Dirichlet distribution of concentration ``alpha > 0``."""
     # numpy's draws, because torch's logarithms underflow at a small alpha and take no generator.
     seed = int(torch.randint(2**62, (), generator=generator))
     return torch.from_numpy(np.random.default_rng(seed).dirichlet(np.full(columns, alpha), rows))

@@ -94,3 +94,12 @@ def test_a_task_of_an_array_is_called_by_both_numbers() -> None:
     assert job_id({}) is None
     assert job_id({"SLURM_JOB_ID": "9"}) == "9"
     assert job_id({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}) == "7_2"
+    # A number of an array without that of a task does not name a task.
+    assert job_id({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7"}) == "9"
+
+
+def test_the_next_checkpoint_has_a_larger_number_than_all_others(tmp_path: Path) -> None:
+    assert next_checkpoint(tmp_path).name == "hpc_ckpt_1.ckpt"
+    for name in ("hpc_ckpt_9.ckpt", "hpc_ckpt_1-v2.ckpt", "hpc_ckpt_last.ckpt"):
+        (tmp_path / name).touch()
+    assert next_checkpoint(tmp_path).name == "hpc_ckpt_13.ckpt"

@@ -1,13 +1,14 @@
 """Baselines read no update: they score the same whatever the clients sent."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
 
 from attacks.base import Attack
 from attacks.interactions import Chance, Popularity
-from attacks.interactions.baselines import two_means
+from attacks.interactions.baselines import read_counts, two_means
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
@@ -39,6 +40,32 @@ def test_what_others_like_is_only_as_good_as_the_prior() -> None:
     assert torch.equal(found.decisions, labels > 0.5)
     with pytest.raises(ViewError, match="popularity"):
         run(Popularity(), dataclasses.replace(view, priors={}), InteractionEstimate)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1 2\n" * 5, "2 in a line"),
+        ("1\n-5\n" * 5, "-5.0 for item 1"),
+        ("nan\n" * 5, "nan"),
+        ("inf\n" * 5, "inf"),
+        ("1\n" * 4, "each of 5 items, got 4"),
+        ("one\n", "a number a line"),
+    ],
+)
+def test_a_file_that_holds_no_counts_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "counts.txt").write_text(text)
+    with pytest.raises(ViewError, match=says):
+        read_counts(tmp_path / "counts.txt", items=5)
+
+
+def test_counts_of_a_file_replace_those_of_the_other_users(tmp_path: Path) -> None:
+    view, _ = leaky_view(victims=2)
+    view = dataclasses.replace(view, priors={POPULARITY: torch.ones(view.served_mask.shape)})
+    numbers = torch.arange(int(view.served_items.max()) + 1)
+    (tmp_path / "counts.txt").write_text("\n".join(map(str, numbers.tolist())))
+    scores = run(Popularity(counts=tmp_path / "counts.txt"), view, InteractionEstimate).scores
+    assert torch.equal(scores[view.served_mask], view.served_items[view.served_mask].double())
 
 
 def test_two_means_finds_the_gap() -> None:

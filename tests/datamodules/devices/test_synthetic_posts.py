@@ -50,10 +50,18 @@ def test_the_same_seed_gives_the_same_posts() -> None:
     assert not torch.equal(one, other)
 
 
-@pytest.mark.parametrize("options", [{"users": 1}, {"vocabulary": 5}, {"habit": -1.0}, {"length": 3}])
+@pytest.mark.parametrize(
+    "options", [{"users": 1}, {"posts": 1}, {"vocabulary": 5}, {"habit": -1.0}, {"drift": -1.0}, {"length": 3}]
+)
 def test_impossible_writers_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="two users"):
+    (name, value), *_ = options.items()
+    with pytest.raises(InputError, match=f"{name} of at least .*found {value}"):
         synthetic_posts(**options)  # type: ignore[arg-type]
+
+
+def test_a_single_writer_is_refused() -> None:
+    with pytest.raises(InputError, match="writers of at least 2"):
+        SyntheticPosts(writers=1)
 
 
 def test_every_device_has_at_most_so_many_examples() -> None:
