@@ -54,6 +54,24 @@ def coherent_base(folder: Path, *, mean: float, decay: float) -> PretrainedAlgor
     return dataclasses.replace(algorithm(), config=(folder / "config.json").read_text(encoding="utf-8"), folder=folder)
 
 
+def twin_base(folder: Path, *, distance: float = 0.0, **adapter: Any) -> PretrainedAlgorithm:
+    """Clients of a network in which word 300 + i has the vector of word i, as reserved words of real networks have.
+
+    Args:
+        folder: where its weights are written.
+        distance: of the two vectors, in standard deviations of their numbers.
+        adapter: options of the adapters.
+    """
+    generator = torch.Generator().manual_seed(0)
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(**LLAMA))  # type: ignore[no-untyped-call]
+    table = network.get_input_embeddings().weight.data
+    table.copy_(0.02 * torch.randn(table.shape, generator=generator))
+    table[300:] = table[:100] + 0.02 * distance * torch.randn(100, WIDTH, generator=generator)
+    network.save_pretrained(folder)
+    config = (folder / "config.json").read_text(encoding="utf-8")
+    return dataclasses.replace(algorithm(**adapter), config=config, folder=folder)
+
+
 @functools.cache
 def moved_model(seed: int = 0, **adapter: Any) -> dict[str, Tensor]:
     """A global model whose B is no longer zero."""

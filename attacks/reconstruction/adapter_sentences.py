@@ -14,6 +14,7 @@ from attacks.reconstruction.simulated_step import explains
 from attacks.reconstruction.span import Span, span_of
 from attacks.words.adapter_sums import adapter_sums
 from attacks.words.joint_pursuit import Sums, pursue
+from attacks.words.only_words import no_word_can_be_another
 from client.pretrained import LayerInputs, PretrainedAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress
@@ -28,8 +29,9 @@ _SLACKS = (1.0, 4.0, 16.0)
 """Largest accepted excess: first that of noise, then more, since a direction of the span may be lost in the noise."""
 _CLEAR = 3.0
 """Smallest singular value of a span, over the edge of noise, above which none is expected to be lost below it."""
-_APART = 1e-3
-"""Relative distance of the vectors of two words below which an update does not tell them apart."""
+_APART = 0.05
+"""Relative distance of the vectors of two words of a client, below which the simulated step would hardly show that they
+change places: one other word, at a distance of about 1, changes it by 2e-2 or more, and 1e-4 is accepted."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,15 @@ class AdapterSentences(ReconstructionAttack):
     update, which is linear in the words that should have been predicted, see `last_words`. (3) One step on the
     sentences is simulated.
 
-    Sentences are certified only if the simulated step gives the whole update up to rounding, they are as many as the
-    client reports, and the vectors of their words are those of no other word. A client that sends the update of another
-    one has its sentences certified: they are those in the update. They are predicted to be exact if a complete row
-    space has no direction near the noise.
+    Sentences are certified only if all of this holds. The simulated step gives the whole update up to rounding. They
+    are as many as the client reports. No other word can take the place of one in the sums of the first layer
+    (`only_words.norm_after_swap`), and no two of their words have nearly the same vector. No other last word explains
+    the update nearly as well. A client that sends the update of another one has its sentences certified: they are those
+    in the update.
+
+    Certified sentences are predicted to be exact, and none where no complete row space has all its directions well
+    above the noise. In between nothing is predicted: where the row spaces promise sentences that fail these checks, the
+    clients do something else than the server knows, such as another rate, scale or clip.
 
     Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are
     those of the mean of the models before and after; nothing is certified or predicted.
@@ -148,11 +155,16 @@ class AdapterSentences(ReconstructionAttack):
                 explained = steps == 1 and len(texts) == victim.sentences > 0 and explains(view, v, texts)
                 if explained:
                     break
-            certain = explained and clear and _distinct(systems.sums[v][0], systems.tokens, texts)
+            told_apart = _are_apart(systems.sums[v][0], systems.tokens, words) and no_word_can_be_another(
+                systems.sums[v], pursuit.present, systems.tokens
+            )
+            certain = explained and clear and told_apart
             records.append(texts)
             certified.append(torch.full((len(texts),), certain))
             deciding.append(max(useful or readings, key=lambda one: one.spare))
-            predicted.append(float(any(one.clear for one in useful)) if steps == 1 else torch.nan)
+            promised = any(reading.clear for reading in useful)
+            refuted = promised and not certain
+            predicted.append(torch.nan if steps > 1 or refuted else float(certain))
         longest = max((texts.shape[1] for texts in records), default=1)
         padded = [pad(texts, (0, longest - texts.shape[1])) for texts in records]
         return SpanEstimate(
@@ -289,10 +301,9 @@ def _model_between(view: RoundView, victim: int, steps: int) -> dict[str, Tensor
     }
 
 
-def _distinct(sums: Sums, tokens: Tensor, records: Tensor) -> bool:
-    """Whether no other word has nearly the vector of a word of sentences."""
-    read = torch.unique(records[records > 0])
-    table = sums.table.double()
-    own = torch.isin(tokens, read).nonzero().flatten()
-    near = torch.cdist(table[own], table) <= _APART * table[own].norm(dim=1)[:, None]
-    return not bool((near & (tokens[own][:, None] != tokens)).any())
+def _are_apart(sums: Sums, tokens: Tensor, words: Tensor) -> bool:
+    """Whether no two of a client's words ``(W,)`` have nearly the same vector."""
+    places = torch.isin(tokens, words).nonzero().flatten()
+    vectors = sums.table[places].double()
+    near = torch.cdist(vectors, vectors) <= _APART * vectors.norm(dim=1)[:, None]
+    return not bool((near & (tokens[places][:, None] != tokens[places])).any())

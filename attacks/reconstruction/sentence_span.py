@@ -70,7 +70,7 @@ class SpanEstimate(ReconstructionEstimate):
             first layer of a recurrent network; the deeper one of a decoder, whose first inputs are words and places.
         spare: ``(V,)`` float64 dimensions outside its span.
         predicted: ``(V,)`` float64 share of exact sentences that these predict: 1 if enough dimensions are spare and
-            the rank is not below the number of sentences, else 0.
+            the rank is not below the number of sentences, else 0; NaN where a check of the attack refutes that.
     """
 
     inferred = "which sentences it was trained on, word by word"
@@ -91,8 +91,10 @@ class SpanEstimate(ReconstructionEstimate):
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         scores = super().score(view, truth)
-        ranks = {"rank": self.rank, "spare": self.spare, "predicted": self.predicted}
-        return dataclasses.replace(scores, metrics={**scores.metrics, **ranks})
+        metrics = {**scores.metrics, "rank": self.rank, "spare": self.spare}
+        if bool(self.predicted.isfinite().any()):
+            metrics["predicted"] = self.predicted
+        return dataclasses.replace(scores, metrics=metrics)
 
 
 @dataclass(frozen=True, kw_only=True)

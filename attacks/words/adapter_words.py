@@ -8,14 +8,12 @@ from attacks.base import Attack
 from attacks.words.adapter_sums import adapter_sums
 from attacks.words.estimates import WordSetEstimate
 from attacks.words.joint_pursuit import pursue
+from attacks.words.only_words import are_only_words
 from client.pretrained import PretrainedAlgorithm
 from protocol.progress import with_progress
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
-
-_CLEAR = 10.0
-"""Strength of the weakest word above which no further word is expected to be lost in the rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +34,9 @@ class AdapterWords(Attack):
     Adam, weight decay in the gradient and dropout bend the rows out of the span. What is not explained to the error of
     rounding is a ranking: the words in the order of their choice, as long as each lies further in the row space than
     the best of a table of random vectors would, which are called present; then the others by their share in the span.
+
+    An F1 of 1 is predicted where the words are certain to be the only ones that explain the update, see
+    `only_words.are_only_words`, and nothing was rounded or noised; otherwise nothing is predicted.
 
     Threat model: passive server, one update or a secure sum; knows the base network, the adapter and the tokenizer, and
     no text.
@@ -77,10 +78,8 @@ class AdapterWords(Attack):
             decided[victim, systems.tokens[chosen]] = True
         scores[:, 0], decided[:, 0] = 0, False
         quiet = not any(view.noise_scale(name) or name in view.rounded for name in systems.names)
-        sure = [
-            1.0 if quiet and one.explained and len(one.chosen) and float(one.strength.min()) > _CLEAR else torch.nan
-            for one in found
-        ]
-        return WordSetEstimate(
-            scores=scores, decisions=decided, expected=torch.tensor(sure, dtype=torch.float64), of_read=True
-        )
+        expected = torch.full((view.victims,), torch.nan, dtype=torch.float64)
+        for victim, (pursuit, sums) in enumerate(zip(found, systems.sums, strict=True)):
+            if quiet and are_only_words(sums, pursuit, systems.tokens):
+                expected[victim] = 1.0
+        return WordSetEstimate(scores=scores, decisions=decided, expected=expected, of_read=True)

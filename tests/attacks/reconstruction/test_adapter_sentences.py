@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +18,9 @@ from client.engine.local_hyperparameters import LocalTraining
 from client.pretrained import PretrainedAlgorithm
 from protocol.errors import ViewError
 from protocol.view import RoundView
-from tests.attacks.runs import of_noise, of_others, run, with_noise
+from tests.attacks.runs import of_noise, of_others, run, with_deltas, with_noise
 from tests.text_toys import plain
-from tests.transformer_toys import LLAMA, VOCABULARY, algorithm, moved_model, texts, view_of
+from tests.transformer_toys import LLAMA, VOCABULARY, algorithm, moved_model, texts, twin_base, view_of
 
 pytestmark = pytest.mark.integration
 RANK = 16
@@ -118,6 +120,32 @@ def test_nothing_is_certified_of_noise_other_tables_and_exchanged_parts() -> Non
         exact = [set(map(tuple, own)) & set(map(tuple, real)) for own, real in pairs]
         assert not any(exact)
     assert sentences(attacked(of_others(view))) == [sorted(own) for own in tokens.roll(1, 0).tolist()]
+
+
+@pytest.mark.parametrize("declared", [{"alpha": 8.0}, {"variant": "rslora"}])
+def test_another_scale_than_declared_gives_no_prediction(declared: dict[str, Any]) -> None:
+    """The simulated step refutes what the ranks promise."""
+    view = view_with(texts(2, 2))
+    found = attacked(dataclasses.replace(view, algorithm=algorithm(rank=RANK, **declared)))
+    assert not found.certified.any()
+    assert bool(found.predicted.isnan().all())
+
+
+@pytest.mark.parametrize("change", [lambda delta: 0.1 * delta, lambda delta: -delta])
+def test_a_clip_and_a_sign_that_are_not_declared_give_no_prediction(change: Callable[[Tensor], Tensor]) -> None:
+    found = attacked(with_deltas(view_with(texts(2, 2)), change))
+    assert not found.certified.any()
+    assert bool(found.predicted.isnan().all())
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-4])
+def test_words_with_the_vector_of_another_give_no_certificate_and_no_prediction(
+    tmp_path: Path, distance: float
+) -> None:
+    own = twin_base(tmp_path, distance=distance, rank=RANK)
+    found = attacked(view_of(own, 300 + texts(2, 2) % 100, moved_model(rank=RANK)))
+    assert not found.certified.any()
+    assert bool(found.predicted.isnan().all())
 
 
 def test_few_small_steps_leave_sentences_and_no_certificate() -> None:

@@ -21,6 +21,7 @@ from tests.transformer_toys import (
     coherent_base,
     moved_model,
     texts,
+    twin_base,
     view_of,
     words_read,
 )
@@ -57,6 +58,16 @@ def test_words_of_a_table_with_a_common_mean_and_a_decaying_spectrum(tmp_path: P
     """Some 20 words in eight rows; of 33 words, the most coherent of these tables hides a few."""
     own, tokens = coherent_base(tmp_path, mean=mean, decay=decay), texts(20, 3)
     assert decided(view_of(own, tokens, moved_model())) == words_read(tokens)
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-4, 1e-2, 1.0])
+def test_words_with_the_vector_of_another_are_not_certain(tmp_path: Path, distance: float) -> None:
+    own, tokens = twin_base(tmp_path, distance=distance), 300 + texts(4, 2) % 100
+    view = view_of(own, tokens, moved_model())
+    is_certain = certain(view)
+    assert bool(is_certain.any()) == (distance >= 1)
+    for words, is_sure, read in zip(decided(view), is_certain.tolist(), words_read(tokens), strict=True):
+        assert not is_sure or words == read
 
 
 def test_a_sum_of_clients_has_the_words_of_all_of_them() -> None:
