@@ -7,6 +7,7 @@ from typing import Self
 from protocol.errors import require
 
 _MARK = ".lora_"
+_MAGNITUDE = ".lora_magnitude_vector"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def check_adapters(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, 
     """Checks that recorded parameters are adapters of the same rank at the same layers as those of an algorithm.
 
     Raises:
-        InputError: they are others, they lack A, or they are no adapters.
+        InputError: they are others, those of DoRA, or next to other parameters; they lack A, or they are no adapters.
     """
     own, held = AdapterShape.of(expected), AdapterShape.of(found)
     require(
@@ -57,6 +58,23 @@ def check_adapters(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, 
         f"{len(found)} parameters without any, e.g. {next(iter(found), 'none')}: a whole network, or merged adapters",
         "Record get_peft_model_state_dict(model) before adapters are merged into the network. If clients train all of"
         " it, give --learner.adapter.variant none.",
+    )
+    magnitudes = [name for name in found if _MAGNITUDE in name]
+    require(
+        not magnitudes,
+        "adapters of LoRA, rsLoRA or FFA-LoRA",
+        f"those of DoRA, with {len(magnitudes)} magnitudes, e.g. {next(iter(magnitudes), 'none')}",
+        "DoRA is not simulated. Leave its magnitudes out of the recording and give --learner.adapter.variant lora: words"
+        " are read from A as of LoRA, and sentences are not.",
+    )
+    others = [name for name in found if _MARK not in name and name not in expected]
+    require(
+        not others,
+        "adapters alone",
+        f"{len(others)} other parameters next to them, e.g. {next(iter(others), 'none')}: layers that are trained whole"
+        " (modules_to_save of peft) or biases",
+        "Leave them out of the recording, with the names that hold lora_ alone: of one local step the adapters are"
+        " attacked as if nothing else moved. If clients train the whole network, give --learner.adapter.variant none.",
     )
     require(
         own.matrices == held.matrices,
@@ -68,5 +86,18 @@ def check_adapters(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, 
         own == held,
         f"adapters of {own}, as given by the options",
         f"{held} in the recording",
-        f"Give --learner.adapter.rank and --learner.adapter.targets of the recorded ones, e.g. [{held.ends}].",
+        "Give --learner.adapter.rank and --learner.adapter.targets of the recorded ones, e.g."
+        f" [{', '.join(_endings(held.layers, own.layers - held.layers))}].",
     )
+
+
+def _endings(layers: frozenset[str], others: frozenset[str]) -> list[str]:
+    """Shortest ends of the names of layers, in whole parts, that no other layer has."""
+    endings = set()
+    for layer in layers:
+        parts = layer.split(".")
+        counts = range(1, len(parts) + 1)
+        ends = [".".join(parts[-count:]) for count in counts]
+        distinct = [end for end in ends if not any(other.endswith(f".{end}") for other in others)]
+        endings.add(next(iter(distinct), layer))
+    return sorted(endings)
