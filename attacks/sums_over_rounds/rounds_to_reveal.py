@@ -10,7 +10,15 @@ from attacks.base import Variants
 from attacks.sums_over_rounds.base import SharesAttack, class_sums, lengths, predicted_widths, shuffled_participants
 from attacks.sums_over_rounds.estimates import SharesOverRounds
 from attacks.sums_over_rounds.received_sums import Participants
-from attacks.sums_over_rounds.tracking import Z95, Posterior, at_least_zero, posterior, whole_numbers_of
+from attacks.sums_over_rounds.tracking import (
+    Z95,
+    Posterior,
+    at_least_zero,
+    is_refuted,
+    posterior,
+    whole_numbers_of,
+    within_common_error,
+)
 from protocol.history import History
 from protocol.progress import with_progress
 
@@ -25,6 +33,12 @@ class RoundsToReveal(SharesAttack):
     vector is in the row space. Before, and where the sums have errors or the data change, the clients' shares have the
     normal law of `tracking.posterior`, whose spread, error and drift are the most likely ones. Negative shares are
     excluded, and counts that are certain are whole numbers.
+
+    An error that the sums of all rounds have in common does not average out and leaves no residual: it moves all
+    clients alike. The error that `output-counts` predicts of a single sum counts as one. Where counts that the
+    equations give exactly are no whole numbers, there is a larger one of unknown size; nothing is certain then, and the
+    intervals hold for any such error (`tracking.within_common_error`). They do not hold for an error that differs from
+    round to round by more than the likeliest law has, nor for wrong participants.
 
     Threat model: passive server; sees the sums of several rounds and knows who took part in each, because it addressed
     them. Pseudonyms that change with every round hide that. Knows what `output-counts` knows.
@@ -53,8 +67,9 @@ class RoundsToReveal(SharesAttack):
         kinds, means, halves = sums.observed[0].shape[1], [], []
         kept, law = lengths(self.after, len(sums.weights)), None
         for rounds in with_progress(range(1, len(sums.weights) + 1)):
-            found, law = posterior(sums.first(rounds), None if rounds in kept else law)
-            shares, half = bounded(found, participants.examples)
+            known = sums.first(rounds)
+            found, law = posterior(known, None if rounds in kept else law)
+            shares, half = bounded(found.with_common_error(known.common_error), participants.examples)
             means.append(shares)
             halves.append(half)
         widths = None if self.shuffled else predicted_widths(sums, kinds)
@@ -63,7 +78,9 @@ class RoundsToReveal(SharesAttack):
 
 def bounded(found: Posterior, examples: Tensor) -> tuple[Tensor, Tensor]:
     """Shares ``(C, K)`` that are not negative, and whole numbers of examples where certain; half the 95 % intervals."""
+    if is_refuted(found, examples):
+        return within_common_error(found, examples)
     shares = at_least_zero(found)
     shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
-    shares, certain = whole_numbers_of(found, shares, examples)
-    return shares, (Z95 * found.deviation).masked_fill(certain[:, None], 0.0)
+    shares, _ = whole_numbers_of(found, shares, examples)
+    return shares, Z95 * found.deviation

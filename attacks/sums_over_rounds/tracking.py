@@ -21,6 +21,15 @@ _MOST_COMPARED = 64
 """Kinds, from the most to the least frequent one, by which laws are compared."""
 _CERTAIN = 0.95
 """Probability that all numbers of a client round to the right whole ones, from which on they are rounded."""
+_FAR = 5.0
+"""Standard deviations below zero beyond which a count is off by something else than its law: 3e-7 of right ones are."""
+_UNLIKELY = 1e-3
+"""Probability, under the law of a client's counts, of distances from whole numbers as large as theirs or larger, below
+which they are not rounded."""
+_NUMERICAL = 1e-4
+"""Distance from a whole number of examples that the arithmetic may cause."""
+_LOWEST = 3.0
+"""Standard deviations that are added to the lowest estimate of a kind, so that it is above the truth of that client."""
 _WIDE = 10.0
 """Variance of the mean over all clients before the first sum, over that of a client with one example."""
 _USUAL, _SPREAD_OF_SPREADS = 0.2, 1.0
@@ -49,6 +58,15 @@ class SumsOf:
     def each(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         """Weights, means and variance of the noise of each round."""
         return zip(self.weights, self.observed, self.noise or [0.0] * len(self.weights), strict=True)
+
+    @property
+    def common_error(self) -> float:
+        """Variance of the error that the sums of all rounds may have in common: that of the attack on a single one.
+
+        What an attack does not know of the clients (how their classes answer, what several steps change) is the same in
+        all rounds, so that its error does not average out. Declared noise is drawn anew in every round, and does.
+        """
+        return 0.0 if self.declared or not self.noise else sum(self.noise) / len(self.noise)
 
     def first(self, rounds: int) -> "SumsOf":
         """Those of the first rounds."""
@@ -88,6 +106,13 @@ class Posterior:
     def deviation(self) -> Tensor:
         """``(C, K)`` standard deviations."""
         return (self.covariance.diagonal().clamp(min=0)[:, None] * self.scale).sqrt()
+
+    def with_common_error(self, variance: float) -> "Posterior":
+        """The law if all sums also have one unknown error, of some variance.
+
+        As the weights of a sum add up to one, it moves the estimates of all clients by itself, in every solution.
+        """
+        return Posterior(self.mean, self.covariance + variance / self.scale.mean(), self.scale)
 
 
 def laws(declared: bool) -> list[Law]:
@@ -232,9 +257,9 @@ def at_least_zero(found: Posterior, largest: Tensor | None = None) -> Tensor:
 def whole_numbers_of(found: Posterior, shares: Tensor, examples: Tensor) -> tuple[Tensor, Tensor]:
     """Shares ``(C, K)`` in which clients whose counts are certain have whole numbers of examples, and which ``(C,)``.
 
-    Integer bootstrapping: the client with the smallest variance comes first; if the probability that all its counts
-    round to the right ones is 0.95 or more, and the rounded counts sum to its number of examples, they are taken as
-    known, which corrects the others.
+    Integer bootstrapping: the client whose counts have the smallest variance comes first. They are taken as known,
+    which corrects the others, if the probability that all of them round to the right ones is 0.95 or more, they are no
+    further from whole numbers than their law allows, and the whole numbers sum to its number of examples.
 
     Args:
         found: law of the shares.
@@ -249,25 +274,75 @@ def whole_numbers_of(found: Posterior, shares: Tensor, examples: Tensor) -> tupl
     counts = examples.double()
     left = set(range(len(mean)))
     while left:
-        order = sorted(left, key=lambda client: float(covariance[client, client].clamp(min=0)) * float(counts[client]))
-        for client in order:
-            variance = covariance[client, client].clamp(min=0)
-            deviation = (variance * found.scale).sqrt() * counts[client]
+        variances = covariance.diagonal().clamp(min=0) * counts.square()
+        for client in sorted(left, key=lambda number: float(variances[number])):
+            deviation = (variances[client] * found.scale).sqrt()
             right = torch.erf(0.5 / (deviation.clamp(min=1e-12) * math.sqrt(2))).log().sum().exp()
             if float(right) < _CERTAIN:
-                return shares, certain
-            rounded = (mean[client] * counts[client]).round()
-            if bool((rounded >= 0).all()) and int(rounded.sum()) == int(counts[client]):
+                return shares, certain  # and so are all that follow
+            estimated = mean[client] * counts[client]
+            rounded = estimated.round()
+            is_near = bool(probability_off_whole(estimated, deviation + _NUMERICAL) >= _UNLIKELY)
+            if is_near and bool((rounded >= 0).all()) and int(rounded.sum()) == int(counts[client]):
                 break
         else:
             return shares, certain
         shares[client], certain[client] = rounded / counts[client], True
         left.remove(client)
+        variance = covariance[client, client].clamp(min=0)
         if float(variance) > 1e-13:
             gain = covariance[:, client] / variance
             mean = mean + gain[:, None] * (shares[client] - mean[client])
             covariance = covariance - gain[:, None] * covariance[client]
     return shares, certain
+
+
+def is_refuted(found: Posterior, examples: Tensor) -> bool:
+    """Whether the law of the shares cannot be right: counts are far from whole numbers, or far below zero.
+
+    An error that the sums of all rounds have in common leaves no residual, but moves all clients' counts off the whole
+    numbers, unless it is itself a whole number of examples of every client.
+    """
+    counts = examples.double()[:, None]
+    estimated, deviation = found.mean * counts, found.deviation * counts + _NUMERICAL
+    # Each client is asked, and the clients' distances depend on one another.
+    is_off_whole = probability_off_whole(estimated, deviation) < _UNLIKELY / len(counts)
+    return bool(is_off_whole.any() or (estimated < -_FAR * deviation).any())
+
+
+def probability_off_whole(estimated: Tensor, deviation: Tensor) -> Tensor:
+    """Probability that normal errors leave numbers ``(..., K)`` of true whole ones so far from these, or further.
+
+    Their squared distances in standard deviations are summed over the last dimension, which has a chi-square law.
+    """
+    distances = ((estimated - estimated.round()) / deviation).square().sum(-1)
+    freedom = torch.full_like(distances, estimated.shape[-1])
+    probability: Tensor = torch.special.gammaincc(freedom / 2, distances / 2)
+    return probability
+
+
+def within_common_error(found: Posterior, examples: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares ``(C, K)`` and half their intervals of 95 %, if all sums have one unknown error of any size.
+
+    Say kind k is estimated too large by b_k in all clients. No share is negative, so b_k is at most the lowest estimate
+    u_k of the kind. The errors sum to zero, as true and estimated shares both sum to one, so b_k is at least u_k less
+    the sum of all u. Where each kind is absent in some client, that sum is zero and the error is known.
+
+    How far the counts are from whole numbers is added to their standard deviation, for the part of the error that
+    differs between clients. Where an interval of each kind holds one whole number, the shares are those.
+    """
+    counts, kinds = examples.double()[:, None], found.mean.shape[1]
+    distances = found.mean * counts - (found.mean * counts).round()
+    deviation = (found.deviation.square() + distances.square().mean() / counts.square()).sqrt()
+    highest_error = (found.mean + _LOWEST * found.deviation).amin(0)
+    spare = highest_error.sum().clamp(min=0)
+    # The errors that sum to zero, each as far below its bound as the others.
+    shares = (found.mean - highest_error + spare / kinds).clamp(min=0)
+    shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
+    half = spare * (1 - 1 / kinds) + Z95 * deviation
+    rounded = (shares * counts).round()
+    is_whole = (half * counts < 0.5).all(1) & (rounded.sum(1) == counts[:, 0])
+    return torch.where(is_whole[:, None], rounded / counts, shares), half
 
 
 def rank(weights: Sequence[Tensor]) -> int:

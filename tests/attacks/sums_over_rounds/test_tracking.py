@@ -8,6 +8,7 @@ from scipy.optimize import lsq_linear
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
+from attacks.sums_over_rounds.rounds_to_reveal import bounded
 from attacks.sums_over_rounds.tracking import (
     _WIDE,
     Law,
@@ -16,10 +17,12 @@ from attacks.sums_over_rounds.tracking import (
     _State,
     at_least_zero,
     deviations_after,
+    is_refuted,
     laws,
     posterior,
     rank,
     whole_numbers_of,
+    within_common_error,
 )
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
@@ -198,9 +201,73 @@ def test_clients_that_are_not_certain_are_not_rounded() -> None:
     assert torch.equal(rounded, found.mean)
 
 
+def test_the_client_of_the_smallest_variance_of_counts_comes_first() -> None:
+    """Of 20 examples, a deviation of a share is 50 times less in counts than of 1,000."""
+    mean = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.1, 0.2, 0.3, 0.4]]).double()
+    covariance = torch.diag(torch.tensor([1e-6, 1e-4]).double())
+    found = Posterior(mean, covariance, torch.full((4,), 0.1).double())
+    _, certain = whole_numbers_of(found, mean, torch.tensor([1000, 20]))
+    assert certain.tolist() == [False, True]
+
+
+def test_counts_that_are_too_far_from_whole_numbers_for_their_law_are_not_rounded() -> None:
+    mean = torch.tensor([[0.43, 0.57]]).double()  # 4.3 and 5.7 of 10
+    for variance, expected in ((1e-8, False), (1e-3, True)):
+        found = Posterior(mean, torch.full((1, 1), variance).double(), torch.full((2,), 0.25).double())
+        assert whole_numbers_of(found, mean, torch.tensor([10]))[1].tolist() == [expected]
+
+
+def clients_with_common_error(seed: int, *, noise: float = 0.0, error: float = 0.05) -> tuple[SumsOf, Tensor]:
+    """Sums whose error is the same in all rounds, and the true shares."""
+    truth, weights = shares(seed=seed), random_groups(25, seed=seed)
+    generator = generator_for(seed, "error")
+    common = error * torch.randn(truth.shape[1], generator=generator).double()
+    observed = [
+        own @ truth + common - common.mean() + noise * torch.randn(1, truth.shape[1], generator=generator).double()
+        for own in weights
+    ]
+    return SumsOf(weights, observed), truth
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-4, 1e-3])
+@pytest.mark.parametrize("error", [0.003, 0.02, 0.05, 0.2])
+def test_no_count_is_certain_and_intervals_hold_under_a_common_error_of_the_sums(noise: float, error: float) -> None:
+    examples, inside = torch.full((CLIENTS,), 20), []
+    for seed in range(10):
+        sums, truth = clients_with_common_error(seed, noise=noise, error=error)
+        found, _ = posterior(sums)
+        estimated, half = bounded(found, examples)
+        inside.append(((estimated - truth).abs() <= half + 1e-9).double())
+        certain = whole_numbers_of(found, estimated, examples)[1] & ~torch.tensor(is_refuted(found, examples))
+        torch.testing.assert_close(estimated[certain], truth[certain], atol=1e-9, rtol=0)
+    assert float(torch.stack(inside).mean()) >= 0.93
+
+
+def test_a_common_error_is_known_where_each_kind_is_absent_in_some_client() -> None:
+    truth, examples = torch.eye(4).double(), torch.full((4,), 20)
+    common = torch.tensor([0.1, -0.03, -0.12, 0.05]).double()
+    found = Posterior(truth + common, 1e-12 * torch.eye(4).double(), torch.full((4,), 0.2).double())
+    assert is_refuted(found, examples)
+    estimated, half = within_common_error(found, examples)
+    torch.testing.assert_close(estimated, truth, atol=1e-5, rtol=0)
+    assert float(half.max()) < 0.03  # the distance from whole numbers, which could be of single clients
+
+
+def test_a_predicted_error_of_a_sum_does_not_average_out() -> None:
+    sums = SumsOf(random_groups(25), [own @ shares() for own in random_groups(25)], [1e-4] * 25)
+    found, _ = posterior(sums)
+    wide = found.with_common_error(sums.common_error)
+    # A kind of the mean scale gets the variance of a sum; the scales differ.
+    added = wide.deviation.square() - found.deviation.square()
+    torch.testing.assert_close(added, (1e-4 * found.scale / found.scale.mean()).expand_as(added))
+    assert sums.first(3).common_error == pytest.approx(1e-4)
+    assert SumsOf(sums.weights, sums.observed).common_error == 0
+    assert SumsOf(sums.weights, sums.observed, sums.noise, declared=True).common_error == 0
+
+
 def test_counts_whose_sum_is_wrong_or_that_are_negative_are_never_rounded() -> None:
     examples = torch.tensor([10, 10, 10])
-    mean = torch.tensor([[0.51, 0.41], [1.1, -0.1], [0.49, 0.51]]).double()  # 5 + 4, 11 - 1, 5 + 5 of 10
+    mean = torch.tensor([[0.51, 0.41], [1.1, -0.1], [0.4999, 0.5001]]).double()  # 5 + 4, 11 - 1, 5 + 5
     found = Posterior(mean, 1e-6 * torch.eye(3).double(), torch.full((2,), 0.25).double())
     rounded, certain = whole_numbers_of(found, mean, examples)
     assert certain.tolist() == [False, False, True]
