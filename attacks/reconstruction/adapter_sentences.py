@@ -83,9 +83,10 @@ class AdapterSentences(ReconstructionAttack):
     the update nearly as well. A client that sends the update of another one has its sentences certified: they are those
     in the update.
 
-    Certified sentences are predicted to be exact, and none where no complete row space has all its directions well
-    above the noise. In between nothing is predicted: where the row spaces promise sentences that fail these checks, the
-    clients do something else than the server knows, such as another rate, scale or clip.
+    Sentences are predicted to be exact if a complete row space has no direction near the noise, and not to be if none
+    has. Nothing is predicted where the row spaces promise sentences and a check refutes them: the simulated step is not
+    the update, because the clients do something else than the server knows (another rate, scale or clip), or other
+    words could take the place of some.
 
     Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are
     those of the mean of the models before and after; nothing is certified or predicted.
@@ -158,13 +159,14 @@ class AdapterSentences(ReconstructionAttack):
             told_apart = _are_apart(systems.sums[v][0], systems.tokens, words) and no_word_can_be_another(
                 systems.sums[v], pursuit.present, systems.tokens
             )
-            certain = explained and clear and told_apart
+            is_explained = explained and told_apart
+            certain = is_explained and clear
             records.append(texts)
             certified.append(torch.full((len(texts),), certain))
             deciding.append(max(useful or readings, key=lambda one: one.spare))
-            promised = any(reading.clear for reading in useful)
-            refuted = promised and not certain
-            predicted.append(torch.nan if steps > 1 or refuted else float(certain))
+            is_promised = any(reading.clear for reading in useful)
+            is_refuted = is_promised and not is_explained
+            predicted.append(torch.nan if steps > 1 or is_refuted else float(is_promised or certain))
         longest = max((texts.shape[1] for texts in records), default=1)
         padded = [pad(texts, (0, longest - texts.shape[1])) for texts in records]
         return SpanEstimate(
