@@ -37,6 +37,7 @@ class InteractionEstimate(Estimate):
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC of the scores and F1 of the decisions over each victim's served items."""
         mask = view.served_mask
+        # Truth beyond the served items of the view is padding.
         return self._scored(mask, truth["labels"][:, : mask.shape[1]])
 
     def _scored(self, mask: Tensor, labels: Tensor) -> Scores:

@@ -156,8 +156,8 @@ def sample_lists(
 
     Clipping shrinks the update of the clicks p by ``s = min(1, clip / |v|)``. One list at a time is drawn from its
     exact law over all ``2^L`` patterns given the others; all victims and chains are sampled together. The likelihood is
-    annealed over the first sweeps, which are discarded. Chains are weighted by the energy of their best state, because
-    a chain stuck at a worse one has not reached the posterior.
+    annealed over the first sweeps, which are discarded. Chains are weighted by the likelihood of their best state,
+    because a chain stuck at a worse one has not reached the posterior; the prior of these states is left out.
 
     The map is ``maps (V, Q L, P)``, by which the norm is computed, and is given whitened too, as is ``target (V, P)``;
     the prior is ``log_prior (V, Q, 2^L)``. There are `chains` for each victim, and `sweeps` over its lists, of which
@@ -202,6 +202,7 @@ def sample_lists(
             if sweep >= annealed:
                 marginals[..., block] += law @ codes
         if sweep >= annealed:
+            # The fit of the last list is that of the whole state, because all other lists are in it.
             best = torch.minimum(best, -fit.gather(-1, drawn[..., None]).squeeze(-1))
     weights = (-best).softmax(1)
     return ((marginals * weights[..., None]).sum(1) / max(sweeps - annealed, 1)).reshape(victims, lists, length)

@@ -1,5 +1,6 @@
 """Published attacks that score one candidate at a time, by its loss or its gradient."""
 
+import abc
 from typing import ClassVar
 
 import torch
@@ -31,9 +32,9 @@ class _OfRounds(PoolAttack):
             rounds = [(torch.tensor(list(latest)), torch.stack(list(latest.values())))]
         return membership(*averaged(rounds), view)
 
+    @abc.abstractmethod
     def scores(self, seen: RoundStatistics) -> Tensor:
         """``(V, M)`` scores of one round."""
-        raise NotImplementedError
 
 
 class RecordLoss(_OfRounds):

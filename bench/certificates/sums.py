@@ -80,13 +80,16 @@ class Setting:
             weights.append(torch.from_numpy(draws.permutation(taking) if self.shuffled else taking)[None])
             observed.append(torch.from_numpy(self._observed(shares, common, draws))[None])
         noise = [self.predicted**2] * self.rounds
-        return SumsOf(weights, observed, noise), (self.said * sizes).round(), counts / sizes[:, None]
+        said = np.round(self.said * sizes.astype(np.float64))
+        return SumsOf(weights, observed, noise), said, counts / sizes[:, None]
 
     def _observed(self, shares: Array, common: Array, draws: np.random.Generator) -> Array:
         bent = self.bend * (shares**2 - shares * (shares**2).sum())
-        made = shares + common + bent + self.noise * draws.normal(size=CLASSES)
+        made: Array = shares + common + bent + self.noise * draws.normal(size=CLASSES)
         made = made + self.tails * draws.standard_t(1.5, size=CLASSES)
-        return (made / self.step).round() * self.step if self.step else made
+        if self.step:
+            made = np.round(made / self.step) * self.step
+        return made
 
 
 def shares_of(setting: Setting, seed: int) -> Counts:

@@ -120,8 +120,8 @@ def base(seed: int, twin_distance: float | None, mean: float, tied: bool) -> Pat
     generator = generator_for(seed, "base")
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        config = AutoConfig.for_model(**_LLAMA, tie_word_embeddings=tied)  # type: ignore[no-untyped-call]
-        network = AutoModelForCausalLM.from_config(config)
+        config = AutoConfig.for_model(**_LLAMA, tie_word_embeddings=tied)
+        network = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     table = network.get_input_embeddings().weight.data
     scale = float(table.std())
     if mean:
@@ -184,7 +184,8 @@ def quantised(bits: int) -> Change:
     def rounded(value: Tensor) -> Tensor:
         largest = value.abs().flatten(1).amax(1).reshape(-1, *[1] * (value.dim() - 1)).clamp(min=1e-30)
         step = largest / (2 ** (bits - 1) - 1)
-        return (value / step).round() * step
+        grid: Tensor = (value / step).round() * step
+        return grid
 
     return rounded
 

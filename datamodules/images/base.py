@@ -159,6 +159,7 @@ class ClassificationDataModule(FederatedDataModule):
             len(self._unused), "images that no client has, to renew data", "none", "Set data.split.examples_per_client."
         )
         generator = generator_for(self.seed, "new images", PERSISTENT, client)
+        # A client keeps its images from round to round, because more draws of a generator begin with the same ones.
         drawn = self._unused[torch.randint(len(self._unused), (start,), generator=generator)]
         return torch.cat([own, drawn])[start:]
 
@@ -169,14 +170,16 @@ class ClassificationDataModule(FederatedDataModule):
 
     def raw_features(self) -> dict[str, Tensor]:
         """``image`` ``(num_clients, F)``, the mean; ``colours``, roots of histograms; ``classes``, their shares."""
+        counts = self.class_counts()
         levels = torch.arange(_COLOURS)[:, None, None]
         means, colours = [], []
         for part in self._parts[0]:
+            # Below 1, so that the largest of 256 levels is in the last bin.
             images = self._train.images[part].float() / 256
             means.append(images.mean(0).flatten())
             bins = (images.transpose(0, 1).flatten(1) * _COLOURS).long()  # of each channel
             colours.append((bins == levels.flatten(1)[..., None]).float().mean(2).sqrt().flatten())
-        shares = self.class_counts() / self.class_counts().sum(1, keepdim=True)
+        shares = counts / counts.sum(1, keepdim=True)
         return {"image": torch.stack(means), "colours": torch.stack(colours), "classes": shares}
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
