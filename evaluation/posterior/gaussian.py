@@ -26,12 +26,14 @@ class VectorPosterior:
         mean: ``(V, K)`` posterior mean, or median.
         bits: ``(V,)`` logarithm to base 2 of the posterior density of the true vector over the prior density.
         covered: ``(V, 9)`` share of a person's numbers inside their central intervals of probability 0.1 to 0.9.
+        left: ``(V,)`` bits that remain unknown, of vectors with a finite number of values; None for others.
     """
 
     prior: Tensor
     mean: Tensor
     bits: Tensor
     covered: Tensor
+    left: Tensor | None = None
 
     @property
     def calibration_error(self) -> float:

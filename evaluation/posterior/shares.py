@@ -1,210 +1,266 @@
-"""Posterior of shares given estimates of them: Bayes' rule number by number, for laws that may be skew."""
+"""Posterior of class shares given estimates of them: Bayes' rule on the vectors of whole counts."""
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import stats
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
-from evaluation.posterior.gaussian import LEVELS, VectorPosterior, shrunk_mean
+from evaluation.posterior.count_laws import CountLaw, likeliest_law
+from evaluation.posterior.count_sums import Floats, Ints, log_total, marginals
+from evaluation.posterior.gaussian import LEVELS, VectorPosterior
 from evaluation.posterior.log_odds import folds_of
 
+MOST_EXAMPLES = 1000
+"""Examples of a client above which its shares are rounded to parts of so many."""
 _FREEDOMS = (2.5, 4.0, 8.0, 1e6)
 """Degrees of freedom of the tails; the last one is the normal law."""
 _SCALES = (0.01, 0.02, 0.05, 0.1, *np.linspace(0.2, 1.4, 13).tolist())
 """Scales of the tails, relative to the standard deviation."""
 _SHARES = (0.5, 0.9, 0.99)
-"""Weights of the histogram."""
-_WIDTHS = (1.0, 0.3, 0.1)
-"""Widths to which the histogram is smoothed, relative to Silverman's rule; that of errors, by the first one."""
+"""Weights of the histogram of errors."""
 _GROWTHS = (0.0, 0.5, 0.9, 0.99, 0.999)
 """Parts of an error's variance that grow with the share: estimates of classes that a client lacks may be exact."""
 _PLACES = np.linspace(-12, 12, 4801)
 """Places of the histogram, in standard deviations."""
-_FAR = 10.0 ** -np.arange(9, 2, -1)
-_QUANTILES = np.concatenate([_FAR, np.linspace(0.005, 0.995, 199), 1 - _FAR])
-"""Probabilities at whose quantiles densities are integrated."""
+_EXPONENTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
+"""Powers of the likelihood. The errors of K shares sum to 0, so equal Gaussian ones have the power ``(K - 1) / K``."""
+_SUREST = 50.0
+"""Largest ratio, in nats, of the likelihoods of two counts of a class: no estimate is surer."""
+_ROUNDING = 1e-9
+"""Improvement of shares that is an error of rounding."""
 _MOST_CELLS = 2**23
+"""Largest number of clients times classes times counts that are held at once."""
 
 
 def share_posterior(
     inferred: Tensor, true: Tensor, grid: Tensor, people: Tensor, *, generator: torch.Generator
 ) -> VectorPosterior:
-    """Posterior of shares ``(V, K)``, each by itself.
+    """Posterior of the class counts of clients with N examples each, from estimates of their shares ``(V, K)``.
 
-    An estimate is ``x = a t + b + e`` of the share t, with one slope a, which is 0 for estimates that say nothing. Laws
-    of t and of e are learned from other people, in five groups: mean and deviation of each number, one law of all
-    standardised numbers (`_Law`), and how the variance of e grows with t. The posterior density, proportional to their
-    product, is integrated by the trapezoidal rule between quantiles of both. The estimate is its median, which has the
-    least absolute error, and so is that of the prior; an estimate on which this improves by less than two standard
-    errors stays as it is, with the same bits. Shares are moved at random within their cells of width g, as in
-    `evaluation.posterior.gaussian.vector_posterior`, which has the arguments.
+    An answer is a whole vector n of counts with the sum N, so the mass of shares that sum to 1 is counted once: ``q(n |
+    x) = p(n) prod_k f(x_k | n_k)^g / Z``, where Z sums over all such vectors (`evaluation.posterior.count_sums`), and
+    ``bits = log2 q(n | x) / p(n)`` at the true counts.
 
-    A class that a client lacks has a share of exactly 0, and no Gaussian has such a point: on class shares of MNIST
-    under noise, the coverage of intervals of Gaussian posteriors was wrong by up to 0.08.
+    * p is Dirichlet-multinomial (`evaluation.posterior.count_laws`). The bits take the one under which the counts of
+      all clients, also of the person, are likeliest: a server that knows this law learns the least. An exact estimate
+      has ``q = 1``, so its bits are ``-log2 p(n)``, on average at most the logarithm of the number of vectors n, and
+      the entropy of the true law if that is Dirichlet-multinomial.
+    * f is the law of an error e of ``x = a t + b + e``, with one slope a for the share t, which is 0 for estimates that
+      say nothing; its mean, deviation, growth with t and law are those of other people, in five groups.
+    * The power g, 0 to 1, accounts for the dependence of the K errors, which sum to 0: that of the largest probability
+      of the true counts of the other groups. It is 0 where estimates help nobody, and the bits are then 0.
+
+    The estimates under ``NAME+prior`` are medians of each share, which have the least absolute error, under a law p of
+    other people; an estimate on which this improves by less than two standard errors stays as it is. Coverage is that
+    of intervals of each share, with the probability of the true count itself drawn uniformly, so that it is exact for
+    whole counts. Clients with more than `MOST_EXAMPLES` have their shares rounded to parts of so many, so their bits
+    are those of the rounded shares, which are fewer.
+
+    Arguments are those of `evaluation.posterior.gaussian.vector_posterior`, with a grid of ``1 / N``.
 
     References:
-        Silverman, "Density Estimation for Statistics and Data Analysis", 1986, section 3.4.
+        Czado, Gneiting and Held, "Predictive model assessment for count data", Biometrics, 2009 (coverage of counts);
+        Silverman, "Density Estimation for Statistics and Data Analysis", 1986, section 3.4; Pauli, Racugno and Ventura,
+        "Bayesian composite marginal likelihoods", Statistica Sinica, 2011 (powers of products of marginal likelihoods).
     """
     fold = folds_of(people, generator)
-    exact, true = true, true + (torch.rand(true.shape, generator=generator, dtype=torch.float64) - 0.5) * grid[:, None]
-    prior, mean, bits = torch.zeros_like(true), torch.zeros_like(true), torch.zeros(len(true), dtype=torch.float64)
-    covered = torch.zeros(len(true), len(LEVELS), dtype=torch.float64)
-    for number in torch.unique(fold).tolist():
-        own, train = (fold == number).nonzero().flatten(), fold != number
-        model = _Model.of(inferred[train].numpy(), true[train].numpy(), shrunk_mean(true[train]).numpy())
-        guess = torch.cat([median for _, median, *_ in model.posteriors(inferred[train], true[train])])
-        errors = [(one - exact[train]).abs().mean(1) for one in (inferred[train], guess)]
-        better = errors[0] - errors[1]
-        kept = float(better.mean()) <= 2 * float(better.std()) / math.sqrt(len(better))
-        of_own = model.posteriors(inferred[own], true[own])
-        before, after, gained, below = (torch.cat(part) for part in zip(*of_own, strict=True))
-        prior[own], bits[own] = before, gained
-        mean[own] = inferred[own] if kept else after
-        covered[own] = ((2 * below - 1).abs()[..., None] <= LEVELS).double().mean(1)
-    return VectorPosterior(prior, mean, bits, covered)
+    totals = (1 / grid).round().long().clamp(max=MOST_EXAMPLES)
+    counts = whole_parts(true, totals)
+    shares = (counts.double() / totals[:, None]).numpy()
+    task = _Task(inferred.numpy(), shares, counts.numpy(), totals.numpy(), people.numpy())
+    drawn = torch.rand(true.shape, generator=generator, dtype=torch.float64).numpy()
+
+    groups = [(fold == number).numpy() for number in torch.unique(fold).tolist()]
+    errors = [_Errors.of(task.inferred[~group], shares[~group]) for group in groups]
+    of_everybody = likeliest_law(task.counts, task.people)
+
+    # Bits at each power, of each person by the errors of other people.
+    gains = np.zeros((len(shares), len(_EXPONENTS)))
+    for group, law in zip(groups, errors, strict=True):
+        for rows in task.chunks(group):
+            gains[rows] = task.gains(rows, of_everybody, law)
+
+    bits = np.zeros(len(shares))
+    prior, median, covered = np.zeros_like(shares), np.zeros_like(shares), np.zeros((len(shares), len(LEVELS)))
+    for group, law in zip(groups, errors, strict=True):
+        place = int(gains[~group].mean(0).argmax())
+        bits[group] = gains[group, place]
+        of_others = likeliest_law(task.counts[~group], task.people[~group])
+        for rows in task.chunks(group):
+            prior[rows], _ = task.medians(rows, of_others, law, 0.0, drawn[rows])
+            median[rows], covered[rows] = task.medians(rows, of_others, law, _EXPONENTS[place], drawn[rows])
+
+    mean = median.copy()
+    better = np.abs(task.inferred - true.numpy()).mean(1) - np.abs(median - true.numpy()).mean(1)
+    for group in groups:
+        others = better[~group]
+        if others.mean() <= max(2 * others.std(ddof=1) / math.sqrt(len(others)), _ROUNDING):
+            mean[group] = task.inferred[group]
+    before = -of_everybody.log_probability(task.counts) / math.log(2)
+    return VectorPosterior(*map(torch.from_numpy, (prior, mean, bits, covered, before - bits)))
+
+
+def whole_parts(shares: Tensor, totals: Tensor) -> Tensor:
+    """``(V, K)`` whole numbers with the sums ``totals (V,)`` nearest to shares (largest remainders)."""
+    exact = shares.double() * totals[:, None]
+    whole = exact.floor()
+    rank = (exact - whole).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    return (whole + (rank < (totals - whole.sum(1))[:, None])).long()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Estimates and true shares ``(V, K)``, the counts behind them, their totals ``(V,)``, and numbers of people."""
+
+    inferred: Floats
+    shares: Floats
+    counts: Ints
+    totals: Ints
+    people: Ints
+
+    def chunks(self, group: NDArray[np.bool_]) -> list[Ints]:
+        """Numbers of the rows of a group, in parts that fit in memory."""
+        rows = group.nonzero()[0]
+        cells = self.shares.shape[1] * (int(self.totals.max()) + 1)
+        parts = -(-len(rows) * cells // _MOST_CELLS)
+        return np.array_split(rows, max(parts, 1))
+
+    def gains(self, rows: Ints, law: CountLaw, errors: "_Errors") -> Floats:
+        """``(R, G)`` bits of some rows at each of `_EXPONENTS`."""
+        weights, likelihood = law.log_weights(self.totals[rows]), self._log_likelihood(rows, errors)
+        of_truth = np.take_along_axis(likelihood, self.counts[rows][..., None], 2)[..., 0].sum(1)
+        everything = log_total(weights, self.totals[rows])
+        gains = np.zeros((len(rows), len(_EXPONENTS)))
+        for place, exponent in enumerate(_EXPONENTS):
+            if exponent > 0 and errors.slope:
+                after = log_total(weights + exponent * likelihood, self.totals[rows])
+                gains[:, place] = (exponent * of_truth + everything - after) / math.log(2)
+        return gains
+
+    def medians(
+        self, rows: Ints, law: CountLaw, errors: "_Errors", exponent: float, drawn: Floats
+    ) -> tuple[Floats, Floats]:
+        """Medians ``(R, K)`` of each share, and shares ``(R, 9)`` of the classes inside intervals of `LEVELS`."""
+        weights = law.log_weights(self.totals[rows])
+        if exponent > 0:
+            weights = weights + exponent * self._log_likelihood(rows, errors)
+        chances = marginals(weights, self.totals[rows])
+        below = chances.cumsum(2)
+        middle = (below < 0.5).sum(2)
+        place = self.counts[rows][..., None]
+        of_truth = np.take_along_axis(chances, place, 2)[..., 0]
+        position = np.take_along_axis(below, place, 2)[..., 0] - drawn * of_truth
+        inside = np.abs(2 * position - 1)[..., None] <= LEVELS.numpy()
+        return middle / self.totals[rows][:, None], inside.mean(1)
+
+    def _log_likelihood(self, rows: Ints, errors: "_Errors") -> Floats:
+        """``(R, K, J)`` log-likelihoods of the counts 0 to the largest total, at least `_SUREST` below the highest."""
+        shares = np.arange(int(self.totals[rows].max()) + 1) / self.totals[rows][:, None]
+        logs = errors.log_likelihood(self.inferred[rows], shares[:, None])
+        cut: Floats = np.maximum(logs - logs.max(2, keepdims=True), -_SUREST)
+        return cut
 
 
 @dataclass(frozen=True)
 class _Law:
-    """Law of standardised numbers: a mixture of Student's law and of a smoothed histogram, which may be skew.
+    """Law of standardised errors: a mixture of Student's law and of a smoothed histogram, which may be skew.
 
     Attributes:
         freedom, scale: Student's law of largest likelihood, of a few.
         share: weight of the histogram, 0 for none: that of largest likelihood where each number is left out itself.
         density: ``(P,)`` of the histogram at `_PLACES`, smoothed.
-        quantiles: of the numbers at `_QUANTILES`, and of Student's law.
     """
 
     freedom: float
     scale: float
     share: float
-    density: np.ndarray
-    quantiles: np.ndarray
+    density: Floats
 
     @classmethod
-    def of(cls, numbers: np.ndarray, widths: Sequence[float]) -> "_Law":
-        values = numbers.ravel()
+    def of(cls, errors: Floats) -> "_Law":
+        """The law of standardised errors of any shape."""
+        values = errors.ravel()
         freedom, scale = max(
             ((freedom, scale) for freedom in _FREEDOMS for scale in _SCALES),
             key=lambda law: float(stats.t.logpdf(values, law[0], scale=law[1]).sum()),
         )
-        of_student = stats.t.ppf(_QUANTILES, freedom, scale=scale)
-        places = np.concatenate([np.quantile(values, _QUANTILES), of_student])
         student = stats.t.pdf(values, freedom, scale=scale)
-        best, found = float(np.log(student).sum()), cls(freedom, scale, 0.0, np.zeros(len(_PLACES)), places)
+        # Smoothed to the width of Silverman's rule, at least to that of a bin.
         step, count = _PLACES[1] - _PLACES[0], len(values)
-        counts = np.histogram(values, bins=np.append(_PLACES - step / 2, _PLACES[-1] + step / 2))[0]
-        silverman = 0.9 * min(values.std(), stats.iqr(values) / 1.34) * count**-0.2
-        for width in (max(silverman * part, step) for part in widths):
-            density = gaussian_filter1d(counts / (count * step), width / step, mode="constant")
-            own = 1 / (width * math.sqrt(2 * math.pi))  # a number says nothing of its own density
-            others = (count * np.interp(values, _PLACES, density) - own).clip(min=0) / (count - 1)
-            for share in _SHARES:
-                likelihood = float(np.log(share * others + (1 - share) * student).sum())
-                if likelihood > best:
-                    best, found = likelihood, cls(freedom, scale, share, density, places)
-        return found
+        in_bins = np.histogram(values, bins=np.append(_PLACES - step / 2, _PLACES[-1] + step / 2))[0]
+        width = max(0.9 * min(values.std(), stats.iqr(values) / 1.34) * count**-0.2, step)
+        density = gaussian_filter1d(in_bins / (count * step), width / step, mode="constant")
+        # An error says nothing of its own density.
+        of_itself = 1 / (width * math.sqrt(2 * math.pi))
+        of_others = (count * np.interp(values, _PLACES, density) - of_itself).clip(min=0) / (count - 1)
+        best, law = float(np.log(student).sum()), cls(freedom, scale, 0.0, density)
+        for share in _SHARES:
+            likelihood = float(np.log(share * of_others + (1 - share) * student).sum())
+            if likelihood > best:
+                best, law = likelihood, cls(freedom, scale, share, density)
+        return law
 
-    def log_density(self, values: np.ndarray) -> np.ndarray:
-        student: np.ndarray = stats.t.logpdf(values, self.freedom, scale=self.scale) + math.log1p(-self.share)
+    def log_density(self, values: Floats) -> Floats:
+        student: Floats = stats.t.logpdf(values, self.freedom, scale=self.scale) + math.log1p(-self.share)
         if self.share == 0:
             return student
-        known = self.share * np.interp(values, _PLACES, self.density, left=0.0, right=0.0)
-        mixed: np.ndarray = np.logaddexp(student, np.log(known + 1e-300))
+        smoothed = self.share * np.interp(values, _PLACES, self.density, left=0.0, right=0.0)
+        mixed: Floats = np.logaddexp(student, np.log(smoothed + 1e-300))
         return mixed
 
 
 @dataclass(frozen=True)
-class _Model:
-    """What other people's shares and estimates teach: means and deviations ``(K,)`` of shares and errors, and laws."""
+class _Errors:
+    """What other people's shares and estimates teach of errors: means and deviations ``(K,)``, growth and law."""
 
     slope: float
-    centre: np.ndarray
-    spread: np.ndarray
-    offset: np.ndarray
-    error: np.ndarray
+    offset: Floats
+    deviation: Floats
     growth: float
-    shares: _Law
-    errors: _Law
+    law: _Law
 
     @classmethod
-    def of(cls, inferred: np.ndarray, true: np.ndarray, centre: np.ndarray) -> "_Model":
-        apart = true - centre
+    def of(cls, inferred: Floats, true: Floats) -> "_Errors":
+        """The errors of estimates ``(V, K)`` of shares."""
+        apart = true - true.mean(0)
         squares = max(float((apart**2).sum()), 1e-30)
         slope = float((apart * (inferred - inferred.mean(0))).sum()) / squares
-        slopes = (apart * (inferred - inferred.mean(0) - slope * apart)).sum(1) / squares  # of people
-        slope *= max(0.0, 1 - float((slopes**2).sum()) / max(slope**2, 1e-30))
+        # Drawn towards 0 by its variance over people (James and Stein).
+        of_people = (apart * (inferred - inferred.mean(0) - slope * apart)).sum(1) / squares
+        slope *= max(0.0, 1 - float((of_people**2).sum()) / max(slope**2, 1e-30))
         left = inferred - slope * true
-        offset, spread = left.mean(0), _deviation(apart)
-        base = _deviation(left - offset) + 1e-9 * spread
-        parts = []
+        offset = left.mean(0)
+        base = _deviation(left - offset) + 1e-9 * _deviation(apart)
+        laws = []
         for growth in _GROWTHS:
-            error = base * _relative(true, growth)
-            law = _Law.of((left - offset) / error, _WIDTHS[:1])
-            likelihood = float((law.log_density((left - offset) / error) - np.log(error)).sum())
-            parts.append((likelihood, -growth, law))
-        _, growth, law = max(parts, key=lambda part: part[:2])
-        return cls(slope, centre, spread, offset, base, -growth, _Law.of(apart / spread, _WIDTHS), law)
+            deviation = base * _relative(true, growth)
+            law = _Law.of((left - offset) / deviation)
+            likelihood = float((law.log_density((left - offset) / deviation) - np.log(deviation)).sum())
+            laws.append((likelihood, -growth, law))
+        _, growth, law = max(laws, key=lambda candidate: candidate[:2])
+        return cls(slope, offset, base, -growth, law)
 
-    def posteriors(self, inferred: Tensor, true: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Of chunks of people: medians of prior and posterior, bits ``(V,)``, probability of less than the truth."""
-        places = 2 * (len(self.shares.quantiles) + len(self.errors.quantiles))
-        chunk = max(1, _MOST_CELLS // (true.shape[1] * places))
-        for start in range(0, len(true), chunk):
-            x, t = (values[start : start + chunk].numpy()[..., None] for values in (inferred, true))
-            yield self._posterior(x, t)
-
-    def _posterior(self, x: np.ndarray, t: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        known = self.centre[:, None] + self.spread[:, None] * self.shares.quantiles
-        places = [np.broadcast_to(known, (*x.shape[:2], known.shape[-1])), t]
-        if self.slope:
-            scale = self.error[:, None] * _relative(x, self.growth)
-            errors = self.offset[:, None] + scale * self.errors.quantiles
-            places.append((x - errors) / self.slope)
-        points = np.sort(np.concatenate(places, axis=2), axis=2)
-        logs = self._log_likelihood(x, points)
-        highest = logs.max(2, keepdims=True)
-        before = self._prior(points)
-        after = before * np.exp(logs - highest)
-        mass, known = (np.diff(points, axis=2) * (law[..., 1:] + law[..., :-1]) / 2 for law in (after, before))
-        whole, before_all = (np.maximum(part.sum(2), 1e-300) for part in (mass, known))
-        below = (mass * (points[..., 1:] <= t)).sum(2) / whole
-        gained = ((self._log_likelihood(x, t) - highest)[..., 0] + np.log(before_all / whole)).sum(1) / math.log(2)
-        before_it, after_it = (torch.from_numpy(_median(points, law)) for law in (known, mass))
-        return before_it, after_it, torch.from_numpy(gained), torch.from_numpy(below)
-
-    def _prior(self, t: np.ndarray) -> np.ndarray:
-        """Density relative to the deviation."""
-        density: np.ndarray = np.exp(self.shares.log_density((t - self.centre[:, None]) / self.spread[:, None]))
-        return density
-
-    def _log_likelihood(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        scale = self.error[:, None] * _relative(t, self.growth)
-        left = x - self.slope * t - self.offset[:, None]
-        density: np.ndarray = self.errors.log_density(left / scale) - np.log(scale)
+    def log_likelihood(self, inferred: Floats, shares: Floats) -> Floats:
+        """``(V, K, J)`` of estimates ``(V, K)``, if a share is one of ``(V, 1, J)``."""
+        deviation = self.deviation[:, None] * _relative(shares, self.growth)
+        left = inferred[..., None] - self.slope * shares - self.offset[:, None]
+        density: Floats = self.law.log_density(left / deviation) - np.log(deviation)
         return density
 
 
-def _relative(shares: np.ndarray, growth: float) -> np.ndarray:
+def _relative(shares: Floats, growth: float) -> Floats:
     """Deviation of errors relative to that at a share of 1/2, where a part of the variance grows with the share."""
-    relative: np.ndarray = np.sqrt(1 - growth + growth * 2 * shares.clip(0.0, 1.0))
+    relative: Floats = np.sqrt(1 - growth + growth * 2 * shares.clip(0.0, 1.0))
     return relative
 
 
-def _median(points: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """``(V, K)`` medians of laws with this mass ``(V, K, P - 1)`` between points ``(V, K, P)``."""
-    half = (mass.cumsum(2) < mass.sum(2, keepdims=True) / 2).sum(2, keepdims=True)
-    middles: np.ndarray = np.take_along_axis(points, half, 2)[..., 0]
-    return middles
-
-
-def _deviation(apart: np.ndarray) -> np.ndarray:
+def _deviation(apart: Floats) -> Floats:
     """``(K,)`` root mean squares of numbers ``(V, K)``, drawn halfway towards the mean of all."""
     squares = (apart**2).mean(0)
-    drawn: np.ndarray = np.sqrt((squares + squares.mean()) / 2) + 1e-15
+    drawn: Floats = np.sqrt((squares + squares.mean()) / 2) + 1e-15
     return drawn
