@@ -16,6 +16,7 @@ from attacks.registry import REGISTRY, make_attack
 from evaluation.as_recorded import as_recorded
 from evaluation.causes import Cause
 from evaluation.changes import Changes, changes
+from evaluation.declarations import false_declarations
 from evaluation.derived import derived
 from evaluation.estimates_in_processes import estimate_in_processes
 from evaluation.evaluate import Slow, default_setting, evaluate_recording
@@ -261,6 +262,8 @@ def audit(
     if describe:
         evaluation = relevant(evaluation, chosen, truth_names(recording))
         evaluation.details[UPDATES] = update_table(recording)
+        if not isinstance(recording, ControlRecording):
+            evaluation.false_declarations = false_declarations(recording)
     if check_learner and not isinstance(recording, ControlRecording):
         evaluation = with_learner_check(evaluation, recording, chosen, seed=seed)
     if by_round:

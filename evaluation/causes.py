@@ -15,8 +15,9 @@ from client.network import ClassifierAlgorithm
 from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
 from evaluation.bootstrap import bootstrap
-from evaluation.noise_floor import declared_noise, numbers, proven_noise, spectral_noise
+from evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
 from evaluation.scores import setting_of
+from protocol.declared_noise import sent_numbers
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import RoundView
@@ -119,7 +120,7 @@ def _rank(views: Sequence[RoundView], seed: int) -> Cause | None:
     for view, victim in served:
         items = int(view.served_mask[victim].sum())
         effects = label_effects(view, victim, generator=generator_for(seed, "effects", victim))
-        sent = sum(int(numbers(view, name)[victim]) for name in view.deltas)
+        sent = sum(int(sent_numbers(view, name)[victim]) for name in view.deltas)
         rank = sent if effects is None else _numerical_rank(effects)
         unknowns.append(items)
         ranks.append(min(rank, items))

@@ -64,6 +64,19 @@ def update_bits(view: View) -> Tensor:
     return torch.full_like(bound, torch.inf) if left else bound
 
 
+def pure_epsilon(view: View) -> Tensor:
+    """``(V,)`` epsilon that clients declare for their updates of a view with a delta of 0; infinite where they do not.
+
+    One that holds for all parameters together, times the number of messages.
+    """
+    names = set(view.deltas or view.model)
+    whole = [one for one in view.releases if one.epsilon is not None and not one.delta and names <= {*one.parameters}]
+    if _uncounted(view) or not whole:
+        return torch.full((view.victims,), torch.inf, dtype=torch.float64)
+    uses = torch.ones(view.victims) if view.messages is None else view.messages
+    return uses.double() * min(one.epsilon for one in whole if one.epsilon is not None)
+
+
 def no_bound(view: View) -> str:
     """Why `update_bits` of a view is infinite; empty if it is not."""
     if _uncounted(view):

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from protocol.declared_noise import noise_is_refuted, sent_numbers
 from protocol.view import RoundView
 
 _SMALLEST = 8
@@ -37,12 +38,16 @@ class NoiseShare:
 
 
 def declared_noise(view: RoundView) -> NoiseShare | None:
-    """Declared noise in the parameters that clients perturb; None if they declare none."""
+    """Declared noise in the parameters that clients perturb; None if they declare none, or none that can be there.
+
+    Updates that are too short to hold the noise prove that it is not (`protocol.declared_noise`), so nothing follows
+    from its scale.
+    """
     noised = [name for name in view.deltas if view.noise_scale(name) > 0]
-    if not noised:
+    if not noised or noise_is_refuted(view):
         return None
     sent = torch.stack([view.deltas[name].double().flatten(1).square().sum(1) for name in noised]).sum(0)
-    counts = {name: numbers(view, name) for name in noised}
+    counts = {name: sent_numbers(view, name) for name in noised}
     noise = torch.stack([counts[name] * view.noise_scale(name) ** 2 for name in noised]).sum(0)
     total = torch.stack(list(counts.values())).sum(0)
     clips = [clip for name in noised if (clip := view.clip(name)) is not None]
@@ -64,7 +69,7 @@ def spectral_noise(view: RoundView) -> NoiseShare | None:
         if delta.dim() < 3:
             continue
         matrix = delta.double().flatten(2)
-        rows, columns = numbers(view, name) / max(matrix.shape[2], 1), matrix.shape[2]
+        rows, columns = sent_numbers(view, name) / max(matrix.shape[2], 1), matrix.shape[2]
         small = torch.minimum(rows, torch.tensor(float(columns))) < _SMALLEST
         variance = _variance(matrix, rows).masked_fill(small, 0)
         noise.append(variance * rows * columns)
@@ -102,14 +107,6 @@ def proven_noise(view: RoundView) -> NoiseShare | None:
         if float(_distance(matrix, variance).max()) > _FLAT:
             return None
     return spectral_noise(dataclasses.replace(view, deltas=large))
-
-
-def numbers(view: RoundView, name: str) -> Tensor:
-    """``(V,)`` number of values of a parameter that each victim sent."""
-    delta = view.deltas[name]
-    if name in view.row_parameters:
-        return view.served_mask.sum(1).double() * delta[0, 0].numel()
-    return torch.full((view.victims,), float(delta[0].numel()), dtype=torch.float64)
 
 
 def _variance(matrix: Tensor, rows: Tensor) -> Tensor:

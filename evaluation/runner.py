@@ -15,7 +15,7 @@ from attacks.answers import Choices, Quantities
 from attacks.base import Attack
 from attacks.estimates import Candidates, Estimate, EstimateError, Reconstruction, Scores
 from evaluation.captioned_figure import CaptionedFigure
-from evaluation.channel import update_bits
+from evaluation.channel import pure_epsilon, update_bits
 from evaluation.kept_estimates import KeptEstimates
 from evaluation.scores import AttackInfo, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
@@ -45,6 +45,7 @@ class Evaluation:
         answers: by label, what the estimates of the first views say of the answers, see `MOST_CANDIDATES`.
         mismatch: that the learner's updates differ from the recorded ones, see `evaluation.learner_match`; else None.
         learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.
+        false_declarations: a sentence on each declaration of the clients that their updates contradict.
         tracebacks: by attack that ended in an exception, its traceback; `missing` has it too.
     """
 
@@ -61,6 +62,7 @@ class Evaluation:
     answers: dict[str, list["Answered"]] = field(default_factory=dict)
     mismatch: str | None = None
     learner_check: str = ""
+    false_declarations: list[str] = field(default_factory=list)
     tracebacks: dict[str, str] = field(default_factory=dict)
 
 
@@ -85,6 +87,7 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         whole.unrelated |= evaluation.unrelated
         whole.mismatch = whole.mismatch or evaluation.mismatch
         whole.learner_check = whole.learner_check or evaluation.learner_check
+        whole.false_declarations = [*dict.fromkeys(whole.false_declarations + evaluation.false_declarations)]
         whole.tracebacks |= evaluation.tracebacks
     ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
     for label, parts in ranked.items():
@@ -177,7 +180,8 @@ def attack_view(
         people=truth.get("clients") if victims else None,
         messages=view.messages.tolist() if view.messages is not None and victims else None,
         unscored=unscored if victims else None,
-        capacity=_capacity(view, truth, scores.units),
+        capacity=_of_units(update_bits(view), truth, scores.units),
+        epsilon=_of_units(pure_epsilon(view), truth, scores.units),
     )
     if "bits" in scores.metrics:
         scores = dataclasses.replace(
@@ -194,15 +198,14 @@ def bounds(bits: Tensor, capacity: Tensor) -> dict[str, Tensor]:
     return {"bits-bound": capacity, "bits-share": bits / capacity} if bool(capacity.isfinite().all()) else {}
 
 
-def _capacity(view: View, truth: Mapping[str, Tensor], units: Tensor | None) -> Tensor:
-    """``(V,)`` most bits of the updates of each victim, or of each user of a history: the sum over its messages."""
-    bits = update_bits(view)
+def _of_units(values: Tensor, truth: Mapping[str, Tensor], units: Tensor | None) -> Tensor:
+    """``(V,)`` values of the updates of each victim, or of each user of a history: the sum over its messages."""
     if units is None:
-        return bits
+        return values
     owners = next((truth[name] for name in ("user", "clients") if name in truth), None)
     if owners is None:
         return torch.full((len(units),), torch.inf, dtype=torch.float64)
-    return torch.where(owners == units[:, None], bits, 0.0).sum(1)
+    return torch.where(owners == units[:, None], values, 0.0).sum(1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +221,7 @@ class Place:
         messages: number of messages of each victim, where they differ; else None.
         unscored: ``(V,)`` victims whose scores are undefined; None for none.
         capacity: ``(V,)`` most bits that the updates of each can carry, infinite where no bound is known.
+        epsilon: ``(V,)`` epsilon that is declared for all updates of each with a delta of 0, infinite without.
     """
 
     setting: Mapping[str, Any]
@@ -228,6 +232,7 @@ class Place:
     messages: list[int] | None
     unscored: Tensor | None
     capacity: Tensor
+    epsilon: Tensor
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,24 @@ for _metric in (
         **_OTHER,
     ),
     Metric(
+        "bits-possible",
+        "Bits possible is the logarithm to base 2 of the number of possible answers, above which no update adds bits on"
+        " average.",
+        **_OTHER,
+    ),
+    Metric(
+        "matched-clients",
+        "Matched clients is the share of clients whose update fits their own answers better than those of each other"
+        " client with as many true answers.",
+        **_OTHER,
+        binary=True,
+    ),
+    Metric(
+        "matched-clients-bound",
+        "Matched clients bound is the most of them that the declared epsilon allows, whatever the server knew before.",
+        **_OTHER,
+    ),
+    Metric(
         "calibration-error",
         "The calibration error is the mean distance between the probabilities that an attack gives its answers and the"
         " share of them that are true.",

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from evaluation.as_recorded import as_recorded as as_recorded
 from evaluation.failures import hardly_exceeds, same_cell
@@ -21,6 +22,8 @@ Row = dict[str, Any]
 Status = Literal["leak", "undecided", "near", "measured", "unmeasured"]
 """What an audit found: a leak beyond guessing and the baselines; intervals too wide, or no baseline; less than a fifth
 of the way from the baseline to certainty; a metric by which attacks are not compared; nothing."""
+_CHANCE = 1e-3
+"""Probability of a result by chance below which a declaration is called false; small, as several attacks test it."""
 _HALF = 0.5
 """Share of the way from the baseline to certainty before which the interval of a result near the baseline ends."""
 
@@ -132,19 +135,84 @@ def added(row: Row, results: pd.DataFrame) -> str:
     best = most_bits(row, results)
     if best is None:
         return ""
-    left, bound = (_of_attack(best, name, results) for name in ("bits-left", "bits-bound"))
+    left, possible = (_of_attack(best, name, results) for name in ("bits-left", "bits-possible"))
     interval = f"95% interval {bits(best['low'])} to {bits(best['high'])}, {best['attack']}"
     said = f"The update adds {bits(best['mean'])} bits ({interval})"
     if best["low"] <= 0:
         said = f"The update is not shown to add anything to the prior: {bits(best['mean'])} bits ({interval})"
     if left is not None:
         said += f" to what is known of a client, of {bits(best['mean'] + left)} that are unknown without it"
+    bound = declared_bound(best, results)
     if bound is not None:
-        said += f"; what is publicly done to it allows at most {bits(bound)}"
-        said += ", so part of this is what the prior lacks" if best["mean"] > bound else ""
+        said += f"; what the clients declare to do to it allows at most {bits(bound.bits)}{_beyond(best, bound)}"
+    elif possible is not None:
+        because = f", because {row['unbounded']}" if row.get("unbounded") else ""
+        said += f"; all answers together have at most {bits(possible)}, and no smaller bound is known{because}"
     elif row.get("unbounded"):
         said += f"; no bound is known, because {row['unbounded']}"
     return f"{said}."
+
+
+@dataclass(frozen=True)
+class DeclaredBound:
+    """The most bits that an update carries by what clients declare, and a test of the declaration.
+
+    Attributes:
+        bits: the bound.
+        matched: share of clients that are matched with their updates, a row of results; None where it was not measured.
+        allowed: the largest share that the declared epsilon allows, whatever the server knew before.
+    """
+
+    bits: float
+    matched: Row | None = None
+    allowed: float = 1.0
+
+    @property
+    def is_false(self) -> bool:
+        """Whether so many clients are matched as the declaration allows with a probability of `_CHANCE` at most."""
+        if self.matched is None:
+            return False
+        clients = self.matched["n"]
+        right = round(self.matched["mean"] * clients)
+        return float(binom.sf(right - 1, clients, self.allowed)) < _CHANCE
+
+
+def declared_bound(row: Row, results: pd.DataFrame) -> DeclaredBound | None:
+    """Bound on the attack of a row with the test of it; None where clients declare nothing that bounds updates."""
+    bound = _of_attack(row, "bits-bound", results)
+    if bound is None:
+        return None
+    cell = same_cell({**row, "metric": "matched-clients"}, results)
+    tests = [one for one in records(cell[cell["mean"].notna()]) if one["attack"] == row["attack"]]
+    allowed = _of_attack(row, "matched-clients-bound", results)
+    return DeclaredBound(bound) if not tests or allowed is None else DeclaredBound(bound, tests[0], allowed)
+
+
+def false_bounds(results: pd.DataFrame) -> list[str]:
+    """A sentence on each question of which an attack shows that a declared epsilon is false; see `DeclaredBound`."""
+    sentences = {}
+    for row in records(as_recorded(results[(results["metric"] == "bits") & results["role"].isin(ATTACKS)])):
+        bound = declared_bound(row, results)
+        if bound is not None and bound.is_false and bound.matched is not None:
+            found = bound.matched
+            sentences[row["question"]] = (
+                f"The declared epsilon is false: it allows {bound.allowed:.0%} of the clients to be matched with their"
+                f" updates, whatever the server knew before, and {row['attack']} matches {found['mean']:.0%}"
+                f" (95% interval {found['low']:.0%} to {found['high']:.0%}, n = {found['n']})"
+            )
+    return list(sentences.values())
+
+
+def _beyond(best: Row, bound: DeclaredBound) -> str:
+    """What follows where an attack has more bits than a declared bound; empty where it has not."""
+    if bound.is_false:
+        return ": the declaration is false"
+    if best["low"] > bound.bits:
+        return (
+            ", which is less: either the declaration is false, or answers that depend on one another are counted more"
+            " than once"
+        )
+    return ""
 
 
 def bits(value: float) -> str:

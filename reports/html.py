@@ -68,6 +68,7 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=questions[0].answer if questions else headline(results),
+        false_declarations=run.false_declarations,
         notes=[
             *_generated(results),
             *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),

@@ -64,6 +64,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         learner_check="; ".join(dict.fromkeys(run.learner_check for run in runs if run.learner_check)),
         changes=[stored_changes(one) for one in compared if one.rows],
         learner_wrong=any(run.learner_wrong for run in runs),
+        false_declarations=[*dict.fromkeys(sentence for run in runs for sentence in run.false_declarations)],
         system={key: "; ".join(dict.fromkeys(run.system[key] for run in runs if key in run.system)) for key in named},
         unrelated={name: reason for run in runs for name, reason in run.unrelated.items()},
         recording=None,

@@ -199,6 +199,7 @@ class Run:
         system: what was recorded, for the first lines of a page, see `reports.system`.
         unrelated: reason by attack on a question that does not fit the recording.
         learner_wrong: whether that comparison found another learner.
+        false_declarations: a sentence on each declaration of the clients that their updates contradict.
         recording: which recording was attacked, see `reports.recorded_places`; None for several.
         format: version of the file.
     """
@@ -226,6 +227,7 @@ class Run:
     system: dict[str, str] = field(default_factory=dict)
     unrelated: dict[str, str] = field(default_factory=dict)
     learner_wrong: bool = False
+    false_declarations: list[str] = field(default_factory=list)
     recording: Recorded | None = None
     format: Literal[1] = 1
 
@@ -238,7 +240,8 @@ class Run:
     def json(self) -> bytes:
         """Content of results.json, with null for NaN."""
         optional = ("details", "learner_check", "advice", "changes", "system", "unrelated", "learner_wrong")
-        empty = {name for name in (*optional, "recording") if not getattr(self, name)}
+        further = ("false_declarations", "recording")
+        empty = {name for name in (*optional, *further) if not getattr(self, name)}
         return TypeAdapter(Run).dump_json(self, indent=2, exclude=empty)
 
     @classmethod

@@ -28,7 +28,7 @@ from reports.exporters.sarif import write_gate_alerts
 from reports.figures.first_pictures import first_pictures
 from reports.figures.report_figures import profiles_of, report_figures, roc_table
 from reports.files import Format, write_files
-from reports.headline import as_recorded, headline
+from reports.headline import as_recorded, false_bounds, headline
 from reports.html import write_report
 from reports.junit import write_gate
 from reports.papers import with_papers
@@ -88,6 +88,7 @@ def write_run(
         system=system_lines(found),
         unrelated=dict(evaluation.unrelated),
         learner_wrong=evaluation.mismatch is not None,
+        false_declarations=[*evaluation.false_declarations, *false_bounds(results)],
         changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, found.data), key)],
         recording=recorded_places(found, verdicts),
     )
@@ -152,6 +153,8 @@ def write_page(
     if run.changes:
         write_whole(directory / CHANGES, change_rows(run.changes).to_csv(index=False).encode())
         print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
+    for sentence in run.false_declarations:
+        print(f"{sentence}.")
     first = lines[0].answer if lines else headline(run.results)
     print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(asked)}\n")
     if written:

@@ -126,7 +126,7 @@ class ReleaseCheck(Attack):
             ViewError: no release has noise, or a delta is the sum of several messages.
         """
         if not any(release.noise_scale > 0 for release in view.releases):
-            raise ViewError("no release of the recording declares noise")
+            raise ViewError(f"no release of the recording declares noise{_unchecked_epsilon(view)}")
         findings = Findings(self.alpha, CHECKS)
         tests: dict[tuple[str, ...], MessageTests] = {}
         bare: dict[str, set[int]] = {}
@@ -187,6 +187,17 @@ class ReleaseCheck(Attack):
             findings=count,
             rows=tuple(rows),
         )
+
+
+def _unchecked_epsilon(view: View) -> str:
+    """What is said of an epsilon that is declared without noise; empty without one."""
+    declared = [release.epsilon for release in view.releases if release.epsilon is not None]
+    if not declared:
+        return ""
+    return (
+        f", so nothing in the messages can be compared with the epsilon of {min(declared):g} that is declared; the"
+        " clients that attacks match with their updates test it (docs/prior-and-update.md), and canaries do"
+    )
 
 
 def _epsilon_row(sums: Tensor, delta: float, messages: int) -> Detail:

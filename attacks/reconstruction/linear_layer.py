@@ -14,6 +14,7 @@ from attacks.estimates import Scores
 from attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
 from client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput, last_linear
 from client.text import TextAlgorithm
+from protocol.declared_noise import noise_is_refuted
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
 from protocol.view import RoundView, View
@@ -42,7 +43,8 @@ class LayerUpdate:
         bias: ``(V, N)`` float64 change of the bias, likewise.
         shape: shape of a record, of D numbers.
         precision: relative precision of the recorded numbers.
-        noise: standard deviation of the clients' noise on each number, 0 for none.
+        noise: standard deviation of the clients' noise on each number; 0 for none, also where the update is too short
+            to hold the declared one.
         embedded: whether the layer gets embeddings of the records' categories (`layer_inputs`) in place of records.
     """
 
@@ -94,13 +96,15 @@ def layer_update(view: RoundView, *, embedded: bool = False) -> LayerUpdate:
         own = {part: view.model[f"{name}.{part}"].double() for part in ("weight", "bias")}
         decayed = view.algorithm.decay_change(own, view.example_counts)
         weight, bias = weight.double() - decayed["weight"], bias - decayed["bias"]
+    noised = f"{name}.weight", f"{name}.bias"
     return LayerUpdate(
         name=name,
         weight=weight,
         bias=bias,
         shape=shape,
         precision=torch.finfo(view.deltas[f"{name}.weight"].dtype).eps,
-        noise=view.noise_scale(f"{name}.weight"),
+        # Noise that is declared, but not there, hides nothing.
+        noise=0.0 if noise_is_refuted(view, noised) else view.noise_scale(f"{name}.weight"),
         embedded=behind,
     )
 

@@ -8,6 +8,7 @@ from scipy import stats
 from torch import Tensor
 
 from evaluation.posterior.log_odds import folds_of
+from evaluation.posterior.matching import Matches
 
 LEVELS = torch.arange(1, 10, dtype=torch.float64) / 10
 """Probabilities of the central intervals whose coverage is measured."""
@@ -27,6 +28,8 @@ class VectorPosterior:
         bits: ``(V,)`` logarithm to base 2 of the posterior density of the true vector over the prior density.
         covered: ``(V, 9)`` share of a person's numbers inside their central intervals of probability 0.1 to 0.9.
         left: ``(V,)`` bits that remain unknown, of vectors with a finite number of values; None for others.
+        matches: people whose estimate fits their own vector best among those that the server cannot distinguish
+            beforehand; None for no such vectors.
     """
 
     prior: Tensor
@@ -34,6 +37,7 @@ class VectorPosterior:
     bits: Tensor
     covered: Tensor
     left: Tensor | None = None
+    matches: Matches | None = None
 
     @property
     def calibration_error(self) -> float:

@@ -14,6 +14,8 @@ from attacks.answers import Choices, Quantities
 from attacks.estimates import Scores
 from evaluation.posterior.gaussian import vector_posterior
 from evaluation.posterior.log_odds import Column, cross_fitted
+from evaluation.posterior.matching import Matches, matched
+from evaluation.posterior.matching import joined as joined_matches
 from evaluation.posterior.shares import share_posterior
 from evaluation.runner import Answered, Evaluation, bounds, joined, tabulated
 from evaluation.scores import from_records
@@ -21,7 +23,16 @@ from protocol.seeding import generator_for
 
 Answers = dict[str, list[Answered]]
 """What attacks on one question say of the answers, by label."""
-POSTERIOR = ("bits", "bits-left", "bits-bound", "bits-share", "calibration-error")
+POSTERIOR = (
+    "bits",
+    "bits-left",
+    "bits-bound",
+    "bits-share",
+    "bits-possible",
+    "matched-clients",
+    "matched-clients-bound",
+    "calibration-error",
+)
 """Metrics that are added."""
 PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
 """Columns of the table of details of an attack with priors: its reliability."""
@@ -190,6 +201,44 @@ class _Rows:
         """``(N,)``."""
         return odds.sigmoid() if self.questions is None else odds.exp()
 
+    def possible(self) -> Tensor:
+        """``(P,)`` logarithm to base 2 of the number of answers to all questions about each value; NaN for none."""
+        values = sum(len(part.place.victims) for part in self.parts)
+        asked = self.known & (self.places >= 0)
+        each = torch.ones(len(self.places), dtype=torch.float64)
+        if self.questions is not None:
+            sizes = torch.bincount(self.questions)[self.questions].double()
+            each = sizes.log2() / sizes  # a question of M answers has log2 M bits, spread over its M rows
+        sums = torch.zeros(values, dtype=torch.float64).index_add_(0, self.places[asked], each[asked])
+        return sums.masked_fill(torch.bincount(self.places[asked], minlength=values) == 0, torch.nan)
+
+    def matches(self, odds: Tensor, priors: Sequence["_Rows"]) -> Matches | None:
+        """Clients that log odds ``(N,)`` match with their answers, among those of a view with as many true answers.
+
+        None where more is known of some people than of others before the update: then it is no chance whose answers are
+        whose.
+        """
+        if self.questions is not None or not all(_asked_alike(part) for part in self.parts):
+            return None
+        parts = []
+        for rows in self._of_parts():
+            people = len(torch.unique(self.places[rows]))
+            labels, own_odds = (values[rows].reshape(people, -1) for values in (self.labels.double(), odds))
+            of_priors = (scores for own in priors if (scores := self.aligned(own)) is not None)
+            known = [scores[rows].reshape(people, -1) for scores in of_priors]
+            if any(bool((scores != scores[0]).any()) for scores in known):
+                return None
+            # The log-probability of answers y is their sum y * odds, plus what does not depend on y.
+            parts.append(matched(own_odds @ labels.T, labels.sum(1)))
+        return joined_matches(parts)
+
+    def _of_parts(self) -> Iterator[slice]:
+        """Rows of each view."""
+        start = 0
+        for part in self.parts:
+            assert isinstance(part.answers, Choices)
+            yield slice(start, start := start + len(part.answers.labels))
+
     def enough(self) -> bool:
         """Whether there are people enough, with right and with wrong answers, to calibrate on."""
         labels = self.labels[self.known]
@@ -216,7 +265,10 @@ def _choices(answers: Answers, seed: int, shuffled: bool) -> Iterator[Evaluation
         odds = own.odds([*evidence, *before], _groups(own.parts, seed))
         left, before_it = -own.log_probability(odds), -own.log_probability(_without(priors, own, known, seed))
         bins = _reliability(own, odds)
-        extra = _metrics(before_it - left, own.parts, _calibration_error(bins)) | {"bits-left": left}
+        extra = _metrics(
+            before_it - left, own.parts, _calibration_error(bins), own.possible(), own.matches(odds, priors)
+        )
+        extra["bits-left"] = left
         yield from _rescored(own, extra, label)
         if attack.with_prior in ("likelihood", "rank") and any(own.aligned(other) is not None for other in priors):
             yield from _rescored(own, extra, combined_label(label), odds)
@@ -248,10 +300,28 @@ def _without(priors: Sequence[_Rows], own: _Rows, known: list[tuple[_Rows, Tenso
     return found
 
 
-def _metrics(bits: Tensor, parts: Sequence[Answered], error: float) -> dict[str, Tensor]:
-    """Bits ``(P,)``, their bound where there is one, and the calibration error."""
+def _asked_alike(part: Answered) -> bool:
+    """Whether everybody is asked about the same things, each person's answers in a row, and all answers are known."""
+    answers, people = part.answers, len(part.place.victims)
+    assert isinstance(answers, Choices)
+    if not answers.alike or part.place.unscored is not None or len(answers.places) % people:
+        return False
+    in_a_row = torch.arange(people).repeat_interleave(len(answers.places) // people)
+    return torch.equal(answers.places, in_a_row)
+
+
+def _metrics(
+    bits: Tensor, parts: Sequence[Answered], error: float, possible: Tensor | None, matches: Matches | None
+) -> dict[str, Tensor]:
+    """Bits ``(P,)``, what bounds them, the matches that test a declared epsilon, and the calibration error."""
     bound = torch.cat([part.place.capacity for part in parts])
-    return {"bits": bits, **bounds(bits, bound), "calibration-error": torch.full_like(bits, error)}
+    epsilon = torch.cat([part.place.epsilon for part in parts])
+    metrics = {"bits": bits, **bounds(bits, bound), "calibration-error": torch.full_like(bits, error)}
+    if "bits-bound" not in metrics and possible is not None:
+        metrics["bits-possible"] = possible
+    if matches is not None and bool(epsilon.isfinite().all()) and bool(matches.right.isfinite().any()):
+        metrics |= {"matched-clients": matches.right, "matched-clients-bound": matches.bound(epsilon)}
+    return metrics
 
 
 def _rescored(rows: _Rows, extra: dict[str, Tensor], label: str, odds: Tensor | None = None) -> Iterator[Evaluation]:
@@ -317,7 +387,10 @@ def _quantities(answers: Answers, seed: int) -> Iterator[Evaluation]:
             continue  # covariances of fewer people than numbers are guesses
         posterior = share_posterior if bool((grid > 0).all()) else vector_posterior
         found = posterior(inferred, true, grid, people, generator=_groups(parts, seed))
-        metrics, place = _metrics(found.bits, parts, found.calibration_error), 0
+        possible = None if found.left is None else _possible_counts(grid, true.shape[1])
+        metrics, place = _metrics(found.bits, parts, found.calibration_error, possible, found.matches), 0
+        if found.left is not None:
+            metrics["bits-left"] = found.left
         for part in parts:
             assert isinstance(part.answers, Quantities)
             own = slice(place, place := place + len(part.place.victims))
@@ -327,5 +400,14 @@ def _quantities(answers: Answers, seed: int) -> Iterator[Evaluation]:
                 yield _whole(part, combined_label(label), part.answers.rescored(found.mean[own]), extra)
             if attack.with_prior is not None and not with_baseline:
                 baseline = dataclasses.replace(part, info=dataclasses.replace(part.info, role="baseline"))
-                yield _whole(baseline, f"{part.info.family}/{PRIOR}", part.answers.rescored(found.prior[own]), {})
+                unknown = {} if found.left is None else {"bits-left": (found.bits + found.left)[own]}
+                yield _whole(baseline, f"{part.info.family}/{PRIOR}", part.answers.rescored(found.prior[own]), unknown)
         with_baseline = with_baseline or attack.with_prior is not None
+
+
+def _possible_counts(grid: Tensor, classes: int) -> Tensor:
+    """``(V,)`` logarithm to base 2 of the number of vectors of class counts of clients with ``1 / grid`` examples."""
+    examples = 1 / grid
+    ways = torch.lgamma(examples + classes) - torch.lgamma(examples + 1) - math.lgamma(classes)
+    bits: Tensor = ways / math.log(2)
+    return bits

@@ -14,6 +14,7 @@ from evaluation.posterior.count_laws import CountLaw, likeliest_law
 from evaluation.posterior.count_sums import Floats, Ints, log_total, marginals
 from evaluation.posterior.gaussian import LEVELS, VectorPosterior
 from evaluation.posterior.log_odds import folds_of
+from evaluation.posterior.matching import matched
 
 MOST_EXAMPLES = 1000
 """Examples of a client above which its shares are rounded to parts of so many."""
@@ -86,12 +87,14 @@ def share_posterior(
             gains[rows] = task.gains(rows, of_everybody, law)
 
     bits = np.zeros(len(shares))
+    fits = np.zeros((len(shares), len(shares)))
     prior, median, covered = np.zeros_like(shares), np.zeros_like(shares), np.zeros((len(shares), len(LEVELS)))
     for group, law in zip(groups, errors, strict=True):
         place = int(gains[~group].mean(0).argmax())
         bits[group] = gains[group, place]
         of_others = likeliest_law(task.counts[~group], task.people[~group])
         for rows in task.chunks(group):
+            fits[rows] = _EXPONENTS[place] * task.fits(rows, law)
             prior[rows], _ = task.medians(rows, of_others, law, 0.0, drawn[rows])
             median[rows], covered[rows] = task.medians(rows, of_others, law, _EXPONENTS[place], drawn[rows])
 
@@ -102,7 +105,15 @@ def share_posterior(
         if others.mean() <= max(2 * others.std(ddof=1) / math.sqrt(len(others)), _ROUNDING):
             mean[group] = task.inferred[group]
     before = -of_everybody.log_probability(task.counts) / math.log(2)
-    return VectorPosterior(*map(torch.from_numpy, (prior, mean, bits, covered, before - bits)))
+    matches = matched(torch.from_numpy(fits), (1 / grid).round())
+    return VectorPosterior(
+        prior=torch.from_numpy(prior),
+        mean=torch.from_numpy(mean),
+        bits=torch.from_numpy(bits),
+        covered=torch.from_numpy(covered),
+        left=torch.from_numpy(before - bits),
+        matches=matches,
+    )
 
 
 def whole_parts(shares: Tensor, totals: Tensor) -> Tensor:
@@ -141,6 +152,11 @@ class _Task:
                 after = log_total(weights + exponent * likelihood, self.totals[rows])
                 gains[:, place] = (exponent * of_truth + everything - after) / math.log(2)
         return gains
+
+    def fits(self, rows: Ints, errors: "_Errors") -> Floats:
+        """``(R, V)`` log-likelihood of the estimates of some rows under the shares of everybody."""
+        shares = np.ascontiguousarray(self.shares.T)[None]
+        return np.concatenate([errors.log_likelihood(self.inferred[row][None], shares).sum(1) for row in rows])
 
     def medians(
         self, rows: Ints, law: CountLaw, errors: "_Errors", exponent: float, drawn: Floats
@@ -246,7 +262,7 @@ class _Errors:
         return cls(slope, offset, base, -growth, law)
 
     def log_likelihood(self, inferred: Floats, shares: Floats) -> Floats:
-        """``(V, K, J)`` of estimates ``(V, K)``, if a share is one of ``(V, 1, J)``."""
+        """``(V, K, J)`` of estimates ``(V, K)``, if a share is one of ``(V, 1 or K, J)``."""
         deviation = self.deviation[:, None] * _relative(shares, self.growth)
         left = inferred[..., None] - self.slope * shares - self.offset[:, None]
         density: Floats = self.law.log_density(left / deviation) - np.log(deviation)

@@ -7,7 +7,7 @@ import pytest
 
 from evaluation.luck import LUCK
 from evaluation.scores import AttackInfo
-from reports.headline import Headline, headline
+from reports.headline import Headline, false_bounds, headline
 from tests.reports.toys import LINES, cell, table
 
 
@@ -127,13 +127,41 @@ def test_what_the_update_adds_is_said_next_to_what_is_unknown_and_possible() -> 
     rows += [cell("codebook", 225.4, metric="bits-left"), cell("codebook", 126.0, metric="bits-bound")]
     assert headline(table(*rows)).adds == (
         "The update adds 43.6 bits (95% interval 42.6 to 44.6, codebook) to what is known of a client, of 269.0 that"
-        " are unknown without it; what is publicly done to it allows at most 126.0."
+        " are unknown without it; what the clients declare to do to it allows at most 126.0."
     )
 
 
-def test_more_bits_than_the_noise_allows_are_put_down_to_the_prior() -> None:
+def test_more_bits_than_declared_are_never_put_down_to_the_prior() -> None:
     rows = [cell("codebook", 0.95), cell("codebook", 4.0, metric="bits"), cell("codebook", 3.0, metric="bits-bound")]
-    assert headline(table(*rows)).adds.endswith("allows at most 3, so part of this is what the prior lacks.")
+    said = headline(table(*rows)).adds
+    assert "prior lacks" not in said
+    assert said.endswith(
+        "allows at most 3, which is less: either the declaration is false, or answers that depend on one another are"
+        " counted more than once."
+    )
+    assert false_bounds(table(*rows)) == []
+
+
+def test_more_matched_clients_than_epsilon_allows_are_a_false_declaration() -> None:
+    rows = [cell("codebook", 0.95), cell("codebook", 22.4, metric="bits"), cell("codebook", 2.89, metric="bits-bound")]
+    rows.append(cell("codebook", 0.4, metric="matched-clients-bound"))
+    shown = table(*rows, cell("codebook", 0.9, metric="matched-clients", half=0.1))
+    assert headline(shown).adds.endswith("allows at most 2.89: the declaration is false.")
+    assert false_bounds(shown) == [
+        "The declared epsilon is false: it allows 40% of the clients to be matched with their updates, whatever the"
+        " server knew before, and codebook matches 90% (95% interval 80% to 100%, n = 20)"
+    ]
+    undecided = table(*rows, cell("codebook", 0.45, metric="matched-clients", half=0.1))
+    assert false_bounds(undecided) == []
+    assert "or answers that depend on one another" in headline(undecided).adds
+
+
+def test_the_number_of_answers_is_a_bound() -> None:
+    rows = [cell("codebook", 0.95), cell("codebook", 4.3, metric="bits"), cell("codebook", 4.4, metric="bits-possible")]
+    lines = {**LINES, "codebook": dataclasses.replace(LINES["codebook"], unbounded="there is no known noise on w")}
+    assert headline(table(*rows, lines=lines)).adds.endswith(
+        "; all answers together have at most 4.4, and no smaller bound is known, because there is no known noise on w."
+    )
 
 
 def test_an_unknown_bound_has_a_reason() -> None:

@@ -224,6 +224,9 @@ def test_what_cannot_be_checked_is_said_in_a_line() -> None:
     bare = view_of({"w": torch.randn(4, 100)}, Release(clip=1.0, parameters=("w",)))
     with pytest.raises(ViewError, match="noise"):
         check(bare)
+    promised = Release(clip=1.0, epsilon=1.0, delta=0.0, parameters=("w",))
+    with pytest.raises(ViewError, match="epsilon of 1"):
+        check(dataclasses.replace(bare, releases=(promised,)))
     summed = view_of({"w": torch.randn(4, 100)}, Release(noise_scale=1.0, parameters=("w",)), messages=torch.ones(4))
     with pytest.raises(ViewError, match="sums"):
         check(summed)

@@ -184,8 +184,15 @@ def test_the_error_of_a_single_record_under_noise_is_the_predicted_one() -> None
 
 def test_of_several_records_under_noise_nothing_is_returned() -> None:
     view, _ = server_view(2, 3)
+    assert attacked(with_noise(view, 0.01, clip=1.0)).count.tolist() == [0, 0]
+
+
+def test_declared_noise_that_is_not_there_hides_nothing() -> None:
+    view, truth = server_view(2, 3)
     release = Release(parameters=tuple(view.deltas), clip=1.0, noise_scale=0.01)
-    assert attacked(dataclasses.replace(view, releases=(release,))).count.tolist() == [0, 0]
+    found = scores(dataclasses.replace(view, releases=(release,)), truth)
+    assert torch.equal(found["recovered"], scores(view, truth)["recovered"])
+    assert float(found["recovered"].min()) > 0
 
 
 @pytest.mark.parametrize("known", [True, False])

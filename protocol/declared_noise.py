@@ -1,0 +1,57 @@
+"""Whether updates can hold the noise that clients declare, by their length alone."""
+
+from collections.abc import Collection
+
+import numpy as np
+import torch
+from scipy.stats import chi2
+from torch import Tensor
+
+from protocol.view import View
+
+IMPOSSIBLE = 1e-9
+"""Probability below which an update that holds the declared noise is not as short as a recorded one."""
+
+
+def is_last_noise(view: View, name: str) -> bool:
+    """Whether clients add noise to a parameter, and declare nothing after it that could make the update shorter."""
+    own = [release for release in view.releases if name in release.parameters]
+    noisy = [place for place, release in enumerate(own) if release.noise_scale > 0]
+    if not noisy or any(release.bits is not None for release in own):
+        return False
+    return all(release.clip is None for release in own[noisy[0] + 1 :])
+
+
+def noise_chances(view: View, names: Collection[str] | None = None) -> Tensor:
+    """``(V,)`` largest probability with which updates that hold the declared noise are as short as the recorded ones.
+
+    An update u and noise z of standard deviation s on d numbers have ``||u + z||^2 / s^2`` of a noncentral chi-squared
+    law, which is never smaller in distribution than the central one of d degrees of freedom, whatever u is. NaN for a
+    client that sent zeros alone, or without declared noise.
+
+    Args:
+        view: the updates and the releases.
+        names: parameters to test; None for all with `is_last_noise`.
+    """
+    held = [name for name in (view.deltas if names is None else names) if is_last_noise(view, name)]
+    energy, numbers = torch.zeros(view.victims, dtype=torch.float64), torch.zeros(view.victims, dtype=torch.float64)
+    for name in held:
+        squares = view.deltas[name].double().flatten(1).square().sum(1)
+        energy += squares / view.noise_scale(name) ** 2
+        numbers += sent_numbers(view, name)
+    chances = torch.from_numpy(np.asarray(chi2.cdf(energy.numpy(), numbers.clamp(min=1).numpy())))
+    return chances.masked_fill((energy == 0) | (numbers == 0), torch.nan)
+
+
+def sent_numbers(view: View, name: str) -> Tensor:
+    """``(V,)`` number of values of a parameter that each victim sent."""
+    delta = view.deltas[name]
+    if name in view.row_parameters:
+        return view.served_mask.sum(1).double() * delta[0, 0].numel()
+    return torch.full((view.victims,), float(delta[0].numel()), dtype=torch.float64)
+
+
+def noise_is_refuted(view: View, names: Collection[str] | None = None) -> bool:
+    """Whether any of the updates is too short to hold the declared noise; see `noise_chances`."""
+    chances = noise_chances(view, names)
+    return bool((chances < IMPOSSIBLE / max(view.victims, 1)).any())

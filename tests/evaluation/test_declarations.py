@@ -1,0 +1,118 @@
+"""Declarations that updates prove false, and true ones that they do not."""
+
+import math
+
+import pytest
+import torch
+
+from evaluation.causes import measured_causes
+from evaluation.declarations import false_in_views, value_bits
+from evaluation.noise_floor import declared_noise
+from protocol.declared_noise import noise_chances
+from protocol.view import Release, RoundView
+
+CLIENTS, SHAPE = 6, (32, 64)
+NUMBERS = math.prod(SHAPE)
+
+
+def view(updates: torch.Tensor, *releases: Release) -> RoundView:
+    return RoundView(
+        round=0,
+        pseudonyms=torch.arange(len(updates)),
+        example_counts=torch.full((len(updates),), 10),
+        deltas={"w": updates},
+        model={"w": torch.zeros(updates.shape[1:])},
+        releases=releases,
+    )
+
+
+def updates(norm: float, *, seed: int = 0) -> torch.Tensor:
+    """``(6, 32, 64)`` updates of some norm."""
+    made = torch.randn(CLIENTS, *SHAPE, generator=torch.Generator().manual_seed(seed))
+    scaled: torch.Tensor = made / made.flatten(1).norm(dim=1)[:, None, None] * norm
+    return scaled
+
+
+def noise(scale: float, *, seed: int = 1) -> torch.Tensor:
+    return scale * torch.randn(CLIENTS, *SHAPE, generator=torch.Generator().manual_seed(seed))
+
+
+def test_noise_that_is_longer_than_the_update_is_a_false_declaration() -> None:
+    seen = view(updates(0.1), Release(clip=1.0, noise_scale=0.01, parameters=("w",)))
+    (sentence,) = false_in_views([seen])
+    assert sentence == (
+        "The declared noise is not there: noise of standard deviation 0.01 alone has a norm of about 0.453, and 6 of 6"
+        " updates are shorter, with a median of 0.1"
+    )
+    assert declared_noise(seen) is None
+    assert not any("as the clients declare" in cause.sentence for cause in measured_causes([seen], seed=0))
+
+
+@pytest.mark.parametrize("norm", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_that_is_there_is_not_refuted(norm: float, seed: int) -> None:
+    sent = updates(norm, seed=seed) + noise(0.01, seed=seed + 10)
+    seen = view(sent, Release(clip=1.0, noise_scale=0.01, parameters=("w",)))
+    assert false_in_views([seen]) == []
+    shares = declared_noise(seen)
+    assert shares is not None
+    assert float(shares.share.max()) <= 1
+
+
+def test_probability_of_short_updates_is_that_of_the_noise() -> None:
+    """Of noise alone, the probability is uniform."""
+    chances = torch.cat(
+        [
+            noise_chances(view(noise(0.01, seed=seed), Release(noise_scale=0.01, parameters=("w",))))
+            for seed in range(40)
+        ]
+    )
+    assert float(chances.mean()) == pytest.approx(0.5, abs=0.08)
+    assert float((chances < 0.1).double().mean()) == pytest.approx(0.1, abs=0.06)
+
+
+def test_what_follows_the_noise_may_make_an_update_shorter() -> None:
+    noised = Release(clip=1.0, noise_scale=0.01, parameters=("w",))
+    for later in (Release(bits=2.0, parameters=("w",)), Release(clip=0.1, parameters=("w",))):
+        seen = view(updates(0.1).round(decimals=3), noised, later)
+        assert not any("noise is not there" in sentence for sentence in false_in_views([seen]))
+
+
+def test_updates_longer_than_their_clip_are_a_false_declaration() -> None:
+    (sentence,) = false_in_views([view(updates(0.08), Release(clip=0.01, parameters=("w",)))])
+    assert sentence == (
+        "The declared clip is not there: the clients declare a norm of at most 0.01, and 6 of 6 updates are longer than"
+        " that, with a median of 0.08"
+    )
+    assert false_in_views([view(updates(0.01), Release(clip=0.01, parameters=("w",)))]) == []
+    with_noise = Release(clip=0.01, noise_scale=0.01, parameters=("w",))
+    assert false_in_views([view(updates(0.01) + noise(0.01), with_noise)]) == []
+    assert len(false_in_views([view(updates(2.0) + noise(0.01), with_noise)])) == 1
+
+
+def test_a_sum_of_clipped_updates_may_be_as_long_as_all_of_them() -> None:
+    own, others = Release(clip=0.01, parameters=("w",)), Release(participants=10, noise_scale=0.0, parameters=("w",))
+    assert false_in_views([view(updates(0.09), own, others)]) == []
+    assert len(false_in_views([view(updates(0.11), own, others)])) == 1
+
+
+def test_numbers_with_more_values_than_declared() -> None:
+    for bits in (1.0, 8.0):
+        (sentence,) = false_in_views([view(updates(1.0), Release(bits=bits, parameters=("w",)))])
+        assert sentence.startswith(f"The declared {bits:g} bits a number are not there: an update of w has up to 2,0")
+
+
+def test_numbers_with_as_few_values_as_declared() -> None:
+    sent = updates(1.0)
+    signs = view(sent.sign(), Release(bits=math.log2(3), parameters=("w",)))
+    levels = sent / sent.abs().amax((1, 2), keepdim=True) * 127
+    eight = view(levels.round() / 127, Release(bits=8.0, parameters=("w",)))
+    largest = sent.flatten(1).abs().topk(20).values[:, -1][:, None, None]
+    sparse = view(sent * (sent.abs() >= largest), Release(bits=0.4, parameters=("w",)))
+    answers = view(sent.sign(), Release(bits=0.1, parameters=("w",)))  # randomised response that is mostly wrong
+    assert [false_in_views([one]) for one in (signs, eight, sparse, answers)] == [[]] * 4
+
+
+def test_entropy_of_values() -> None:
+    assert value_bits(torch.arange(256)) == pytest.approx(8.0)
+    assert value_bits(torch.zeros(5)) == 0.0
