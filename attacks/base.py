@@ -42,7 +42,8 @@ class Attack(abc.ABC):
         taxonomy: names of the question in public taxonomies; None for those of the family in `protocol.taxonomy`.
         threat_model: what the adversary sees and knows.
         estimates: the type it returns, which says what the server infers, and scores it.
-        baseline: whether attacks are compared with it; only a baseline may work without the update.
+        baseline: whether attacks are compared with it. A baseline does not read the update of the client it is about;
+            it may read another client's in its place, and only a baseline may work without any.
         references: the publications that define the attack, e.g. ``("RAIFLE, Algorithm 1",)``; empty for our own.
         exact: whether it solves for the answer where theory guarantees one, instead of a statistical estimate.
         is_prior: whether it is a baseline whose scores say, without the update, how likely the answers are, so that its

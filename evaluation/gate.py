@@ -26,6 +26,7 @@ from evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE, Differ
 from evaluation.risk import worst_clients
 from evaluation.runner import Evaluation
 from evaluation.scores import differing, number, records, rows_of
+from evaluation.unmeasured_bits import BITS, questions_without_bits
 from protocol.metric_table import METRICS, metric
 
 FAILED = 3
@@ -103,7 +104,8 @@ def gate(
         verdicts = []
         for name, limit in limits.items():
             verdict = _verdict(name, limit, results, evaluation, attacks, changes_of, recorded)
-            verdicts.append(_with_learner(verdict, results, evaluation, attacks))
+            verdict = _with_learner(verdict, results, evaluation, attacks)
+            verdicts.append(_with_all_bits(verdict, results, attacks))
         return verdicts
 
     return check
@@ -202,6 +204,21 @@ def _with_learner(
     if evaluation.mismatch is None or verdict.verdict == "failed" or not any(map(simulates, measuring)):
         return verdict
     message = f"gate could not be checked: {verdict.metric}, because {evaluation.mismatch}"
+    return dataclasses.replace(verdict, verdict="unchecked", message=message)
+
+
+def _with_all_bits(verdict: Verdict, results: pd.DataFrame, attacks: Sequence[Attack]) -> Verdict:
+    """Unchecked instead of ok, if a limit on bits holds because a question has none."""
+    question, metric_name = parts_of(verdict.metric)
+    if metric_name != BITS or verdict.verdict != "ok":
+        return verdict
+    without = questions_without_bits(results, attacks, asks(question))
+    if not without:
+        return verdict
+    message = (
+        f"gate could not be checked: {verdict.metric}, because attacks that infer {'; '.join(without)} were not"
+        " measured in bits; limit one question, e.g. composition/bits=5, or these by another metric"
+    )
     return dataclasses.replace(verdict, verdict="unchecked", message=message)
 
 

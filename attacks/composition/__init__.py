@@ -7,7 +7,6 @@ from protocol.exports import exports
 if TYPE_CHECKING:
     from attacks.composition.baselines import EqualCounts as EqualCounts
     from attacks.composition.baselines import RandomGuess as RandomGuess
-    from attacks.composition.baselines import UniformPresent as UniformPresent
     from attacks.composition.closed_form import ClosedForm as ClosedForm
     from attacks.composition.decaf import Decaf as Decaf
     from attacks.composition.decaf_match import DecafMatch as DecafMatch
@@ -24,5 +23,6 @@ if TYPE_CHECKING:
     from attacks.composition.llg import LLGDummies as LLGDummies
     from attacks.composition.output_counts import OutputCounts as OutputCounts
     from attacks.composition.rlu import RLU as RLU
+    from attacks.composition.uniform_present import UniformPresent as UniformPresent
 
 __all__ = exports(__name__)

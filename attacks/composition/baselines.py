@@ -1,12 +1,9 @@
-"""Baselines of composition attacks: random shares, and equal shares of the classes that a rule calls present."""
-
-from dataclasses import dataclass
+"""Baselines of composition attacks: random shares, and equal counts of all classes."""
 
 import torch
 
 from attacks.composition.base import CompositionAttack, certain, output_layer
 from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
-from attacks.composition.decaf import published_present
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.simulation import whole_counts
 from protocol.threat_model import ThreatModel
@@ -51,28 +48,3 @@ class EqualCounts(CountAttack):
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         equal = torch.full((view.victims, classes), 1 / classes, dtype=torch.float64)
         return count_estimate(whole_counts(equal, view.example_counts), shares=equal)
-
-
-@dataclass(frozen=True, kw_only=True)
-class UniformPresent(CompositionAttack):
-    """Equal shares of the classes present under Decaf's published rule, i.e. what its second step infers alone.
-
-    Threat model: passive server, one round.
-
-    References:
-        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 1.
-    """
-
-    name = "uniform-present"
-    baseline = True
-    threat_model = ThreatModel(
-        sees="the update of the last layer",
-        knows="the class of each row, and for a threshold the clients' learning rate",
-        needs=("deltas",),
-    )
-
-    threshold: float = 0.0
-
-    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
-        present = published_present(view, "published", self.threshold)
-        return certain(present.double(), present)

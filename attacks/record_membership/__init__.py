@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from protocol.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.record_membership.baselines import ClassCounts as ClassCounts
     from attacks.record_membership.baselines import RandomMember as RandomMember
     from attacks.record_membership.baselines import SentModelLoss as SentModelLoss
     from attacks.record_membership.candidate_fit import CandidateFit as CandidateFit
+    from attacks.record_membership.class_counts import ClassCounts as ClassCounts
     from attacks.record_membership.marginal import FedMIACosine as FedMIACosine
     from attacks.record_membership.marginal import FedMIALoss as FedMIALoss
     from attacks.record_membership.marginal import GradientCosine as GradientCosine

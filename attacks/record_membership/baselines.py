@@ -1,9 +1,9 @@
-"""Baselines of record membership: chance, the global model without an update, and classes alone."""
+"""Baselines of record membership: chance, and the global model without an update."""
 
 import torch
 
 from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
+from attacks.record_membership.pool import KNOWS, NEEDS, PoolAttack, membership, statistics
 from protocol.history import History
 from protocol.threat_model import ThreatModel
 from protocol.view import CANDIDATE_LABELS
@@ -56,23 +56,3 @@ class SentModelLoss(PoolAttack):
         last = statistics(view)[-1]
         senders = torch.unique(view.pseudonyms)
         return membership(senders, -last.sent_loss.expand(len(senders), -1), view)
-
-
-class ClassCounts(PoolAttack):
-    """Estimated share of a candidate's class in the update: all candidates of a class score alike.
-
-    It reads the update, but for classes only: what an attack finds without telling one record from another.
-
-    Threat model: passive server that sees each client's update.
-
-    References:
-        This project; the shares are those of least squares on the mean gradient of each class's candidates.
-    """
-
-    name = "class-counts"
-    baseline = True
-    threat_model = ThreatModel(sees="each client's update, for its classes only", knows=KNOWS, needs=NEEDS)
-
-    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        labels = Pool.of(view).labels
-        return membership(*averaged([(one.senders, one.class_shares[:, labels]) for one in statistics(view)]), view)

@@ -37,7 +37,7 @@ trainer.fit(model, data)
 # -----------
 # ``results`` has a row per attack and metric.
 
-attacks = ["exact-counts", "last-layer-counts", "linkability", "link-counts", "uniform-present", "random-guess"]
+attacks = ["exact-counts", "last-layer-counts", "linkability", "link-counts", "equal-counts", "random-guess"]
 found = audit(work / "deltas", attacks, progress=False)
 shares = found.results.query("metric == 'l1'")
 shares[["attack", "role", "mean", "low", "high", "n"]].round(3)
@@ -46,9 +46,9 @@ shares[["attack", "role", "mean", "low", "high", "n"]].round(3)
 # * **mean, low, high**: the mean over people, and its 95% interval for people like these. One training with one seed
 #   says nothing about another training.
 # * **n**: the number of people. A person in several rounds counts once.
-# * **role**: a baseline is what attacks are compared with. ``random-guess`` has no update. ``uniform-present`` takes
-#   from it only which classes are present, by a published rule, and gives them equal shares. An attack shows a leak
-#   where it infers more than the best baseline.
+# * **role**: a baseline is what attacks are compared with. ``random-guess`` and ``equal-counts`` (the
+#   same share for each class) do not read the update. An attack shows a leak where it infers more than the best
+#   baseline.
 
 best = shares[shares["role"] != "baseline"].sort_values("mean").iloc[0]
 baseline = shares[shares["role"] == "baseline"].sort_values("mean").iloc[0]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.composition.baselines import UniformPresent
+from attacks.composition.baselines import EqualCounts
 from attacks.composition.decaf import Decaf
 from attacks.interactions.baselines import Chance
 from attacks.ranking.list_posterior import ListPosterior
@@ -86,7 +86,7 @@ def write_foreign(folder: Path, seen: RoundView, learner: dict[str, object] | No
 
 
 def composition_attacks() -> list[Attack]:
-    return [Decaf(), UniformPresent()]
+    return [Decaf(), EqualCounts()]
 
 
 @pytest.mark.integration

@@ -84,7 +84,7 @@ def test_one_output_after_a_hidden_layer_is_no_softmax() -> None:
 )
 def test_near_is_measured_from_the_best_guess(result: dict[str, Any], near: bool) -> None:
     others = [cell("chance", "auc", 0.5, 0.4, 0.6), cell("popularity", "auc", 0.8, 0.7, 0.9)]
-    others += [cell("random-guess", "l1", 0.7, 0.6, 0.8), cell("uniform-present", "l1", 0.4, 0.3, 0.5)]
+    others += [cell("random-guess", "l1", 0.7, 0.6, 0.8), cell("equal-counts", "l1", 0.4, 0.3, 0.5)]
     table = results(result, *others)
     assert is_near(result, table) == near
     assert [row["attack"] for row in near_guessing(table)] == ([result["attack"]] if near else [])

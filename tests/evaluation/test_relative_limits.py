@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attacks.base import Attack
-from attacks.composition.baselines import UniformPresent
+from attacks.composition.baselines import EqualCounts
 from attacks.composition.decaf import Decaf
 from attacks.composition.last_layer import LastLayerCounts
 from evaluation.auditing import AuditResult
@@ -18,7 +18,7 @@ from protocol.errors import InputError
 from tests.frames import line_of
 
 DATA = {"name": "d", "sha256": "0"}
-LABELS = ("decaf", "last-layer-counts", "uniform-present", "linkability")
+LABELS = ("decaf", "last-layer-counts", "equal-counts", "linkability")
 CLIENTS = 400
 BEFORE = np.linspace(0.5, 0.7, CLIENTS)
 NOISE = 0.01 * np.sin(np.arange(CLIENTS))
@@ -34,7 +34,7 @@ def audited(
         for seed in range(trainings)
     ]
     evaluation = Evaluation(scores=concat(tables), lines=lines or {name: line_of(name) for name in LABELS})
-    attacks: list[Attack] = [Decaf(), LastLayerCounts(), UniformPresent()]
+    attacks: list[Attack] = [Decaf(), LastLayerCounts(), EqualCounts()]
     return AuditResult(evaluation, [metric], DATA, attacks=attacks)
 
 
@@ -107,14 +107,14 @@ GAINS = {
 
 @pytest.mark.parametrize(("values", "expected"), GAINS.values(), ids=GAINS)
 def test_gain_over_the_best_baseline_is_limited(values: np.ndarray, expected: str) -> None:
-    found = verdict(audited(decaf=values, uniform_present=BEFORE), "beyond-baseline", 0.05)
+    found = verdict(audited(decaf=values, equal_counts=BEFORE), "beyond-baseline", 0.05)
     assert found.verdict == expected
-    assert "uniform-present 0.600" in found.message
+    assert "equal-counts 0.600" in found.message
 
 
 def test_gain_is_paired_on_clients() -> None:
     spread = np.linspace(0.1, 0.9, CLIENTS)
-    assert verdict(audited(decaf=spread - 0.1, uniform_present=spread), "beyond-baseline", 0.05).verdict == "failed"
+    assert verdict(audited(decaf=spread - 0.1, equal_counts=spread), "beyond-baseline", 0.05).verdict == "failed"
 
 
 def test_guessing_is_a_baseline_and_a_distance_needs_one() -> None:
@@ -127,7 +127,7 @@ def test_guessing_is_a_baseline_and_a_distance_needs_one() -> None:
 
 
 def test_python_check_raises_with_the_sentences_of_the_gate() -> None:
-    found = audited(decaf=BEFORE - 0.3, uniform_present=BEFORE)
+    found = audited(decaf=BEFORE - 0.3, equal_counts=BEFORE)
     with pytest.raises(AssertionError, match=r"GATE FAILED: decaf l1 0\.300 is below the limit 0\.5") as broken:
         found.check(l1=0.5)
     assert isinstance(broken.value, LimitError)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.composition.base import CompositionAttack, by_information
-from attacks.composition.baselines import RandomGuess, UniformPresent
+from attacks.composition.baselines import RandomGuess
 from attacks.composition.closed_form import ClosedForm
 from attacks.composition.decaf import Decaf
 from attacks.composition.decaf_match import DecafMatch
@@ -21,6 +21,7 @@ from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from attacks.composition.llg import LLG
 from attacks.composition.rlu import RLU
 from attacks.composition.simulation import nearby_compositions
+from attacks.composition.uniform_present import UniformPresent
 from attacks.estimates import EstimateError
 from protocol.errors import ViewError
 from protocol.seeding import generator_for

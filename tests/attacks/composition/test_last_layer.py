@@ -7,9 +7,10 @@ import torch
 from torch.nn import functional
 
 from attacks.composition.base import last_layer, output_layer
-from attacks.composition.baselines import RandomGuess, UniformPresent
+from attacks.composition.baselines import RandomGuess
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.last_layer import LastLayerCounts, above_smallest
+from attacks.composition.uniform_present import UniformPresent
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import RoundView

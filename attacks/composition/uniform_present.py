@@ -1,0 +1,38 @@
+"""Equal shares of the classes that Decaf's rule calls present."""
+
+from dataclasses import dataclass
+
+import torch
+
+from attacks.composition.base import CompositionAttack, certain
+from attacks.composition.decaf import published_present
+from attacks.composition.estimates import CompositionEstimate
+from protocol.threat_model import ThreatModel
+from protocol.view import RoundView
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformPresent(CompositionAttack):
+    """Equal shares of the classes present under Decaf's published rule: what its second step infers alone.
+
+    It reads the signs of the last layer's update and nothing else. Where each client has one class, it is exact.
+
+    Threat model: passive server, one round.
+
+    References:
+        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 1.
+    """
+
+    name = "uniform-present"
+    references = ("Decaf, Algorithm 1",)
+    threat_model = ThreatModel(
+        sees="the update of the last layer",
+        knows="the class of each row, and for a threshold the clients' learning rate",
+        needs=("deltas",),
+    )
+
+    threshold: float = 0.0
+
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
+        present = published_present(view, "published", self.threshold)
+        return certain(present.double(), present)

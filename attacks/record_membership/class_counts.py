@@ -1,0 +1,27 @@
+"""Record membership by class: how much of a candidate's class is in an update."""
+
+import torch
+
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
+from protocol.history import History
+from protocol.threat_model import ThreatModel
+
+
+class ClassCounts(PoolAttack):
+    """Estimated share of a candidate's class in the update: all candidates of a class score alike.
+
+    It reads the update for classes only: what an attack finds without a difference between two records of a class.
+
+    Threat model: passive server that sees each client's update.
+
+    References:
+        This project; the shares are those of least squares on the mean gradient of each class's candidates.
+    """
+
+    name = "class-counts"
+    threat_model = ThreatModel(sees="each client's update, for its classes only", knows=KNOWS, needs=NEEDS)
+
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
+        labels = Pool.of(view).labels
+        return membership(*averaged([(one.senders, one.class_shares[:, labels]) for one in statistics(view)]), view)

@@ -1,0 +1,37 @@
+"""Questions of an audit on which attacks were scored, but not in bits."""
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from attacks.base import Attack
+from evaluation.scores import records
+from protocol.metric_table import METRICS
+
+_ATTACKS = ("ours", "published")
+BITS = "bits"
+
+
+def questions_without_bits(
+    results: pd.DataFrame, attacks: Sequence[Attack], asked: Callable[[str, str], bool]
+) -> list[str]:
+    """What the questions are about that attacks answered without any bits, e.g. ``some of its training examples``.
+
+    Bits need the records themselves, answers of at least five people, or a kind of answer that has them. Questions
+    that need no ground truth, such as whether declared noise is there, ask nothing about a client's data.
+
+    Args:
+        results: rows of an audit.
+        attacks: attacks of the audit.
+        asked: whether a limit is about a question, of its family and of what it infers.
+    """
+    judged = [entry.name for entry in METRICS.values() if entry.judged]
+    about_data = {attack.estimates.question() for attack in attacks if attack.estimates.truth}
+    scored = results[results["role"].isin(_ATTACKS) & results["mean"].notna()]
+    with_bits = set(scored["question"][scored["metric"] == BITS])
+    answered = records(scored[scored["metric"].isin(judged)].drop_duplicates("question"))
+    return [
+        str(row["tells"])
+        for row in answered
+        if row["question"] in about_data - with_bits and asked(str(row["family"]), str(row["tells"]))
+    ]

@@ -1,0 +1,46 @@
+"""A limit on bits does not hold where a question has none."""
+
+from typing import Any
+
+import pytest
+
+from attacks.base import Attack
+from attacks.composition.decaf import Decaf
+from attacks.reconstruction.linear_inversion import LinearInversion
+from evaluation.gate import Verdict, gate
+from evaluation.runner import Evaluation
+from tests.frames import cell, results
+
+ATTACKS: list[Attack] = [Decaf(), LinearInversion()]
+SHARES = [cell("decaf", "l1", 0.3), cell("decaf", "bits", 2.7)]
+RECORDS = cell("linear-inversion", "recovered", 1.0)
+
+
+def verdict(limits: dict[str, float], *rows: dict[str, Any]) -> Verdict:
+    (found,) = gate(limits, ATTACKS)(results(*rows), Evaluation())
+    return found
+
+
+@pytest.mark.parametrize("limit", ["bits", "reconstruction/bits"])
+def test_records_without_bits_leave_a_limit_on_bits_unchecked(limit: str) -> None:
+    found = verdict({limit: 5.0}, *SHARES, RECORDS)
+    assert found.verdict == "unchecked"
+    if limit == "bits":
+        assert "some of its training examples themselves were not measured in bits" in found.message
+
+
+@pytest.mark.parametrize(
+    ("limits", "rows", "expected"),
+    [
+        ({"bits": 5.0}, SHARES, "ok"),
+        ({"composition/bits": 5.0}, [*SHARES, RECORDS], "ok"),
+        ({"bits": 5.0}, [*SHARES, RECORDS, cell("linear-inversion", "bits", 1.0)], "ok"),
+        ({"bits": 1.0}, [*SHARES, RECORDS], "failed"),
+        ({"bits": 5.0}, [*SHARES, cell("linear-inversion", "recovered", float("nan"))], "ok"),
+        ({"l1": 0.1}, [*SHARES, RECORDS], "ok"),
+    ],
+)
+def test_limits_on_what_has_bits_hold_or_fail_as_before(
+    limits: dict[str, float], rows: list[dict[str, Any]], expected: str
+) -> None:
+    assert verdict(limits, *rows).verdict == expected
