@@ -15,6 +15,7 @@ from client.network import ClassifierAlgorithm
 from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
 from evaluation.bootstrap import bootstrap
+from evaluation.causes_in_numbers import found_in_numbers
 from evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
 from evaluation.scores import setting_of
 from protocol.declared_noise import sent_numbers
@@ -43,8 +44,9 @@ class Cause:
     """Likely cause of an attack's failure.
 
     Attributes:
-        cause: ``noise``, ``possible-noise``, ``rank``, ``steps`` or ``silence``, from the views; ``few-victims``,
-            ``attack``, ``no-reconstruction`` or ``unknown``, from the results.
+        cause: ``noise``, ``possible-noise``, ``rank``, ``steps``, ``silence`` or one of
+            `evaluation.causes_in_numbers`, from the views; ``few-victims``, ``attack``, ``no-reconstruction`` or
+            ``unknown``, from the results.
         sentence: sentence of the report, without the attack's name.
         measured: numbers of the sentence.
         metrics: metrics of the attacks that it can explain, None for all.
@@ -72,7 +74,8 @@ def measured_causes(views: Sequence[RoundView], *, seed: int) -> list[Cause]:
     # Noise hides the direction of the update, so the effect of several steps cannot be measured under it.
     steps = _steps(views, seed) if noise is None else None
     found = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
-    return [cause for cause in found if cause is not None]
+    in_numbers = [Cause(one.cause, one.sentence, one.measured, one.metrics) for one in found_in_numbers(views)]
+    return [*(cause for cause in found if cause is not None), *in_numbers]
 
 
 def _silence(views: Sequence[RoundView]) -> Cause | None:

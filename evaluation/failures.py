@@ -164,7 +164,8 @@ def _causes(row: Row, results: pd.DataFrame, measured: Sequence[Cause]) -> list[
         other = f"{better['attack']}: {better['metric']} {better['mean']:.3f}"
         sentence = f"another attack succeeds on the same recording ({other})"
         return [Cause("attack", sentence, {"other": better["mean"]})]
-    return possible or [Cause("unknown", "none of the measured causes (noise, rank, local steps, silence) applies", {})]
+    known = "noise, rank, local steps, silence, precision, quantisation, sparsity"
+    return possible or [Cause("unknown", f"none of the measured causes ({known}) applies", {})]
 
 
 def _few_victims(row: Row, results: pd.DataFrame) -> Cause | None:
