@@ -29,6 +29,8 @@ class Choices:
         questions: ``(N,)`` number of the question to which a row is an answer; None for yes-or-no questions.
         strata: ``(N,)`` kind of question, e.g. the number of an attribute; each kind is calibrated on its own. None for
             one kind.
+        counted: ``(N,)`` kind of what a row is about, e.g. the class of a record, if the number of true rows of each
+            kind is a question of its own about a person; None if it is not.
         alike: whether everybody has a row about each of the same things, in one order, about which the same is known
             beforehand of all people, e.g. records of a pool; so that answers of one person could be those of another.
         decided: ``(N,)`` bool, the answers on which the attack decided itself, which is evidence of its own; None for
@@ -42,6 +44,7 @@ class Choices:
     people: Tensor | None = None
     questions: Tensor | None = None
     strata: Tensor | None = None
+    counted: Tensor | None = None
     alike: bool = False
     decided: Tensor | None = None
 

@@ -201,6 +201,12 @@ for _metric in (
         **_OTHER,
     ),
     Metric(
+        "bits-beyond-counts",
+        "Bits beyond counts are the part of the bits that is left for a server that knows how many of a client's"
+        " records are of each class.",
+        **_OTHER,
+    ),
+    Metric(
         "matched-clients",
         "Matched clients is the share of clients whose update fits their own answers better than those of each other"
         " client with as many true answers.",

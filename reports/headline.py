@@ -142,6 +142,11 @@ def added(row: Row, results: pd.DataFrame) -> str:
         said = f"The update is not shown to add anything to the prior: {bits(best['mean'])} bits ({interval})"
     if left is not None:
         said += f" to what is known of a client, of {bits(best['mean'] + left)} that are unknown without it"
+    beyond = _of_attack(best, "bits-beyond-counts", results)
+    if beyond is not None:
+        said += (
+            f"; how many of a client's records each class has is a part of it, and {bits(beyond)} bits are beyond that"
+        )
     bound = declared_bound(best, results)
     if bound is not None:
         said += f"; what the clients declare to do to it allows at most {bits(bound.bits)}{_beyond(best, bound)}"
@@ -170,11 +175,17 @@ class DeclaredBound:
     @property
     def is_false(self) -> bool:
         """Whether so many clients are matched as the declaration allows with a probability of `_CHANCE` at most."""
-        if self.matched is None:
-            return False
-        clients = self.matched["n"]
-        right = round(self.matched["mean"] * clients)
-        return float(binom.sf(right - 1, clients, self.allowed)) < _CHANCE
+        return self.chance < _CHANCE
+
+    @property
+    def right(self) -> int:
+        """Number of clients that are matched."""
+        return 0 if self.matched is None else round(self.matched["mean"] * self.matched["n"])
+
+    @property
+    def chance(self) -> float:
+        """Probability with which so many are matched, or more, if the declaration is true."""
+        return 1.0 if self.matched is None else float(binom.sf(self.right - 1, self.matched["n"], self.allowed))
 
 
 def declared_bound(row: Row, results: pd.DataFrame) -> DeclaredBound | None:
@@ -197,8 +208,8 @@ def false_bounds(results: pd.DataFrame) -> list[str]:
             found = bound.matched
             sentences[row["question"]] = (
                 f"The declared epsilon is false: it allows {bound.allowed:.0%} of the clients to be matched with their"
-                f" updates, whatever the server knew before, and {row['attack']} matches {found['mean']:.0%}"
-                f" (95% interval {found['low']:.0%} to {found['high']:.0%}, n = {found['n']})"
+                f" updates on average, whatever the server knew before, and {row['attack']} matches {bound.right} of"
+                f" {found['n']}, which then has a probability of {bound.chance:.1g}"
             )
     return list(sentences.values())
 

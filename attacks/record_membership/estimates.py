@@ -113,6 +113,7 @@ class RecordMembershipEstimate(Estimate):
                 labels=member.flatten(),
                 places=torch.arange(len(member)).repeat_interleave(member.shape[1]),
                 people=clients.repeat_interleave(member.shape[1]),
+                counted=classes.repeat(len(member)),
                 alike=True,
                 rescored=lambda odds: dataclasses.replace(
                     self, scores=odds.reshape(member.shape), predicted=torch.full_like(self.predicted, torch.nan)

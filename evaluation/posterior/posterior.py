@@ -13,6 +13,7 @@ from torch.nn.functional import logsigmoid
 from attacks.answers import Choices, Quantities
 from attacks.estimates import Scores
 from evaluation.posterior.gaussian import vector_posterior
+from evaluation.posterior.given_counts import log_probability_given_counts
 from evaluation.posterior.log_odds import Column, cross_fitted
 from evaluation.posterior.matching import Matches, matched
 from evaluation.posterior.matching import joined as joined_matches
@@ -29,6 +30,7 @@ POSTERIOR = (
     "bits-bound",
     "bits-share",
     "bits-possible",
+    "bits-beyond-counts",
     "matched-clients",
     "matched-clients-bound",
     "calibration-error",
@@ -96,6 +98,7 @@ class _Rows:
         strata: kind of question.
         decided: rows on which the attack decided itself.
         known: rows whose label is known.
+        counted: kind of what each row is about, see `Choices.counted`; None for none.
         keys: view, person and number within the person of each row, by which the rows of two attacks are matched.
     """
 
@@ -108,6 +111,7 @@ class _Rows:
     strata: Tensor
     decided: Tensor
     known: Tensor
+    counted: Tensor | None
     keys: pd.MultiIndex
 
     @classmethod
@@ -128,6 +132,8 @@ class _Rows:
                 known &= (true == 1)[answers.questions]
                 columns.setdefault("questions", []).append(answers.questions + asked)
                 asked += len(true)
+            if answers.counted is not None:
+                columns.setdefault("counted", []).append(answers.counted)
             strata = torch.zeros_like(answers.places) if answers.strata is None else answers.strata
             own = {"scores": answers.scores, "labels": answers.labels, "people": people, "strata": strata}
             own["decided"] = torch.zeros_like(known) if answers.decided is None else answers.decided
@@ -139,7 +145,8 @@ class _Rows:
         whole = {name: torch.cat(own) for name, own in columns.items()}
         frame = pd.DataFrame({name: whole.pop(name).numpy() for name in ("round", "owner")})
         frame["number"] = frame.groupby(["round", "owner"], sort=False).cumcount()
-        return cls(parts, keys=pd.MultiIndex.from_frame(frame), questions=whole.pop("questions", None), **whole)
+        questions, counted = whole.pop("questions", None), whole.pop("counted", None)
+        return cls(parts, keys=pd.MultiIndex.from_frame(frame), questions=questions, counted=counted, **whole)
 
     def shuffled(self, seed: int, label: str) -> "_Rows":
         """The same with scores that are exchanged among the answers of one kind."""
@@ -200,6 +207,16 @@ class _Rows:
     def probabilities(self, odds: Tensor) -> Tensor:
         """``(N,)``."""
         return odds.sigmoid() if self.questions is None else odds.exp()
+
+    def given_counts(self, odds: Tensor) -> Tensor | None:
+        """``(P,)`` as `log_probability`, if it is known how many answers of each kind are true; None without kinds."""
+        if self.counted is None or self.questions is not None:
+            return None
+        kept = self.known & (self.places >= 0)
+        values = sum(len(part.place.victims) for part in self.parts)
+        rows = (table[kept] for table in (odds, self.labels, self.places, self.counted))
+        logs = log_probability_given_counts(*rows, values=values)
+        return logs.masked_fill(torch.bincount(self.places[kept], minlength=values) == 0, torch.nan)
 
     def possible(self) -> Tensor:
         """``(P,)`` logarithm to base 2 of the number of answers to all questions about each value; NaN for none."""
@@ -263,12 +280,16 @@ def _choices(answers: Answers, seed: int, shuffled: bool) -> Iterator[Evaluation
         evidence = [Column(scores, linear=attack.with_prior in ("likelihood", "posterior"))]
         evidence += [Column(own.decided.double(), linear=True)] if bool(own.decided.any()) else []
         odds = own.odds([*evidence, *before], _groups(own.parts, seed))
-        left, before_it = -own.log_probability(odds), -own.log_probability(_without(priors, own, known, seed))
+        without = _without(priors, own, known, seed)
+        left, before_it = -own.log_probability(odds), -own.log_probability(without)
         bins = _reliability(own, odds)
         extra = _metrics(
             before_it - left, own.parts, _calibration_error(bins), own.possible(), own.matches(odds, priors)
         )
         extra["bits-left"] = left
+        both, prior_alone = own.given_counts(odds), own.given_counts(without)
+        if both is not None and prior_alone is not None:
+            extra["bits-beyond-counts"] = both - prior_alone
         yield from _rescored(own, extra, label)
         if attack.with_prior in ("likelihood", "rank") and any(own.aligned(other) is not None for other in priors):
             yield from _rescored(own, extra, combined_label(label), odds)

@@ -148,8 +148,8 @@ def test_more_matched_clients_than_epsilon_allows_are_a_false_declaration() -> N
     shown = table(*rows, cell("codebook", 0.9, metric="matched-clients", half=0.1))
     assert headline(shown).adds.endswith("allows at most 2.89: the declaration is false.")
     assert false_bounds(shown) == [
-        "The declared epsilon is false: it allows 40% of the clients to be matched with their updates, whatever the"
-        " server knew before, and codebook matches 90% (95% interval 80% to 100%, n = 20)"
+        "The declared epsilon is false: it allows 40% of the clients to be matched with their updates on average,"
+        " whatever the server knew before, and codebook matches 18 of 20, which then has a probability of 5e-06"
     ]
     undecided = table(*rows, cell("codebook", 0.45, metric="matched-clients", half=0.1))
     assert false_bounds(undecided) == []
