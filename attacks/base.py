@@ -37,6 +37,7 @@ class Attack(abc.ABC):
             attack of each, named ``NAME-KEY`` unless the values have a `name`; ``Variants:`` in the docstring says
             what each means. Subclasses inherit them.
         variant_of: the attack of which `attacks.registry` made it; None for others.
+        variant_key: its key among the variants of that attack; None for others.
         listed: whether `attack.py list` and audits have it; a variant that only tables ask for has not.
         family: the question it answers; ``family/name`` is unique.
         taxonomy: names of the question in public taxonomies; None for those of the family in `protocol.taxonomy`.
@@ -67,6 +68,7 @@ class Attack(abc.ABC):
     manipulated_names: ClassVar[Mapping[str | None, str]] = {}
     variants: ClassVar[Variants] = {}
     variant_of: ClassVar[type["Attack"] | None] = None
+    variant_key: ClassVar[str | None] = None
     listed: ClassVar[bool] = True
     family: ClassVar[str]
     taxonomy: ClassVar[Taxonomy | None] = None

@@ -49,7 +49,7 @@ def variants_of(kind: type[Attack]) -> dict[str, type[Attack]]:
                 name,
                 [(one, arguments[one], value) for one, value in values.items() if one in arguments],
                 bases=(kind,),
-                namespace={"name": f"{kind.name}-{key}", **attributes, "variant_of": kind}
+                namespace={"name": f"{kind.name}-{key}", **attributes, "variant_of": kind, "variant_key": key}
                 | {"__doc__": kind.__doc__, "__module__": kind.__module__},
                 frozen=True,
                 kw_only=True,

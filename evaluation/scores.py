@@ -48,6 +48,10 @@ class AttackInfo:
     """Description of the scores under one label, for reports.
 
     Attributes:
+        name: name of the attack, see `attacks.base.Attack.name`; empty where the scores are of no attack.
+        variant: key of the variant that the attack is, see `attacks.base.Attack.variants`; None for others.
+        with_prior: whether the priors of the question were added to the attack's answers after it ran, see
+            `evaluation.posterior`. An attack that uses a prior itself, e.g. a variant of that name, has False.
         role: attack of this project, published attack, baseline, or reference (a bound or a model).
         family: family of the attack, None for a reference.
         question: see `attacks.estimates.Estimate.question`; attacks are compared with baselines of the same question.
@@ -58,6 +62,9 @@ class AttackInfo:
         unbounded: why it is not known how many bits the updates can carry, see `evaluation.channel`; empty if it is.
     """
 
+    name: str = ""
+    variant: str | None = None
+    with_prior: bool = False
     role: Role = "reference"
     family: str | None = None
     question: str | None = None
@@ -72,6 +79,8 @@ class AttackInfo:
         """Line of an attack on a view."""
         published: Role = "published" if attack.references else "ours"
         return cls(
+            name=attack.name,
+            variant=attack.variant_key,
             role="baseline" if attack.baseline else published,
             family=attack.family,
             question=attack.estimates.question(),

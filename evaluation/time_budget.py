@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from evaluation.scores import AttackInfo
+
 _AFTER = 0.15, 10.0
 """Share of the budget, and seconds, for what follows the attacks: posteriors, bounds and the page."""
 _SHOWN = 0.01
@@ -79,14 +81,15 @@ class TimeBudget:
         return f"{why}: it needs {seconds:.0f} seconds for all clients; --minutes {enough} has room for it"
 
 
-def time_shares(scores: pd.DataFrame, seconds: float) -> str:
+def time_shares(scores: pd.DataFrame, lines: Mapping[str, AttackInfo], seconds: float) -> str:
     """One line on the time of each attack in a table of scores, of some seconds in all; the longest come first.
 
+    The results of an attack with the priors of its question took no time of their own.
     What another attack had computed before on the same view counts for each that uses it, so the shares of attacks that
     share work, or that run side by side in processes, may add up to more than all of the time.
     """
-    own = scores[~scores["attack"].str.contains(r"\+prior|/prior", regex=True)]
-    each = own.drop_duplicates(["attack", "round", "victim"]).groupby("attack")["seconds"].sum()
+    timed = scores[[not lines.get(label, AttackInfo()).with_prior for label in scores["attack"]]]
+    each = timed.drop_duplicates(["attack", "round", "victim"]).groupby("attack")["seconds"].sum()
     each = each[each >= _SHOWN * seconds].sort_values(ascending=False)
     parts = [f"{name} {spent:.1f} s ({spent / seconds:.0%})" for name, spent in each.items()]
     return f"time: {seconds:.0f} s for the audit" + (f"; each alone: {', '.join(parts)}" if parts else "")

@@ -24,6 +24,7 @@ from evaluation.as_recorded import NONE as NONE
 from evaluation.auditing import AuditResult, audit
 from evaluation.evaluate import Slow, default_setting
 from evaluation.processes import in_processes
+from evaluation.relevance import full_name
 from evaluation.runner import joined
 from evaluation.steps.step import RecordingRun, RecordingStep
 from protocol.metric_table import METRICS, Metric, metric
@@ -43,6 +44,10 @@ _SECONDS = 120
 """Time that all attacks together may take under the defences, without `slow`."""
 _EXAMPLES = 1000
 """Labelled examples of the server on which a loss is measured."""
+_ATTACKS = ("ours", "published")
+"""Roles of attacks; the other rows are comparisons."""
+_Name = tuple[str, str]
+"""Family and name of an attack."""
 _LABELLED = ((IMAGES, LABELS), (adversary_devices.FEATURES, adversary_devices.LABELS))
 """Their names among the auxiliary data, with those of their labels."""
 
@@ -141,10 +146,10 @@ def what_if(
     as_it_is, steps = DefendedRecording.of(recording, []), [SignalKept()]
     found = audit(as_it_is, tried, setting=plain, jobs=jobs, progress=progress, steps=steps, **options)
     spent = _seconds(found)
-    best = _best(found, tried, spent)
+    best = _best(found, spent)
     each = math.inf if slow != "none" else _SECONDS * min(jobs, len(defended) or 1) / max(len(defended), 1)
-    chosen = _best(found, tried, spent, most=_shared_out(each, [spent.get(name, 0.0) for name in best]))
-    repeated = [one for one in tried if one.baseline or one.name in chosen]
+    chosen = _best(found, spent, most=_shared_out(each, [spent.get(name, 0.0) for name in best]))
+    repeated = [attack for attack in tried if attack.baseline or (attack.family, attack.name) in chosen]
     options |= {"describe": False, "check_learner": False, "progress": False, "steps": steps}
     work = [
         (one, repeated, options | {"setting": {**plain, DEFENCE: name if strength is None else f"{name} {strength}"}})
@@ -153,8 +158,12 @@ def what_if(
     under = in_processes(_evaluated, work, jobs=jobs)
     parts = [found, *tqdm(under, total=len(work), desc="defences", disable=not progress)]
     evaluation = joined([part.evaluation for part in parts])
-    reasons = {f"{name}{UNDER}": f"it takes {spent[name]:.0f} s under each; give --slow" for name in best - chosen}
-    evaluation.details, evaluation.missing = dict(found.evaluation.details), {**found.missing, **reasons}
+    evaluation.details, evaluation.missing = dict(found.evaluation.details), dict(found.missing)
+    for attack in tried:
+        name = attack.family, attack.name
+        if name in best - chosen:
+            reason = f"it takes {spent[name]:.0f} s under each; give --slow"
+            evaluation.missing[f"{full_name(attack, tried)}{UNDER}"] = reason
     measured = {name for part in parts for name in part.metrics}
     return dataclasses.replace(
         found,
@@ -169,12 +178,16 @@ def _evaluated(work: tuple[DefendedRecording, Sequence[Attack], Mapping[str, Any
     return dataclasses.replace(audit(recording, attacks, **options), recording=None)
 
 
-def _seconds(found: AuditResult) -> dict[str, float]:
-    """Seconds that attacks took, by name."""
-    scores = found.scores[~found.scores["attack"].str.contains("+prior", regex=False)]
-    once = scores.drop_duplicates(["attack", "seed", "round", "victim"])
-    sums = once["seconds"].groupby(once["attack"].map(_name)).sum()
-    return {str(name): float(took) for name, took in sums.items()}
+def _seconds(found: AuditResult) -> dict[_Name, float]:
+    """Seconds that attacks took."""
+    once = found.scores.drop_duplicates(["attack", "seed", "round", "victim"])
+    by_label = once.groupby("attack")["seconds"].sum()
+    seconds: dict[_Name, float] = {}
+    for label, info in found.evaluation.lines.items():
+        if info.name and not info.with_prior and label in by_label:
+            name = str(info.family), info.name
+            seconds[name] = seconds.get(name, 0.0) + float(by_label[label])
+    return seconds
 
 
 def _shared_out(seconds: float, costs: Sequence[float]) -> float:
@@ -190,24 +203,19 @@ def _shared_out(seconds: float, costs: Sequence[float]) -> float:
     return math.inf
 
 
-def _best(
-    found: AuditResult, attacks: Sequence[Attack], spent: Mapping[str, float], most: float = math.inf
-) -> set[str]:
-    """Names of the attacks within so many seconds that were best at a question, or of its fastest where none is."""
-    rows = found.results[found.results["mean"].notna() & ~found.results["attack"].str.contains("+prior", regex=False)]
-    rows = rows.assign(name=rows["attack"].map(_name))[[metric(name).judged for name in rows["metric"]]]
-    rows = rows[rows["name"].isin([attack.name for attack in attacks if not attack.baseline])]
-    chosen = set[str]()
-    for (_, judged), own in rows.groupby(["question", "metric"], dropna=False):
-        ranked = list(own.sort_values("mean", ascending=metric(str(judged)).lower_is_better)["name"])
-        cheap = [name for name in ranked if spent.get(name, 0.0) <= most]
-        chosen |= {*cheap[:_FEW]} or {min(ranked, key=lambda name: spent.get(name, 0.0))}
+def _best(found: AuditResult, spent: Mapping[_Name, float], most: float = math.inf) -> set[_Name]:
+    """The attacks within so many seconds that were best at a question, or its fastest where none is."""
+    results = found.results
+    judged = results["metric"].map(lambda name: metric(name).judged)
+    ran = results["role"].isin(_ATTACKS) & (results["name"] != "") & ~results["with_prior"]
+    rows = results[judged & ran & results["mean"].notna()]
+    chosen = set[_Name]()
+    for (_, name_of_metric), of_question in rows.groupby(["question", "metric"], dropna=False):
+        ranked = of_question.sort_values("mean", ascending=metric(str(name_of_metric)).lower_is_better)
+        names = [(str(family), str(name)) for family, name in zip(ranked["family"], ranked["name"], strict=True)]
+        affordable = [name for name in names if spent.get(name, 0.0) <= most]
+        chosen |= {*affordable[:_FEW]} or {min(names, key=lambda name: spent.get(name, 0.0))}
     return chosen
-
-
-def _name(label: str) -> str:
-    """Name of an attack by its label in results, which may have a question before it and options after it."""
-    return label.partition(" (")[0].rpartition("/")[2]
 
 
 def _flat(values: Mapping[str, Tensor]) -> Tensor:

@@ -127,7 +127,7 @@ def most_bits(row: Row, results: pd.DataFrame) -> Row | None:
     """Result of the attack on a row's question that adds the most bits to the prior; None where none was measured."""
     cell = same_cell({**row, "metric": "bits"}, results)
     rows = records(cell[cell["role"].isin(ATTACKS) & cell["mean"].notna()])
-    return max(rows, key=lambda one: (one["mean"], "+prior" in one["attack"]), default=None)
+    return max(rows, key=lambda row: (row["mean"], row["with_prior"]), default=None)
 
 
 def added(row: Row, results: pd.DataFrame) -> str:

@@ -205,7 +205,7 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     baselines = {name for one in described() if one.baseline for name in (one.name, f"{one.family}/{one.name}")}
     for label, reason in {**run.not_run, **run.unrelated}.items():
-        name = label.removesuffix(UNDER).partition("+")[0]
+        name = label.removesuffix(UNDER)
         if name in families and name not in baselines:
             reasons[families[name]][reason] += 1
     answered = {one.family for one in measured}

@@ -28,7 +28,7 @@ from protocol.errors import InputError, require
 FORMAT = 1
 ATTACKS = ("ours", "published")
 """Roles of attacks; the other lines are comparisons."""
-_LINE = ("role", "family", "question", "sees", "knows", "active", "tells", "unbounded")
+_LINE = ("name", "variant", "with_prior", "role", "family", "question", "sees", "knows", "active", "tells", "unbounded")
 _COLUMNS = (*RESULT, LUCK, *_LINE, "paper", "source")
 _STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 """Unknown keys, of another version, are dropped."""
@@ -89,6 +89,9 @@ class _Result(_Numbers):
     paper: _Paper | None
     baseline: bool = False
     threat_model: _Threat | None = None
+    name: str = ""
+    variant: str | None = None
+    with_prior: bool = False
     family: str | None = None
     role: str | None = None
     question: str | None = None

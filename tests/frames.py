@@ -19,7 +19,14 @@ def line_of(name: str) -> AttackInfo:
         return AttackInfo()
     published: Role = "published" if kind.references else "ours"
     role: Role = "baseline" if kind.baseline else published
-    return AttackInfo(role=role, family=kind.family, question=kind.estimates.question(), tells=kind.estimates.inferred)
+    return AttackInfo(
+        name=kind.name,
+        variant=kind.variant_key,
+        role=role,
+        family=kind.family,
+        question=kind.estimates.question(),
+        tells=kind.estimates.inferred,
+    )
 
 
 def cell(

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from attacks.base import Attack
-from attacks.registry import REGISTRY, variants_of
+from attacks.registry import REGISTRY
 from docs.tools.family_figures import family_figure
 from protocol.errors import InputError
 from protocol.metric_table import METRICS
@@ -206,9 +206,9 @@ def _taxonomies(kind: type[Attack]) -> list[tuple[str, str | None]]:
 
 def _described(kind: type[Attack]) -> str:
     """The docstring; of a variant the values in which it differs from the attack that explains it."""
-    if kind.variant_of is None:
+    if kind.variant_of is None or kind.variant_key is None:
         return f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```"
-    values = next(values for key, values in kind.variants.items() if variants_of(kind.variant_of)[key] is kind)
+    values = kind.variants[kind.variant_key]
     options = {name: value for name, value in values.items() if name not in ("name", "cost", "threat_model")}
     return f"Variant of {_link(kind.variant_of)} with {', '.join(f'`{n} = {v!r}`' for n, v in options.items())}."
 

@@ -34,6 +34,8 @@ PAGE, README = CHECKOUT / "docs" / "results.md", CHECKOUT / "README.md"
 TEMPLATE = "page.md.j2"
 _README_TEMPLATE, _START, _END = "readme.md.j2", "<!-- results -->\n", "<!-- end of results -->"
 Where = Mapping[str, Any]
+_SAME_IN_EVERY_ROW = ("threat_model", "tells", "unbounded", "name", "variant", "with_prior")
+"""Facts about an attack that a published file leaves out, because each of its rows would repeat them."""
 
 
 @dataclasses.dataclass
@@ -232,7 +234,7 @@ def add(directory: Path, metrics: Sequence[str] = (), *, folder: Path = FOLDER) 
     require(clean, "results of a commit", f"commit {run.commit}", "Commit the changes and run the table again.")
     content = json.loads((directory / "results.json").read_text(encoding="utf-8"))
     for name in ("results", "differences"):
-        content[name] = [_rounded(entry) for entry in content[name] if not metrics or entry["metric"] in metrics]
+        content[name] = [_short(entry) for entry in content[name] if not metrics or entry["metric"] in metrics]
     content["command"] = published(content["command"])
     lines = [
         f"{json.dumps(key)}: " + (_by_line(value) if isinstance(value, list) and value else json.dumps(value))
@@ -248,11 +250,15 @@ def _by_line(entries: list[Any]) -> str:
     return "[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]"
 
 
+def _short(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with rounded numbers, without what is the same in every row of its attack."""
+    short = {key: _rounded(value) for key, value in row.items() if key not in _SAME_IN_EVERY_ROW}
+    return short | ({"threat_model": None} if "threat_model" in row else {})
+
+
 def _rounded(entry: Any) -> Any:
     if isinstance(entry, dict):
-        return {
-            key: _rounded(value) for key, value in entry.items() if key not in ("threat_model", "tells", "unbounded")
-        } | ({"threat_model": None} if "threat_model" in entry else {})
+        return {key: _rounded(value) for key, value in entry.items()}
     if isinstance(entry, list):
         return [_rounded(value) for value in entry]
     return float(f"{entry:.6g}") if isinstance(entry, float) else entry

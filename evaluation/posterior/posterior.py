@@ -366,8 +366,11 @@ def _metrics_alone(part: Answered, label: str, metrics: dict[str, Tensor]) -> Ev
 
 
 def _whole(part: Answered, label: str, scores: Scores, extra: dict[str, Tensor]) -> Evaluation:
-    knows = f"{part.info.knows}; the priors of the question, with weights learned from other people's answers"
-    info = part.info if part.info.role == "baseline" else dataclasses.replace(part.info, role="ours", knows=knows)
+    if part.info.role == "baseline":  # the priors together, which are no attack that ran
+        info = dataclasses.replace(part.info, name="", variant=None, with_prior=True)
+    else:
+        knows = f"{part.info.knows}; the priors of the question, with weights learned from other people's answers"
+        info = dataclasses.replace(part.info, role="ours", knows=knows, with_prior=True)
     scores = dataclasses.replace(scores, metrics={**scores.metrics, **extra}, details=())
     return tabulated(label, scores, part.place, info=info, seconds=part.seconds)
 

@@ -120,7 +120,7 @@ def audit(
     if declared is not None:
         write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
-    print(time_shares(found.scores, found.seconds))
+    print(time_shares(found.scores, found.evaluation.lines, found.seconds))
     print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
     return gate_status([verdict["verdict"] for verdict in verdicts])
 

@@ -131,7 +131,9 @@ def _of_attacks_that_did_not_run(run: Run) -> Iterator[dict[str, Any]]:
     place = _NOWHERE if run.recording is None else _NOWHERE.model_copy(update={"file": MANIFEST})
     for label, reason in {**run.not_run, **run.unrelated}.items():
         kind = "notApplicable" if label in run.unrelated else "open"
-        rule = _rule(_id(_family(label), label), _kind(label), f"The attack {label}")
+        kind_of_attack = _kind(label)
+        family = "" if kind_of_attack is None else kind_of_attack.family
+        rule = _rule(_id(family, label), kind_of_attack, f"The attack {label}")
         message = f"{label} did not run: {reason}"
         yield _result(run, rule, kind, "none", message, place, name="not run", properties={})
 
@@ -175,7 +177,7 @@ def _known_rule(row: Mapping[str, Any]) -> dict[str, Any]:
     threat = "; ".join(f"{verb} {row[key]}" for key, verb in (("sees", "sees"), ("knows", "knows")) if row[key])
     active = "manipulates" if row["active"] else "only reads"
     says = f"The server {active}{f'. It {threat}' if threat else ''}."
-    return _rule(_id(family, label), _kind(label, family), asked, says, family)
+    return _rule(_id(family, label), _kind(row["name"] or label, family), asked, says, family)
 
 
 def _limit_rule(limit: str) -> dict[str, Any]:
@@ -258,14 +260,8 @@ def _id(family: str, label: str) -> str:
     return label if "/" in label or not family else f"{family}/{label}"
 
 
-def _family(label: str) -> str:
-    kind = _kind(label)
-    return "" if kind is None else kind.family
-
-
-def _kind(label: str, family: str = "") -> type[Attack] | None:
-    """The class of an attack of this project by its label in results, also with a prior."""
-    name = label.partition("+")[0]
+def _kind(name: str, family: str = "") -> type[Attack] | None:
+    """The class of an attack of this project by its name, which ``family/`` may stand before."""
     named = [one for one in KNOWN if name in (*one.names(), f"{one.family}/{one.name}")]
     fitting = [one for one in named if family in ("", one.family)]
     return fitting[0] if len(fitting) == 1 else None

@@ -11,7 +11,7 @@ from attacks.base import Attack
 from attacks.record_membership.estimates import PLACE
 from evaluation.risk import operating_point, worst_clients, worst_tenth
 from evaluation.runner import Evaluation
-from evaluation.scores import records, rows_of, setting_columns, setting_of
+from evaluation.scores import AttackInfo, records, rows_of, setting_columns, setting_of
 from evaluation.summary import crossed
 from protocol.metric_table import metric
 from protocol.taxonomy import MANIPULATING, NONE_FITS, TAXONOMY
@@ -285,12 +285,12 @@ def _measured(
 
 
 def names_of(row: Row, attacks: Sequence[Attack], evaluation: Evaluation) -> Names:
-    """Names of an attack by its label; the letter is that of an active adversary if the server deviated."""
-    label = row["attack"].rpartition("/")[2]
-    own = {name: attack for attack in attacks if attack.family == row["family"] for name in attack.names()}
-    attack = own.get(label) or own.get(label.removesuffix("+prior"))
+    """Names of the attack of a row; the letter is that of an active adversary if the server deviated."""
+    info = evaluation.lines.get(row["attack"], AttackInfo())
+    of_family = {attack.name: attack for attack in attacks if attack.family == row["family"]}
+    attack = of_family.get(info.name)
     found = TAXONOMY.get(row["family"], NONE_FITS) if attack is None else attack.public_names()
-    if row["attack"] in evaluation.lines and evaluation.lines[row["attack"]].active:
+    if info.active:
         found = replace(found, letter=MANIPULATING.get(found.letter or ""))
     return of_taxonomy(found)
 

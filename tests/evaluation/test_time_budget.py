@@ -14,6 +14,7 @@ from evaluation.attack_bar import AttackBar
 from evaluation.auditing import audit
 from evaluation.evaluate import evaluate
 from evaluation.kept_estimates import KeptEstimates
+from evaluation.scores import AttackInfo
 from evaluation.time_budget import OutOfTimeError, TimeBudget, time_shares
 from protocol.progress import with_progress
 from protocol.view import RoundView
@@ -137,7 +138,19 @@ def test_an_attack_is_stopped_at_the_share_at_which_its_speed_is_known() -> None
 def test_each_attack_is_listed_with_its_share() -> None:
     columns = ["attack", "round", "victim", "seconds"]
     rows = [["a", 0, 0, 3.0], ["a", 0, 1, 3.0], ["a", 0, 1, 3.0], ["b", 0, 0, 0.001], ["a+prior", 0, 0, 3.0]]
+    lines = {"a": AttackInfo(name="a"), "a+prior": AttackInfo(name="a", with_prior=True)}
     assert (
-        time_shares(pd.DataFrame(rows, columns=columns), 12.0) == "time: 12 s for the audit; each alone: a 6.0 s (50%)"
+        time_shares(pd.DataFrame(rows, columns=columns), lines, 12.0)
+        == "time: 12 s for the audit; each alone: a 6.0 s (50%)"
     )
-    assert time_shares(pd.DataFrame(rows[3:4], columns=columns), 12.0) == "time: 12 s for the audit"
+    assert time_shares(pd.DataFrame(rows[3:4], columns=columns), lines, 12.0) == "time: 12 s for the audit"
+
+
+def test_an_attack_whose_own_name_ends_in_prior_is_listed() -> None:
+    rows = [["codebook+prior", 0, 0, 3.0], ["ranking/prior", 0, 0, 3.0]]
+    lines = {
+        "codebook+prior": AttackInfo(name="codebook+prior", variant="prior"),
+        "ranking/prior": AttackInfo(role="baseline", with_prior=True),
+    }
+    table = pd.DataFrame(rows, columns=["attack", "round", "victim", "seconds"])
+    assert time_shares(table, lines, 6.0) == "time: 6 s for the audit; each alone: codebook+prior 3.0 s (50%)"

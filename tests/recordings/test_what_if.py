@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import attack
+from attacks.registry import make_attack
 from attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
@@ -24,6 +25,7 @@ from defenses.rounded import HalfPrecision, Rounded
 from defenses.secure_aggregation import PerElementSum, SecureSum
 from defenses.soteria import Soteria
 from defenses.update_l1 import UpdateL1
+from evaluation.time_budget import time_shares
 from evaluation.what_if import COSINE, ERROR, LOSS, what_if
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError
@@ -31,7 +33,10 @@ from protocol.view import RoundView
 from recordings.joined_view import messages_view
 from recordings.recording import Recording
 from recordings.what_if import DefendedRecording
+from server.codebook import Codebook
 from tests.places import ROOT
+from tests.ranking_toys import ranker, source
+from tests.ranking_toys import record as record_ranking
 from tests.sum_toys import digits, record, scored, sums
 from tests.toys import quiet_trainer
 
@@ -207,6 +212,20 @@ def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) ->
     tried = found[found["setting.defence"] == "clip"]
     assert {"ours", "baseline"} & set(tried["role"])
     assert len(tried) < len(found[found["setting.defence"] == "none"])
+
+
+def test_an_attack_whose_own_name_ends_in_prior_is_repeated_under_defences(tmp_path: Path) -> None:
+    data = source()
+    codebook = ranker(data, manipulation=Codebook(knows="lists"), ranker_per_client=True)
+    attacks = [make_attack(name) for name in ("codebook+prior", "list-posterior+prior", "ranking/prior-only")]
+    found = what_if(record_ranking(tmp_path, data, codebook), {("bits", 8): [Rounded(bits=8)]}, attacks, progress=False)
+    info = found.evaluation.lines["codebook+prior"]
+    assert (info.name, info.variant, info.with_prior) == ("codebook+prior", "prior", False)
+    tried = found.results[found.results["setting.defence"] == "bits 8"]
+    assert {"codebook+prior", "list-posterior+prior"} <= {*tried["attack"]}
+    said = time_shares(found.scores, found.evaluation.lines, 1e-3)
+    assert "codebook+prior" in said
+    assert "list-posterior+prior" in said
 
 
 def test_sums_of_recorded_updates_are_those_of_a_training_with_secure_sums(tmp_path: Path) -> None:

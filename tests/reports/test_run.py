@@ -38,6 +38,7 @@ def test_a_cell_is_written_as_format_1_says(tmp_path: Path) -> None:
         **{"std": 0.1, "ci95": [0.7 - 0.03, None], "n": 20, "seconds_per_victim": 0.1, "seeds": 2},
         **{"paper": {"value": 0.9, "source": "T"}, "family": "recommendation", "baseline": False},
         **{"threat_model": {"sees": "the update", "knows": "nothing", "active": False}},
+        **{"name": "direction", "variant": None, "with_prior": False},
         **{"role": "ours", "question": "q", "tells": "x", "unbounded": "", "luck": None},
     }
     assert (second["baseline"], second["paper"], second["threat_model"], second["mean"]) == (True, None, None, None)
@@ -51,10 +52,13 @@ def test_a_file_without_the_newer_keys_is_read(tmp_path: Path) -> None:
     for result in content["results"]:
         for key in ("seeds", "family", "baseline", "threat_model", "role", "question", "tells", "unbounded", "luck"):
             del result[key]
+        for key in ("name", "variant", "with_prior"):
+            del result[key]
     (tmp_path / "results.json").write_text(json.dumps({**content, "of a later version": 1}))
     old = Run.read(tmp_path / "results.json")
     assert (len(old.differences), old.gate, old.read_back) == (0, [], [])
     later = {"role": "ours", "question": None, "sees": "", "knows": "", "tells": "", "family": None, "seeds": 1}
+    later |= {"name": ""}
     same(old.results, run().results.assign(**later))
     assert attack.main(["report", str(tmp_path), "--out", str(tmp_path / "page")]) == 0
 

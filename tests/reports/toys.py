@@ -47,7 +47,13 @@ def table(*rows: dict[str, Any], lines: dict[str, AttackInfo] | None = None) -> 
 
 RUN_LINES = {
     "direction": AttackInfo(
-        role="ours", family="recommendation", question="q", sees="the update", knows="nothing", tells="x"
+        name="direction",
+        role="ours",
+        family="recommendation",
+        question="q",
+        sees="the update",
+        knows="nothing",
+        tells="x",
     ),
     "chance": AttackInfo(role="baseline", family="interactions"),
 }

@@ -107,6 +107,10 @@ def test_both_are_better_than_the_update_and_the_prior() -> None:
     assert math.isclose(left, found["reader", "bits"], rel_tol=1e-6)
     assert found["reader+prior", "calibration-error"] < 0.05
     assert evaluation.lines["reader+prior"].question == "InteractionEstimate"
+    names = {label: (info.name, info.with_prior) for label, info in evaluation.lines.items()}
+    assert names["reader"] == ("reader", False)
+    assert names["reader+prior"] == ("reader", True)
+    assert names["interactions/prior"] == ("", True)
     pairs = paired_differences(evaluation)
     against = {*pairs["against"][pairs["attack"] == "reader+prior"]}
     assert "reader" in against

@@ -15,21 +15,22 @@ ATTACKS = [kind() for kind in REGISTRY.values()]
 
 
 @pytest.mark.parametrize(
-    ("family", "label", "active", "letter"),
+    ("family", "label", "name", "active", "letter"),
     [
-        ("recommendation", "raifle", False, "C"),
-        ("recommendation", "raifle+prior", False, "C"),
-        ("ranking", "codebook", True, "F"),
-        ("record-membership", "candidate-fit", False, "D"),
-        ("record-membership", "candidate-fit", True, "G"),
-        ("interactions", "popularity", True, None),
-        ("recommendation", "not-known", False, None),
+        ("recommendation", "raifle", "raifle", False, "C"),
+        ("recommendation", "raifle+prior", "raifle", False, "C"),
+        ("ranking", "codebook", "codebook", True, "F"),
+        ("ranking", "ranking/codebook+prior", "codebook+prior", True, "F"),
+        ("record-membership", "candidate-fit", "candidate-fit", False, "D"),
+        ("record-membership", "candidate-fit", "candidate-fit", True, "G"),
+        ("interactions", "popularity", "popularity", True, None),
+        ("recommendation", "not-known", "not-known", False, None),
     ],
 )
 def test_letter_is_that_of_an_active_adversary_if_the_server_deviated(
-    family: str, label: str, active: bool, letter: str | None
+    family: str, label: str, name: str, active: bool, letter: str | None
 ) -> None:
-    evaluation = Evaluation(lines={label: AttackInfo(family=family, active=active)})
+    evaluation = Evaluation(lines={label: AttackInfo(name=name, family=family, active=active)})
     assert names_of({"family": family, "attack": label}, ATTACKS, evaluation).letter == letter
 
 
