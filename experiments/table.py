@@ -139,14 +139,28 @@ class Table:
         axes = {name: labels_of(values, name, self.file) for name, values in given.items()}
         axes["data"] = self._data(axes.get("data", {self._own_data(): {}}), choice.data)
         of_cells = {key: part[key] for key in OF_A_CELL if key in part and key not in ("attacks", "setting")}
-        common: list[Mapping[str, Any]] = [of_cells, checked(part.get("set", {}), f"`set` of {self.file}")]
+        of_all = checked(part.get("set", {}), f"`set` of {self.file}")
+        common: list[Mapping[str, Any]] = [of_cells, of_all]
         for labels in itertools.product(*axes.values()):
             setting = dict(zip(axes, labels, strict=True))
             chosen = [axes[name][label] for name, label in setting.items()]
             if not all(_is_there(one.get("where", {}), setting) for one in chosen):
                 continue
+            self._check_data_class(
+                axes["data"][setting["data"]],
+                {
+                    # A data set of the command line replaces that of the whole table.
+                    "`set`": of_all if choice.data is None else {},
+                    "--set": choice.overrides,
+                    **{
+                        f"axis {name}, label {label}": axes[name][label]
+                        for name, label in setting.items()
+                        if name != "data"
+                    },
+                },
+            )
             overrides = [*common, *(filled(one, label) for one, label in zip(chosen, labels, strict=True))]
-            training = [{k: v for k, v in one.items() if k not in OF_A_CELL} for one in overrides]
+            training = [_training(override) for override in overrides]
             config = functools.reduce(overridden, [*training, choice.overrides], self.config)
             rounds = _merged(overrides, "rounds")
             check_keys(rounds, list(Rounds.__dataclass_fields__), "options of `rounds`")
@@ -171,6 +185,33 @@ class Table:
         """Overrides by name of the data sets to run."""
         wanted: Sequence[Label] = list(own) if asked is None else [asked]
         return {name: {**self._choose_data(str(name)), **own.get(name, {})} for name in wanted}
+
+    def _check_data_class(self, of_label: Mapping[str, Any], elsewhere: Mapping[str, Mapping[str, Any]]) -> None:
+        """Checks that no override names another data set than the cell's label of the axis ``data``.
+
+        That label is a column of the results, and one of the two data sets would replace the other in silence.
+
+        Args:
+            of_label: overrides of the label.
+            elsewhere: the cell's other overrides, by where they stand.
+
+        Raises:
+            InputError: an override names another data set.
+        """
+        name_of_label = overridden(self.config, _training(of_label))["data"]["class_path"]
+        for where, override in elsewhere.items():
+            for key, value in override.items():
+                name = _data_class(key, value)
+                if name is None:
+                    continue
+                same = class_named(name, FederatedDataModule) is class_named(name_of_label, FederatedDataModule)
+                short = name_of_label.rpartition(".")[2]
+                require(
+                    same,
+                    f"the data set of a cell in the axis `data` of {self.file} (here {short}) and nowhere else",
+                    f"`{key}: {name}` in {where}",
+                    "Write it as a label: `axes: {data: {NAME: {}}}` with the name of its folder, or give --data NAME.",
+                )
 
     def _own_data(self) -> str:
         """Name of the data set in the training's configuration."""
@@ -224,6 +265,20 @@ def _is_there(where: Mapping[str, Any], setting: Mapping[str, Label]) -> bool:
     """Whether a cell has the labels of other axes to which a label is restricted."""
     check_keys(where, list(setting), "axes in `where`")
     return all(setting[axis] in listed(labels) for axis, labels in where.items())
+
+
+def _training(override: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an override belongs to the training."""
+    return {key: value for key, value in override.items() if key not in OF_A_CELL}
+
+
+def _data_class(key: str, value: Any) -> str | None:
+    """Class of the data that an entry of an override names; None if it names none."""
+    if key == "data" and isinstance(value, Mapping):
+        value = value.get("class_path")
+    elif key not in ("data", "data.class_path"):
+        return None
+    return value if isinstance(value, str) else None
 
 
 def _merged(overrides: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:

@@ -119,6 +119,18 @@ def test_a_table_runs_on_another_data_set_of_its_kind(tmp_path: Path, name: str,
     assert own.training["data"]["class_path"] == "datamodules.recommendation.steam.Steam"
 
 
+def test_data_that_are_named_twice_are_the_same(tmp_path: Path) -> None:
+    twice = RECOMMENDER.replace("data.users: 30", "data: MovieLens").replace(
+        "attacks:", "axes: {data: {ml-100k: {}}}\nattacks:"
+    )
+    (cell,) = cells_of(tmp_path, twice)
+    assert cell.training["data"]["class_path"] == "datamodules.recommendation.movielens.MovieLens"
+    (other,) = cells_of(tmp_path, twice, data="steam-200k")
+    assert other.training["data"]["class_path"] == "datamodules.recommendation.steam.Steam"
+    with pytest.raises(InputError, match="`data: Steam` in --set"):
+        cells_of(tmp_path, twice, overrides={"data": "Steam"})
+
+
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
@@ -144,6 +156,12 @@ def test_a_table_runs_on_another_data_set_of_its_kind(tmp_path: Path, name: str,
         ("attacks:", "axes: {a: {x: {}, y: {modle.user_dim: 3}}}\nattacks:", "'modle.user_dim'"),
         ("attacks:", "axes: {data: [MNIST]}\nattacks:", "found 'MNIST'"),
         ("attacks:", "axes: {data: [ml-100]}\nattacks:", "found 'ml-100'. Did you mean ml-100k?"),
+        ("data.users: 30", "data: MovieLens", "`data: MovieLens` in `set`. Write it as a label"),
+        ("data.users: 30", "data: {class_path: MovieLens}", "`data: MovieLens` in `set`"),
+        ("data.users: 30", "data.class_path: MovieLens", "`data.class_path: MovieLens` in `set`"),
+        ("attacks:", "axes: {a: {x: {data: MovieLens}}}\nattacks:", "`data: MovieLens` in axis a, label x"),
+        ("attacks:", "axes: {data: {ml-100k: {}}, a: {x: {data: Steam}}}\nattacks:", "(here MovieLens)"),
+        ("attacks:", "axes: {a: {x: {data: Steam}}, data: {ml-100k: {}}}\nattacks:", "(here MovieLens)"),
         ("attacks:", "rounds: {wich: [1]}\nattacks:", "'wich'. Did you mean which?"),
         ("attacks:", "messages: {pair: prior}\nattacks:", "pair"),
         ("attacks:", "record: {parameter: [a]}\nattacks:", "parameter"),
