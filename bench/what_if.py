@@ -1,11 +1,14 @@
 """What-if against training: the trainings with defences of a table, and the same defences on its recordings without.
 
-python -m bench.what_if prior_composition --root DATA --out runs/what_if/prior_composition
+python -m bench.what_if what_if_rounds --data digits --out runs/what_if/digits
+python -m bench.what_if what_if_rounds --data MNIST --root DATA --out runs/what_if/MNIST
 
 For each training of the table with `model.defenses`, its attacks run on its recording, and on the recording of the
-training that differs from it by the defences alone, as if clients had used them. In the first round both have the same
-global model; later ones differ by drift. With the step `accuracy`, the rank correlation of what defences leave of the
-mean update with the accuracy of the trained model in the last round that is attacked is printed too.
+training that differs from it by the defences alone, as if clients had used them. Rows of baselines are not counted:
+they read no update, so they agree by construction. A row misses if the difference of its two means is beyond the
+interval of a difference of independent means; it is printed whether the what-if then says that more or less leaks than
+the training shows. With the step `accuracy`, the rank correlation of what defences leave of the mean update with the
+accuracy of the trained model in the last round that is attacked is printed too.
 """
 
 import argparse
@@ -18,10 +21,10 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from evaluation.auditing import audit
-from evaluation.scores import records, setting_columns
+from evaluation.runner import Evaluation, joined
+from evaluation.scores import setting_columns
 from evaluation.summary import summarise
-from evaluation.what_if import COSINE, ERROR, LOSS, SignalKept
+from evaluation.what_if import COSINE, ERROR, LOSS, SignalKept, audited_under
 from experiments.cell import Cell
 from experiments.cell_cache import recording_of
 from experiments.commands.defences_file import built
@@ -31,9 +34,11 @@ from protocol.metric_table import metric
 from recordings.what_if import DefendedRecording
 
 _PAPER = Path(__file__).resolve().parents[1] / "configs" / "paper"
-_KEPT = (COSINE, ERROR, LOSS)
+_SIGNALS = (COSINE, ERROR, LOSS)
 _ACCURACY = "accuracy"
-_KEYS = ["attack", "metric"]
+_ATTACKS = ("ours", "published")
+LESS, MORE, WITHIN = "less leak", "more leak", "within"
+"""What a what-if says next to the training."""
 
 
 def pairs(cells: list[Cell]) -> Iterator[tuple[Cell, Cell]]:
@@ -54,75 +59,100 @@ def _rest(cell: Cell) -> str:
     return json.dumps([training, cell.attacks, cell.seed], sort_keys=True, default=str)
 
 
-def tried(cell: Cell, plain: Cell) -> pd.DataFrame:
-    """Scores of a cell's attacks on the recording without its defences, as if clients had used them."""
-    made = built(_defences(cell), f"{cell.key} in {cell.table}")
-    found = audit(
-        DefendedRecording.of(recording_of(plain), made, seed=cell.seed),
+def tried(cell: Cell, plain: Cell) -> Evaluation:
+    """Evaluation of a cell's attacks on the recording without its defences, as if clients had used them."""
+    defences = built(_defences(cell), f"{cell.key} in {cell.table}")
+    result = audited_under(
+        DefendedRecording.of(recording_of(plain), defences, seed=cell.seed),
         list(cell.make_attacks().values()),
         **cell.audit_options(),
         steps=[SignalKept()],
         progress=False,
     )
-    return found.evaluation.scores
+    return result.evaluation
 
 
-def compare(name: str, root: str | None, out: Path, seeds: int, jobs: int) -> pd.DataFrame:
-    """A row per setting, attack and metric: the mean and interval trained, those of the what-if, and the difference.
+def compare(
+    name: str, root: str | None, out: Path, seeds: int, jobs: int, data: str | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row per setting, attack and judged metric, and one per setting and signal.
 
-    The two draw different noise, so a difference agrees with none if it is within the interval of a difference of two
-    independent means.
+    The columns of the first are the mean and interval in the training and in the what-if, the difference, and in
+    ``says`` one of `LESS`, `MORE` and `WITHIN`. The two draw different noise, so a difference is within if it is within
+    the interval of a difference of two independent means. Those of the second are the mean of the what-if and the
+    accuracy of the trained model.
     """
     table = read_table(_PAPER / f"{name}.yaml")
-    cells = table.cells(Choice(root=root, scale="small", seeds=seeds, out=out, progress=False))
+    cells = table.cells(Choice(root=root, data=data, scale="small", seeds=seeds, out=out, progress=False))
     trained = {cell.key: finished.evaluation for cell, finished in run_table(cells, jobs=jobs, name=name)}
-    chosen = list(pairs(cells))
-    parts = [(trained[cell.key], tried(cell, plain)) for cell, plain in tqdm(chosen, desc="what-if", unit="cell")]
-    lines = parts[0][0]
-    for evaluation, _ in parts:
-        lines.lines.update(evaluation.lines)
-    both = []
-    for scores in (pd.concat([one.scores for one, _ in parts]), pd.concat([own for _, own in parts])):
-        lines.scores = scores
-        both.append(summarise(lines))
-    keys, own = [*setting_columns(both[0]), *_KEYS], {*table.metrics, *_KEPT, _ACCURACY}
-    columns = [*keys, "mean", "low", "high", "n"]
-    joined = both[0][columns].merge(both[1][[*columns[:-1]]], on=keys, suffixes=("", "_what_if"), how="outer")
-    joined = joined[joined["metric"].isin(own)].astype({"n": "Int64"})
-    joined["difference"] = joined["mean_what_if"] - joined["mean"]
-    halves = [(joined[f"high{one}"] - joined[f"low{one}"]) / 2 for one in ("", "_what_if")]
-    joined["agree"] = joined["difference"].abs() <= (halves[0] ** 2 + halves[1] ** 2) ** 0.5 + 1e-9
-    return joined
+    compared = list(pairs(cells))
+    what_ifs = [tried(cell, plain) for cell, plain in tqdm(compared, desc="what-if", unit="cell")]
+    with_training = summarise(joined([trained[cell.key] for cell, _ in compared]))
+    with_what_if = summarise(joined(what_ifs))
+    settings = setting_columns(with_training)
+    return _leaks(with_training, with_what_if, settings), _signals(with_training, with_what_if, settings)
+
+
+def _leaks(trained: pd.DataFrame, tried_: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
+    keys = [*settings, "attack", "metric"]
+    rows = trained[trained["role"].isin(_ATTACKS) & trained["metric"].map(lambda name: metric(name).judged)]
+    both = rows[[*keys, "mean", "low", "high", "n"]].merge(
+        tried_[[*keys, "mean", "low", "high"]], on=keys, suffixes=("", "_what_if")
+    )
+    both = both.dropna(subset=["mean", "mean_what_if"])
+    both["difference"] = both["mean_what_if"] - both["mean"]
+    half = (both["high"] - both["low"]) / 2
+    half_what_if = (both["high_what_if"] - both["low_what_if"]) / 2
+    allowed = (half**2 + half_what_if**2) ** 0.5 + 1e-9
+    sign = both["metric"].map(lambda name: -1 if metric(name).lower_is_better else 1)
+    gain = sign * both["difference"]
+    both["says"] = WITHIN
+    both.loc[gain > allowed, "says"] = MORE
+    both.loc[gain < -allowed, "says"] = LESS
+    return both.reset_index(drop=True)
+
+
+def _signals(trained: pd.DataFrame, tried_: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
+    accuracy = trained[trained["metric"] == _ACCURACY][[*settings, "mean"]]
+    signals = tried_[tried_["metric"].isin(_SIGNALS)][[*settings, "metric", "mean"]]
+    return signals.merge(accuracy.rename(columns={"mean": _ACCURACY}), on=settings)
+
+
+def said(leaks: pd.DataFrame) -> str:
+    """One line: how many rows are within, and how the others err, by how much in the mean."""
+    counts = leaks["says"].value_counts()
+    line = f"{counts.get(WITHIN, 0)} of {len(leaks)} rows within ({counts.get(WITHIN, 0) / len(leaks):.0%})"
+    for direction in (LESS, MORE):
+        misses = leaks[leaks["says"] == direction]["difference"].abs()
+        if len(misses):
+            line += (
+                f"; {len(misses)} say {direction}, by {misses.mean():.3f} in the mean and {misses.max():.3f} at most"
+            )
+    return line
 
 
 def main() -> None:
+    """Trains what is not trained yet, tries the defences, and prints each row and the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table")
     parser.add_argument("--root")
+    parser.add_argument("--data", help="the only data set to run")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    found = compare(options.table, options.root, options.out, options.seeds, options.jobs)
-    found.to_csv(options.out / "what_if.csv", index=False)
-    shown = found[[*(name for name in found.columns if found[name].map(repr).nunique() > 1)]]
-    leaks = shown[[metric(name).leak and name not in _KEPT for name in found["metric"]]].dropna(subset=["difference"])
-    print(leaks.to_string(index=False, float_format="{:.3f}".format))
-    for name, own in leaks.groupby("metric"):
-        worst, agree = own["difference"].abs().max(), own["agree"].mean()
-        print(f"{name}: largest difference {worst:.3f}, within its 95% interval in {agree:.0%} of {len(own)} rows")
-    settings = setting_columns(found)
-    accuracy = {_key(row, settings): row["mean"] for row in records(found[found["metric"] == _ACCURACY])}
-    for name in _KEPT if accuracy else ():
-        rows = [(_key(row, settings), row["mean_what_if"]) for row in records(found[found["metric"] == name])]
-        points = pd.DataFrame([(value, accuracy[key]) for key, value in rows if key in accuracy])
-        if len(points) > 2:
-            rank = points[0].corr(points[1], method="spearman")
-            print(f"Spearman of {name} with the accuracy of the trained model: {rank:.3f} ({len(points)} defences)")
-
-
-def _key(row: dict[str, Any], settings: list[str]) -> str:
-    return repr([row[name] for name in settings])
+    leaks, signals = compare(options.table, options.root, options.out, options.seeds, options.jobs, options.data)
+    leaks.to_csv(options.out / "what_if.csv", index=False)
+    signals.to_csv(options.out / "signals.csv", index=False)
+    differing = [name for name in leaks.columns if leaks[name].map(repr).nunique() > 1]
+    print(leaks[differing].to_string(index=False, float_format="{:.3f}".format))
+    for attack, rows in leaks.groupby("attack"):
+        print(f"{attack}: {said(rows)}")
+    print(f"all attacks: {said(leaks)}")
+    for name, rows in signals.groupby("metric"):
+        if len(rows) > 2:
+            rank = rows["mean"].corr(rows[_ACCURACY], method="spearman")
+            print(f"Spearman of {name} with the accuracy of the trained model: {rank:.3f} ({len(rows)} defences)")
 
 
 if __name__ == "__main__":

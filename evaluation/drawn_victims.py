@@ -18,8 +18,12 @@ def in_random_order(clients: Sequence[int], generator: Generator) -> list[int]:
     return [clients[int(position)] for position in torch.randperm(len(clients), generator=generator)]
 
 
-def drawn_victims(recording: Recording, victims: int, *, generator: Generator) -> set[int]:
+def drawn_victims(
+    recording: Recording, victims: int, *, generator: Generator, rounds: Sequence[int] | None = None
+) -> set[int]:
     """Pseudonyms of clients drawn at random; of more than `MANY`, as many from each tenth by reported examples.
+
+    The clients are those of some rounds, by default of all.
 
     Proportional strata make the number of examples of the drawn clients distributed as that of all, so that a mean over
     them varies less than with a simple random sample.
@@ -27,11 +31,13 @@ def drawn_victims(recording: Recording, victims: int, *, generator: Generator) -
     References:
         Cochran, "Sampling Techniques", 3rd edition, 1977, section 5.6.
     """
-    ordered = in_random_order(recording.pseudonyms(), generator)
+    numbers = [number for number in recording.rounds if rounds is None or number in rounds]
+    clients = sorted({name for number in numbers for name in recording.pseudonyms(number)})
+    ordered = in_random_order(clients, generator)
     if len(ordered) <= MANY:
         return set(ordered[:victims])
     examples = dict[int, int]()
-    for number in recording.rounds:
+    for number in numbers:
         examples = recording.example_counts(number) | examples
     return {ordered[place] for place in by_strata(torch.tensor([examples[name] for name in ordered]), victims).tolist()}
 

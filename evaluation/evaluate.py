@@ -174,7 +174,7 @@ def evaluate(
     many = isinstance(learner, RankingAlgorithm | FOLtRESAlgorithm | MFAlgorithm)
     victims_per_view = victims_per_view or (256 if many else 64)
     draws = generator_for(seed, "victims")
-    chosen = None if victims is None else drawn_victims(recording, victims, generator=draws)
+    chosen = None if victims is None else drawn_victims(recording, victims, generator=draws, rounds=rounds)
     limited = {name: _within_first_rounds(recording, limit, seed) for name, limit in (limits or {}).items()}
     named = {attack: [name for name in attack.names() if name in limited] for attack in attacks}
     subsets = {attack: limited[names[0]] if names else None for attack, names in named.items()}  # None for no limit

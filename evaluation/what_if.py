@@ -16,7 +16,7 @@ from attacks.base import Attack
 from attacks.composition.base import IMAGES, LABELS
 from attacks.record_membership.pool import record_losses
 from attacks.registry import REGISTRY
-from client.algorithm import RecordAlgorithm
+from client.algorithm import ClientAlgorithm, RecordAlgorithm
 from defenses.base import Defense
 from evaluation.as_recorded import COSINE as COSINE
 from evaluation.as_recorded import DEFENCE as DEFENCE
@@ -25,8 +25,10 @@ from evaluation.auditing import AuditResult, audit
 from evaluation.evaluate import Slow, default_setting
 from evaluation.processes import in_processes
 from evaluation.relevance import full_name
-from evaluation.runner import joined
+from evaluation.runner import Evaluation, joined
+from evaluation.scores import SETTING, concat
 from evaluation.steps.step import RecordingRun, RecordingStep
+from protocol.history import History
 from protocol.metric_table import METRICS, Metric, metric
 from recordings import adversary_devices
 from recordings.recorded_learner import recorded_learner
@@ -38,6 +40,7 @@ UNDER = " under defences"
 ERROR, LOSS = "aggregate-error", "auxiliary-loss"
 AGGREGATE = "aggregate"
 """Label of the round's mean update."""
+_ROUND = SETTING + "round"
 _FEW = 2
 """Attacks of a question that are repeated under every defence."""
 _SECONDS = 120
@@ -56,9 +59,10 @@ _LABELLED = ((IMAGES, LABELS), (adversary_devices.FEATURES, adversary_devices.LA
 class SignalKept(RecordingStep):
     """How much of each round's mean update defences leave: what the global model would have learned in the round.
 
-    One value per round. It does not show what the model would have lost after several rounds. The loss needs a learner
-    whose loss is a mean over independent records, a recording of all that it trains, and labelled examples of the
-    server, of which the first thousand count. The server is taken to add the mean update to the model.
+    One value per round of a training with the defences, measured where this stands among the recorded rounds, see
+    `recordings.what_if.DefendedRecording.stands_at`. The loss needs a learner whose loss is a mean over independent
+    records, a recording of all that it trains, and labelled examples of the server, of which the first thousand count.
+    The server is taken to add the mean update to the model.
     """
 
     name = "signal-kept"
@@ -86,24 +90,31 @@ class SignalKept(RecordingStep):
     def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
         recording = run.recording
         assert isinstance(recording, DefendedRecording)
-        learner, held = recorded_learner(recording), recording.auxiliary()
-        pair = next((pair for pair in _LABELLED if {*pair} <= {*held}), None)
-        for number in recording.rounds:
-            changes = recording.aggregates(number)
-            before, after = map(_flat, changes)
-            length = float(before.norm())
-            found = {
-                COSINE: [float(before @ after) / max(length * float(after.norm()), 1e-300)],
-                ERROR: [float((after - before).norm()) / max(length, 1e-300)],
-            }
-            if pair is not None and isinstance(learner, RecordAlgorithm) and learner.independent:
-                model = learner.trained(next(recording.views(rounds=[number], learner=learner)).model)
-                if model.keys() <= changes[1].keys():
-                    records, labels = (held[name][:_EXAMPLES] for name in pair)
-                    moved = {name: (value + changes[1][name])[None] for name, value in model.items()}
-                    sizes = learner.record_sizes(records)
-                    found[LOSS] = [float(record_losses(learner, moved, records, labels)[0] @ sizes / sizes.sum())]
-            yield run.scores(AGGREGATE, found, victims=[number], round=number)
+        learner = recorded_learner(recording)
+        signals = {place: _signal(recording, place, learner) for place in set(recording.stands_at.values())}
+        for number, place in recording.stands_at.items():
+            yield run.scores(AGGREGATE, signals[place], victims=[number], round=number)
+
+
+def _signal(recording: DefendedRecording, number: int, learner: ClientAlgorithm | None) -> dict[str, list[float]]:
+    """Metrics of a recorded round's mean update, see `SignalKept`."""
+    recorded, defended = recording.aggregates(number)
+    before, after = _flat(recorded), _flat(defended)
+    length = float(before.norm())
+    metrics = {
+        COSINE: [float(before @ after) / max(length * float(after.norm()), 1e-300)],
+        ERROR: [float((after - before).norm()) / max(length, 1e-300)],
+    }
+    held = recording.auxiliary()
+    pair = next((pair for pair in _LABELLED if {*pair} <= {*held}), None)
+    if pair is not None and isinstance(learner, RecordAlgorithm) and learner.independent:
+        model = learner.trained(next(recording.views(rounds=[number], learner=learner)).model)
+        if model.keys() <= defended.keys():
+            records, labels = (held[name][:_EXAMPLES] for name in pair)
+            moved = {name: (value + defended[name])[None] for name, value in model.items()}
+            sizes = learner.record_sizes(records)
+            metrics[LOSS] = [float(record_losses(learner, moved, records, labels)[0] @ sizes / sizes.sum())]
+    return metrics
 
 
 def what_if(
@@ -123,7 +134,7 @@ def what_if(
     their baselines. Without `slow`, the slowest of them are left out, with the reason, where all together would take
     more than two minutes under the defences, if their question has another. Results have the setting ``defence``, e.g.
     ``top-k 0.1``, and metrics of the mean update, see `SignalKept`. Attacks know what a defence publicly does, and
-    adapt if they can.
+    adapt if they can. Rounds are those of a training with the defence, see `audited_under`.
 
     Args:
         recording: what the server saw.
@@ -175,7 +186,54 @@ def what_if(
 
 def _evaluated(work: tuple[DefendedRecording, Sequence[Attack], Mapping[str, Any]]) -> AuditResult:
     recording, attacks, options = work
-    return dataclasses.replace(audit(recording, attacks, **options), recording=None)
+    return dataclasses.replace(audited_under(recording, attacks, **options), recording=None)
+
+
+def audited_under(
+    recording: DefendedRecording, attacks: Sequence[Attack], *, rounds: Sequence[int] | None = None, **options: Any
+) -> AuditResult:
+    """Audit of a recording under its defences, in rounds of a training with them.
+
+    A training that the defences delay stands in each round where the recorded one stood earlier, see
+    `recordings.what_if.DefendedRecording.stands_at`. Attacks on one round run on that earlier round, its scores count
+    for each round that stands there, and its clients are the victims. Attacks on all messages get the recording's
+    rounds as they are.
+
+    Args:
+        recording: a recording with defences.
+        attacks: attacks.
+        rounds: numbers of the rounds to attack; None for all.
+        options: further options of `evaluation.audit`.
+    """
+    places = {number: place for number, place in recording.stands_at.items() if rounds is None or number in rounds}
+    if all(number == place for number, place in places.items()):
+        return audit(recording, attacks, rounds=rounds, **options)
+    of_one_round = [attack for attack in attacks if attack.view is not History]
+    of_all_messages = [attack for attack in attacks if attack.view is History]
+    result = audit(recording, of_one_round, rounds=sorted({*places.values()}), **options)
+    result.evaluation.scores = _in_rounds_of_training(result.evaluation, places)
+    if not of_all_messages:
+        return result
+    of_messages = audit(recording, of_all_messages, rounds=rounds, **options | {"steps": ()})
+    return dataclasses.replace(
+        result,
+        evaluation=joined([result.evaluation, of_messages.evaluation]),
+        metrics=[name for name in METRICS if name in {*result.metrics, *of_messages.metrics}],
+        attacks=attacks,
+    )
+
+
+def _in_rounds_of_training(evaluation: Evaluation, places: Mapping[int, int]) -> pd.DataFrame:
+    """Scores of attacks on recorded rounds, once for each round of a training that stands there."""
+    scores = evaluation.scores
+    of_attacks = scores["attack"].isin(list(evaluation.lines))
+    tables = [scores[~of_attacks]]
+    for number, place in places.items():
+        table = scores[of_attacks & (scores["round"] == place)].assign(round=number)
+        if _ROUND in table:  # rows of their own for each round, numbered from 1
+            table[_ROUND] = number + 1
+        tables.append(table)
+    return concat(tables)
 
 
 def _seconds(found: AuditResult) -> dict[_Name, float]:

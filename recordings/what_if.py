@@ -35,7 +35,7 @@ class DefendedRecording(Recording):
 
     What defences publicly do is added to what clients already do, so that attacks adapt as they do in a training. Draws
     depend on the seed, the round and the client. Sums are over clients of a view, in its order. The global models are
-    those of the recorded training: what a defence would change from one round to the next is not seen.
+    those of the recorded training, with the defences a training reaches them later, see `stands_at`.
 
     Args:
         directory: folder of the recording.
@@ -66,6 +66,47 @@ class DefendedRecording(Recording):
         made = cls(recording.directory, defenses, seed=seed, verify=False)
         made.manifest, made.base = recording.manifest, recording.base
         return made
+
+    @functools.cached_property
+    def stands_at(self) -> dict[int, int]:
+        """Recorded round nearest to where a training with the defences would stand, by round of that training.
+
+        A defence that shortens the mean update delays the training, and the global models of early rounds let updates
+        leak another amount than those of late rounds. Let ``u`` be the round's mean update as recorded, taken for the
+        direction in which the loss falls, and ``v`` the one with the defences. To first order, the loss falls with
+        ``v`` by ``p = <u, v> / <u, u>`` of what it falls with ``u``, so the training advances by p rounds, and stands
+        before its round t where the recorded training stood after ``p(0) + ... + p(t - 1)`` rounds. Here each p is that
+        of the recorded round where the training stands.
+
+        The server is taken to add the mean update to the model, as FedAvg does; one that rescales it, as FedAdam does,
+        is not delayed. What changes the model otherwise, e.g. noise, is not seen. Every round stands at itself without
+        defences, and where the server sends other models than the trained one.
+        """
+        recorded = self.rounds
+        sends_others = self.round_settings or self.manifest.config.get("manipulation")
+        if not self.defenses or sends_others or len(recorded) < 2:
+            return {number: number for number in recorded}
+        advances: dict[int, float] = {}
+        places: dict[int, int] = {}
+        position, before = 0.0, 0
+        place = recorded[0]
+        for number in recorded:
+            if place not in advances:
+                advances[place] = self._advance(place)
+            position += advances[place] * (number - before)
+            place = _nearest(recorded, position)
+            places[number], before = place, number
+        return places
+
+    def _advance(self, round_number: int) -> float:
+        """Rounds by which a training with the defences advances in a recorded round, see `stands_at`."""
+        recorded, defended = self.aggregates(round_number)
+        squared = sum(float((value.double() ** 2).sum()) for value in recorded.values())
+        if squared == 0.0:  # nothing was learned that a defence could delay
+            return 1.0
+        return (
+            sum(float((value.double() * defended[name].double()).sum()) for name, value in recorded.items()) / squared
+        )
 
     def views(
         self, *, victims_per_view: int = 64, pseudonyms: set[int] | None = None, **options: Any
@@ -159,3 +200,12 @@ class DefendedRecording(Recording):
         for defense in self.defenses:
             update = defense.protect(update, generators)
         return update
+
+
+def _nearest(rounds: Sequence[int], position: float) -> int:
+    """The nearest of ascending rounds, the earlier one of two.
+
+    >>> _nearest([0, 1, 5], 2.9), _nearest([0, 1, 5], 3.1), _nearest([0, 1, 5], -2.0), _nearest([0, 1, 5], 9.0)
+    (1, 5, 0, 5)
+    """
+    return min(rounds, key=lambda number: abs(number - position))

@@ -26,7 +26,7 @@ from defenses.secure_aggregation import PerElementSum, SecureSum
 from defenses.soteria import Soteria
 from defenses.update_l1 import UpdateL1
 from evaluation.time_budget import time_shares
-from evaluation.what_if import COSINE, ERROR, LOSS, what_if
+from evaluation.what_if import COSINE, ERROR, LOSS, audited_under, what_if
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError
 from protocol.view import RoundView
@@ -212,6 +212,60 @@ def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) ->
     tried = found[found["setting.defence"] == "clip"]
     assert {"ours", "baseline"} & set(tried["role"])
     assert len(tried) < len(found[found["setting.defence"] == "none"])
+
+
+def test_a_training_that_a_defence_delays_stands_where_the_recorded_one_stood_earlier(tmp_path: Path) -> None:
+    data, clip = digits(clients=10, clients_per_round=10), Clip(norm=0.02)
+    plain = record(tmp_path / "plain", data, rounds=9)
+    clipped = record(tmp_path / "clipped", data, rounds=9, defenses=[clip])
+
+    def distance(number: int, other: int) -> float:
+        ours, theirs = clipped.models(number), plain.models(other)
+        return sum(float((value - theirs[name]).square().sum()) for name, value in ours.items())
+
+    stands_at = DefendedRecording(plain.directory, [clip]).stands_at
+    assert stands_at[0] == 0
+    assert 0 < stands_at[8] < 7
+    nearest = {number: min(plain.rounds, key=lambda other: distance(number, other)) for number in clipped.rounds}
+    assert all(abs(stands_at[number] - nearest[number]) <= 1 for number in clipped.rounds)
+
+
+@pytest.mark.parametrize("defense", [Rounded(bits=8), SecureSum(participants=2), TopK(share=0.9)])
+def test_a_defence_that_leaves_the_mean_update_delays_nothing(folder: Path, defense: Defense) -> None:
+    assert DefendedRecording(folder, [defense]).stands_at == {0: 0, 1: 1}
+
+
+def test_rounds_that_are_not_recorded_count_and_the_nearest_recorded_one_is_taken(tmp_path: Path) -> None:
+    data = digits(clients=6, clients_per_round=6)
+    sparse = record(tmp_path, data, rounds=9, every_n_rounds=4)
+    assert sparse.rounds == [0, 4, 8]
+    assert DefendedRecording(sparse.directory, [Clip(norm=1e-6)]).stands_at == {0: 0, 4: 0, 8: 0}
+    assert DefendedRecording(sparse.directory, []).stands_at == {0: 0, 4: 4, 8: 8}
+
+
+def test_scores_of_the_round_where_a_training_stands_count_for_each_of_its_rounds(folder: Path) -> None:
+    attacks = [make_attack("output-counts"), make_attack("equal-counts")]
+    delayed = DefendedRecording(folder, [Clip(norm=1e-5)])
+    assert delayed.stands_at == {0: 0, 1: 0}
+    options = {"progress": False, "describe": False, "check_learner": False}
+    scores = audited_under(delayed, attacks, **options).scores
+    assert {*scores["round"]} == {0, 1}
+    both = [scores[scores["round"] == number].drop(columns="round").reset_index(drop=True) for number in (0, 1)]
+    pd.testing.assert_frame_equal(*both)
+    only = audited_under(delayed, attacks, rounds=[1], by_round=True, **options).scores
+    assert ({*only["round"]}, {*only["setting.round"]}) == ({1}, {2})
+    pd.testing.assert_series_equal(only["value"], both[0]["value"])
+
+
+def test_attacks_on_all_messages_get_every_round_under_a_defence_that_delays(tmp_path: Path) -> None:
+    plain = record(tmp_path, digits(clients=10, clients_per_round=5), rounds=8)
+    delayed = DefendedRecording(plain.directory, [Clip(norm=1e-5), sums(5)])
+    assert {*delayed.stands_at.values()} == {0}
+    options = {"progress": False, "describe": False, "check_learner": False}
+    attacks = [RoundsToReveal(after=(3, 8)), make_attack("output-counts")]
+    result = audited_under(delayed, attacks, **options)
+    assert result.attacks == attacks
+    assert {*result.scores["setting.rounds"].dropna()} >= {3, 8}
 
 
 def test_an_attack_whose_own_name_ends_in_prior_is_repeated_under_defences(tmp_path: Path) -> None:
