@@ -13,8 +13,10 @@ _NAMED = 3
 """Defences that a sentence names."""
 _COLUMN = SETTING + DEFENCE
 NOT_SEEN = (
-    "Not seen: what a defence changes from round to round, attackers that learn of changes that are not declared, and"
-    " attacks that were not among the best without it."
+    "Rounds are those of a training that the defence slows down. Not seen: what else a defence changes from round to"
+    " round, attackers that learn of changes that are not declared, and attacks that were not among the best without"
+    " it."
+    " How far such results were from trainings with the defences: docs/what-if.md."
 )
 NO_LIMITS = "Defences were tried on this recording. Set limits (--gate METRIC=LIMIT) to see which keep them."
 

@@ -27,6 +27,9 @@ _NO_FUNCTION = {
     "review": "clients decide by their own interactions",
 }
 """Hooks of a defence that recorded updates do not suffice for, and why."""
+_LARGEST_ADVANCE = 2.0
+"""Most rounds by which a training advances in one. Where little is left to learn, noise decides the estimate, and lies
+around 1 if its mean is zero; ends of 0 and 2 do not shift that."""
 _AT_ONCE, _ALL = 256, 2**30
 
 
@@ -104,9 +107,8 @@ class DefendedRecording(Recording):
         squared = sum(float((value.double() ** 2).sum()) for value in recorded.values())
         if squared == 0.0:  # nothing was learned that a defence could delay
             return 1.0
-        return (
-            sum(float((value.double() * defended[name].double()).sum()) for name, value in recorded.items()) / squared
-        )
+        product = sum(float((value.double() * defended[name].double()).sum()) for name, value in recorded.items())
+        return min(max(product / squared, 0.0), _LARGEST_ADVANCE)
 
     def views(
         self, *, victims_per_view: int = 64, pseudonyms: set[int] | None = None, **options: Any

@@ -18,6 +18,7 @@ from defenses.base import Defense
 from defenses.canaries import Canaries
 from defenses.compression import Clip, TopK
 from defenses.counts_withheld import CountsWithheld
+from defenses.device_noise import DeviceNoise
 from defenses.kept_back import KeptBack
 from defenses.local_dp import LocalDP
 from defenses.mixup import Mixup
@@ -233,6 +234,13 @@ def test_a_training_that_a_defence_delays_stands_where_the_recorded_one_stood_ea
 @pytest.mark.parametrize("defense", [Rounded(bits=8), SecureSum(participants=2), TopK(share=0.9)])
 def test_a_defence_that_leaves_the_mean_update_delays_nothing(folder: Path, defense: Defense) -> None:
     assert DefendedRecording(folder, [defense]).stands_at == {0: 0, 1: 1}
+
+
+def test_noise_that_drowns_the_update_moves_a_training_by_two_rounds_at_most(tmp_path: Path) -> None:
+    plain = record(tmp_path, digits(clients=4, clients_per_round=4), rounds=3)
+    noisy = DefendedRecording(plain.directory, [DeviceNoise(variance=1e9)])
+    assert {*noisy.stands_at.values()} <= {0, 1, 2}
+    assert all(0 <= noisy._advance(number) <= 2 for number in plain.rounds)
 
 
 def test_rounds_that_are_not_recorded_count_and_the_nearest_recorded_one_is_taken(tmp_path: Path) -> None:
