@@ -90,14 +90,15 @@ def compare(
     with_training = summarise(joined([trained[cell.key] for cell, _ in compared]))
     with_what_if = summarise(joined(what_ifs))
     settings = setting_columns(with_training)
-    return _leaks(with_training, with_what_if, settings), _signals(with_training, with_what_if, settings)
+    return compared_rows(with_training, with_what_if, settings), _signals(with_training, with_what_if, settings)
 
 
-def _leaks(trained: pd.DataFrame, tried_: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
+def compared_rows(trained: pd.DataFrame, tried_rows: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
+    """Rows of attacks by judged metrics in the training and in the what-if, and what the latter says, see `compare`."""
     keys = [*settings, "attack", "metric"]
     rows = trained[trained["role"].isin(_ATTACKS) & trained["metric"].map(lambda name: metric(name).judged)]
     both = rows[[*keys, "mean", "low", "high", "n"]].merge(
-        tried_[[*keys, "mean", "low", "high"]], on=keys, suffixes=("", "_what_if")
+        tried_rows[[*keys, "mean", "low", "high"]], on=keys, suffixes=("", "_what_if")
     )
     both = both.dropna(subset=["mean", "mean_what_if"])
     both["difference"] = both["mean_what_if"] - both["mean"]
@@ -112,9 +113,9 @@ def _leaks(trained: pd.DataFrame, tried_: pd.DataFrame, settings: list[str]) -> 
     return both.reset_index(drop=True)
 
 
-def _signals(trained: pd.DataFrame, tried_: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
+def _signals(trained: pd.DataFrame, tried_rows: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
     accuracy = trained[trained["metric"] == _ACCURACY][[*settings, "mean"]]
-    signals = tried_[tried_["metric"].isin(_SIGNALS)][[*settings, "metric", "mean"]]
+    signals = tried_rows[tried_rows["metric"].isin(_SIGNALS)][[*settings, "metric", "mean"]]
     return signals.merge(accuracy.rename(columns={"mean": _ACCURACY}), on=settings)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
@@ -255,21 +255,23 @@ def test_scores_of_the_round_where_a_training_stands_count_for_each_of_its_round
     attacks = [make_attack("output-counts"), make_attack("equal-counts")]
     delayed = DefendedRecording(folder, [Clip(norm=1e-5)])
     assert delayed.stands_at == {0: 0, 1: 0}
-    options = {"progress": False, "describe": False, "check_learner": False}
+    options: dict[str, Any] = {"progress": False, "describe": False, "check_learner": False}
     scores = audited_under(delayed, attacks, **options).scores
     assert {*scores["round"]} == {0, 1}
-    both = [scores[scores["round"] == number].drop(columns="round").reset_index(drop=True) for number in (0, 1)]
-    pd.testing.assert_frame_equal(*both)
+    first_round, second_round = (
+        scores[scores["round"] == number].drop(columns="round").reset_index(drop=True) for number in (0, 1)
+    )
+    pd.testing.assert_frame_equal(first_round, second_round)
     only = audited_under(delayed, attacks, rounds=[1], by_round=True, **options).scores
     assert ({*only["round"]}, {*only["setting.round"]}) == ({1}, {2})
-    pd.testing.assert_series_equal(only["value"], both[0]["value"])
+    pd.testing.assert_series_equal(only["value"], first_round["value"])
 
 
 def test_attacks_on_all_messages_get_every_round_under_a_defence_that_delays(tmp_path: Path) -> None:
     plain = record(tmp_path, digits(clients=10, clients_per_round=5), rounds=8)
     delayed = DefendedRecording(plain.directory, [Clip(norm=1e-5), sums(5)])
     assert {*delayed.stands_at.values()} == {0}
-    options = {"progress": False, "describe": False, "check_learner": False}
+    options: dict[str, Any] = {"progress": False, "describe": False, "check_learner": False}
     attacks = [RoundsToReveal(after=(3, 8)), make_attack("output-counts")]
     result = audited_under(delayed, attacks, **options)
     assert result.attacks == attacks
