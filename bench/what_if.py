@@ -5,10 +5,10 @@ python -m bench.what_if what_if_rounds --data MNIST --root DATA --out runs/what_
 
 For each training of the table with `model.defenses`, its attacks run on its recording, and on the recording of the
 training that differs from it by the defences alone, as if clients had used them. Rows of baselines are not counted:
-they read no update, so they agree by construction. A row misses if the difference of its two means is beyond the
-interval of a difference of independent means; it is printed whether the what-if then says that more or less leaks than
-the training shows. With the step `accuracy`, the rank correlation of what defences leave of the mean update with the
-accuracy of the trained model in the last round that is attacked is printed too.
+they read no update, so they agree by construction. A row misses if its two means over clients differ by more than 1.96
+standard errors of a difference of independent means; it is printed whether the what-if then says that more or less
+leaks than the training shows. With the step `accuracy`, the rank correlation of what defences leave of the mean update
+with the accuracy of the trained model in the last round that is attacked is printed too.
 """
 
 import argparse
@@ -37,6 +37,9 @@ _PAPER = Path(__file__).resolve().parents[1] / "configs" / "paper"
 _SIGNALS = (COSINE, ERROR, LOSS)
 _ACCURACY = "accuracy"
 _ATTACKS = ("ours", "published")
+_STANDARD_ERRORS = 1.96
+"""Half of the 95% interval of a normal difference; those of `evaluation.summary`, which hold for any law, are wider."""
+_ROUNDING = 1e-9
 LESS, MORE, WITHIN = "less leak", "more leak", "within"
 """What a what-if says next to the training."""
 
@@ -77,10 +80,10 @@ def compare(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A row per setting, attack and judged metric, and one per setting and signal.
 
-    The columns of the first are the mean and interval in the training and in the what-if, the difference, and in
-    ``says`` one of `LESS`, `MORE` and `WITHIN`. The two draw different noise, so a difference is within if it is within
-    the interval of a difference of two independent means. Those of the second are the mean of the what-if and the
-    accuracy of the trained model.
+    The columns of the first are the mean and its spread in the training and in the what-if, the difference, and in
+    ``says`` one of `LESS`, `MORE` and `WITHIN`. The two draw different noise, so a difference is within if it is at
+    most 1.96 standard errors of a difference of two independent means. Those of the second are the mean of the what-if
+    and the accuracy of the trained model.
     """
     table = read_table(_PAPER / f"{name}.yaml")
     cells = table.cells(Choice(root=root, data=data, scale="small", seeds=seeds, out=out, progress=False))
@@ -97,14 +100,13 @@ def compared_rows(trained: pd.DataFrame, tried_rows: pd.DataFrame, settings: lis
     """Rows of attacks by judged metrics in the training and in the what-if, and what the latter says, see `compare`."""
     keys = [*settings, "attack", "metric"]
     rows = trained[trained["role"].isin(_ATTACKS) & trained["metric"].map(lambda name: metric(name).judged)]
-    both = rows[[*keys, "mean", "low", "high", "n"]].merge(
-        tried_rows[[*keys, "mean", "low", "high"]], on=keys, suffixes=("", "_what_if")
+    both = rows[[*keys, "mean", "std", "n"]].merge(
+        tried_rows[[*keys, "mean", "std", "n"]], on=keys, suffixes=("", "_what_if")
     )
     both = both.dropna(subset=["mean", "mean_what_if"])
     both["difference"] = both["mean_what_if"] - both["mean"]
-    half = (both["high"] - both["low"]) / 2
-    half_what_if = (both["high_what_if"] - both["low_what_if"]) / 2
-    allowed = (half**2 + half_what_if**2) ** 0.5 + 1e-9
+    squared_error = both["std"] ** 2 / both["n"] + both["std_what_if"] ** 2 / both["n_what_if"]
+    allowed = _STANDARD_ERRORS * squared_error**0.5 + _ROUNDING
     sign = both["metric"].map(lambda name: -1 if metric(name).lower_is_better else 1)
     gain = sign * both["difference"]
     both["says"] = WITHIN

@@ -6,15 +6,13 @@ import pytest
 from bench.what_if import LESS, MORE, WITHIN, compared_rows, said
 from tests.frames import cell, results
 
-BASE = {"width": 0.02}
-
 
 def rows(**means: float) -> pd.DataFrame:
     """Results of class shares, where a smaller distance is more leak, and of records, where a larger AUC is."""
     return results(
-        cell("output-counts", "l1", means["l1"], **BASE),
-        cell("candidate-fit", "auc", means["auc"], **BASE),
-        cell("equal-counts", "l1", 0.9, **BASE),
+        cell("output-counts", "l1", means["l1"]),
+        cell("candidate-fit", "auc", means["auc"]),
+        cell("equal-counts", "l1", 0.9),
     )
 
 
