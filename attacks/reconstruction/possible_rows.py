@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attacks.reconstruction.record_span import RecordErrors
-from attacks.reconstruction.record_supports import FoundRecords
+from attacks.reconstruction.record_supports import FoundRecords, certain_copies
 from protocol.table_columns import TableColumns
 
 MOST_POSSIBLE = 2**23
@@ -118,6 +118,9 @@ def search_possible(
     others' misses the update by ``rate * f * h`` at least, again four times the rounding. That several further rows
     cancel each other to rounding is not excluded, as it would take a coincidence of all numbers of the update.
 
+    The rate is that of the reported number of examples, or fits best. So the numbers of copies are known up to a common
+    factor only, and of n_i copies those are certain that remain after it is taken out, see `certain_copies`.
+
     After several steps the changes are those of other models, so the numbers are near the true ones at most, and are
     certain for no row. But as ``weight = C^T X`` holds with any C, all rows are in the row space of the update: if the
     possible rows in it are no more than its rank, each is a record, and certain once.
@@ -204,7 +207,7 @@ def _solved(
         is_exact(*solved, at_rate=_total(solved[1], count, rate) >= _MANY * count)
     chosen, copies = exact[0] if exact else _kept(solved[0], whole_numbers(solved[1], count))
     sure = one_step and _is_certain(rows, atoms, chosen, copies, floor, is_sum=int(copies.sum()) != count)
-    certain = torch.full((int(copies.sum()),), sure)
+    certain = certain_copies(copies) & sure
     if alone and not sure:
         owner = atoms.place[chosen].repeat_interleave(copies)
         first = torch.ones(len(owner), dtype=torch.bool)

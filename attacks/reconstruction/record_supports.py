@@ -4,6 +4,7 @@ Records that are no pixels have no grid by which a vector of the span is known a
 neuron is excited by one record alone. What remains is that each record changes about half of the biases only.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -57,6 +58,28 @@ class FoundRecords:
     certain: Tensor
 
 
+def certain_copies(copies: Tensor) -> Tensor:
+    """``(sum,)`` bool, which of the copies of records are certain where the client's number of records may be wrong.
+
+    A client's step is ``rate / N * sum_i n_i g_i`` with n_i copies of record i of gradient g_i, and ``N = sum_i n_i``. An
+    update shows ``n_i / N`` only: a client that reports k times its number of examples looks as one that has k times as
+    many copies of each record. With the greatest common divisor g of the numbers, ``n_i / g`` are the least whole
+    numbers of these proportions, and the true ones are a whole multiple of them, whatever was reported.
+
+    Args:
+        copies: ``(M,)`` numbers of copies of each record, as they follow from the reported number of examples.
+
+    Returns:
+        For each record, ``n_i / g`` times True, then False for its other copies.
+
+    >>> certain_copies(torch.tensor([2, 4])).tolist()
+    [True, False, True, True, False, False]
+    """
+    common = math.gcd(*copies.tolist()) or 1
+    place_among_copies = torch.cat([torch.arange(int(number)) for number in copies] or [copies])
+    return place_among_copies < (copies // common).repeat_interleave(copies)
+
+
 def search_supports(
     span: RecordSpan,
     rows: Tensor,
@@ -77,7 +100,8 @@ def search_supports(
 
     They are certain if the step, made again with the records and the inferred classes, is the update: for each record
     at all neurons, with one learning rate for all records, and as many records as the client has. The records are
-    then those of least squares from the update, with a standard error; it must be small for the asked accuracy.
+    then those of least squares from the update, with a standard error; it must be small for the asked accuracy. Of
+    equal records, those are certain that are more than a common factor of all numbers, see `certain_copies`.
 
     Args:
         span: the span of the rows, which must be exact, with the records' changes of the bias.
@@ -270,5 +294,8 @@ def _certified(
     same_step = int(times.sum()) == count and float(apart.max()) <= min(slack, MOST_MISFIT)
     if not same_step or float((records[:, -1] - 1).abs().max()) > min(slack, MOST_MISFIT):
         return None
-    certain, times = (_SURE * error <= accuracy), times.long()
-    return FoundRecords(*(each_one.repeat_interleave(times, 0) for each_one in (points, classes, certain)))
+    times = times.long()
+    accurate = (_SURE * error <= accuracy).repeat_interleave(times)
+    return FoundRecords(
+        points.repeat_interleave(times, 0), classes.repeat_interleave(times), accurate & certain_copies(times)
+    )

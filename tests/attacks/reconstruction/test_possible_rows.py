@@ -54,10 +54,12 @@ def server_view(
     local: LocalTraining = ONE_STEP,
     network: ClassifierOptions = ClassifierOptions(name="mlp", hidden=60),  # noqa: B008 - frozen
     seed: int = 0,
+    repeated: int = 0,
 ) -> tuple[RoundView, dict[str, Tensor]]:
-    """What the server sees, and the truth."""
+    """What the server sees, and the truth; the first rows, `repeated` of them, are there a second time."""
     rows = drawn_rows(clients * records, seed=seed)
     labels = torch.randint(3, (len(rows),), generator=generator_for(seed, "labels"))
+    rows[repeated : 2 * repeated], labels[repeated : 2 * repeated] = rows[:repeated], labels[:repeated]
     learner = ImageClassifierAlgorithm(network=network, image_shape=SHAPE, num_classes=3, local=local)
     made = build_classifier(network, image_shape=SHAPE, classes=3, generator=generator_for(0, "model"))
     model = {name: value.detach() for name, value in made.named_parameters()}
@@ -123,6 +125,32 @@ def test_rows_behind_an_embedding_are_refused_without_what_they_need(change: dic
     view, _ = server_view(2, 12, network=EMBEDDED, local=local)
     with pytest.raises(ViewError, match="embedding of categories"):
         run(LinearInversion(), dataclasses.replace(view, **change), LinearEstimate)
+
+
+@pytest.mark.parametrize("times", [2, 3, 5], ids=["x 2", "x 3", "epochs or steps x rows"])
+def test_rows_are_certain_once_if_a_multiple_of_their_number_is_reported(times: int) -> None:
+    """The update of 2 N rows at half the rate is that of N rows."""
+    view, truth = server_view(2, 12)
+    found = scores(dataclasses.replace(view, example_counts=times * view.example_counts), truth)
+    assert found["recovered"].tolist() == [1, 1]
+    assert found["false-certified"].tolist() == [0, 0]
+    assert found["certified"].tolist() == [1, 1]
+
+
+def test_rows_that_a_client_has_twice_are_certain_twice_if_others_are_there_once() -> None:
+    view, truth = server_view(1, 12, repeated=4)
+    found = scores(view, truth)
+    assert found["certified"].tolist() == found["recovered"].tolist() == [1]
+    assert found["false-certified"].tolist() == [0]
+
+
+def test_where_each_row_is_there_twice_the_second_copy_is_not_certain() -> None:
+    """As a client with half as many rows that reports twice their number sends the same update."""
+    view, truth = server_view(1, 12, repeated=6)
+    found = scores(view, truth)
+    assert found["recovered"].tolist() == [1]
+    assert found["certified"].tolist() == [0.5]
+    assert found["false-certified"].tolist() == [0]
 
 
 @pytest.mark.parametrize("reported", [24, 8])

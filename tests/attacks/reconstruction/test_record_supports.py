@@ -99,6 +99,14 @@ def test_a_row_that_a_client_has_twice_is_found_twice() -> None:
     assert found["false-certified"].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("times", [2, 3])
+def test_rows_are_certain_once_if_a_multiple_of_their_number_is_reported(times: int) -> None:
+    view, truth = table_view(*drawn(20))
+    found = scores(dataclasses.replace(view, example_counts=times * view.example_counts), truth)
+    assert found["recovered"].tolist() == found["certified"].tolist() == [1, 1]
+    assert found["false-certified"].tolist() == [0, 0]
+
+
 def test_equal_rows_of_different_classes_give_nothing_false() -> None:
     rows, labels = drawn(20)
     rows[1], labels[0], labels[1] = rows[0], 0, 1
