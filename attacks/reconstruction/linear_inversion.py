@@ -18,9 +18,11 @@ from attacks.reconstruction.linear_layer import (
     linear_estimate,
     neighbour_differences,
 )
-from attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, on_columns, search_possible
+from attacks.reconstruction.peeled_rows import RowChanges
+from attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, search_possible
 from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record, search_faces
 from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
+from attacks.reconstruction.table_search import search_table
 from client.network import NetworkAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress
@@ -102,7 +104,7 @@ class LinearInversion(ReconstructionAttack):
             raise ViewError(f"expected a network with the {len(columns.column)} inputs of the columns; got {inputs}")
         victims = with_progress(range(view.victims))
         found = [self._solve(view, layer, victim, pixels, columns, generator) for victim in victims]
-        if not pixels and not any(len(own.records) for own in found):
+        if not pixels and columns is None and not any(len(own.records) for own in found):
             self._check_capacity(view, layer)
         classes, certain = [own.classes for own in found], [own.certain for own in found]
         return linear_estimate(layer, [own.records for own in found], classes, certain=certain)
@@ -135,8 +137,22 @@ class LinearInversion(ReconstructionAttack):
         if pixels or span.levels:
             return FoundRecords(span_records(span), torch.tensor(span.classes), torch.tensor(span.certain))
         options["failures"] *= _OFF_GRID
-        found = search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
-        return found if columns is None else on_columns(found, columns)
+
+        def search() -> FoundRecords:
+            return search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
+
+        if columns is None:
+            return search()
+        return search_table(
+            rows,
+            count,
+            columns,
+            errors,
+            rate=_declared_rate(view, victim),
+            floor=_rounding_length(layer, victim, model[f"{layer.name}.weight"]),
+            precision=layer.precision,
+            search=search,
+        )
 
     @staticmethod
     def _check_capacity(view: RoundView, layer: LayerUpdate) -> None:
@@ -192,11 +208,10 @@ def _possible_rows(
     if not has_classes(algorithm):
         return None
     rows, before = layer.rows_of(victim), model[f"{layer.name}.weight"]
-    steps, sums = int(algorithm.steps(counts)), algorithm.step_sums(counts)
+    steps = int(algorithm.steps(counts))
     if all(name in view.deltas for name in model):
         share = (steps - 1) / (2 * steps)
         model = {name: value + share * view.deltas[name][victim] for name, value in model.items()}
-    rounding = ROUNDING + layer.precision
 
     def inputs(records: Tensor) -> Tensor:
         shaped = records.to(before.dtype).reshape(len(records), *layer.shape)
@@ -205,13 +220,27 @@ def _possible_rows(
     return search_possible(
         rows,
         int(counts),
-        columns,
-        _errors_at(algorithm, layer, model),
-        embed=inputs if layer.embedded else None,
-        floor=rounding * float(rows.norm()) + torch.finfo(before.dtype).eps * float(before.double().norm()),
+        RowChanges(columns, _errors_at(algorithm, layer, model), inputs if layer.embedded else None),
+        floor=_rounding_length(layer, victim, before),
+        precision=layer.precision,
         one_step=steps == 1,
-        rate=None if sums is None else float(sums[0]) / max(int(counts), 1),
+        rate=_declared_rate(view, victim),
     )
+
+
+def _rounding_length(layer: LayerUpdate, victim: int, weight: Tensor) -> float:
+    """Length of the rounding of a client's update: of a step in single precision, and of the changed weights."""
+    rounding = (ROUNDING + layer.precision) * float(layer.rows_of(victim).norm())
+    return rounding + torch.finfo(weight.dtype).eps * float(weight.double().norm())
+
+
+def _declared_rate(view: RoundView, victim: int) -> float | None:
+    """What the change by one row is multiplied by in a client's update, by its number of examples; None if unknown."""
+    if not has_classes(view.algorithm):
+        return None
+    counts = view.example_counts[victim : victim + 1]
+    sums = view.algorithm.step_sums(counts)
+    return None if sums is None else float(sums[0]) / max(int(counts), 1)
 
 
 def _check_embedded(view: RoundView, layer: LayerUpdate) -> None:

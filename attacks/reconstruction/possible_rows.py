@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.record_span import RecordErrors
+from attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
 from attacks.reconstruction.record_supports import FoundRecords, certain_copies
-from protocol.table_columns import TableColumns
+from attacks.reconstruction.row_certificate import certified_rows, further_direction
 
 MOST_POSSIBLE = 2**23
 """Largest number of possible rows, times neurons: 64 MiB for each class."""
@@ -25,6 +25,9 @@ _CHANGED = 1e-3
 _VIOLATED = 0.1
 """Share of the rounding below which a scalar product with what is left is 0."""
 _MOST_PASSES = 80
+_MOST_WORK = 10**11
+"""Sum of the cubed numbers of chosen rows over all factorisations at which least squares stops: about a minute, where
+values outside of the table's description, such as -99 for a missing one, fit no possible rows."""
 _MOST_CHOSEN = 3
 """Times as many rows as the client has records at which least squares stops: it fits the rounding from there on."""
 _EXCHANGES = 24
@@ -45,8 +48,6 @@ _MOST_COPIES = 256
 """Largest number of copies of a further row that the certificate of a sum excludes one by one."""
 _COARSE = 0.01
 """Share of an update of several steps below which a scalar product with what is left is 0, as its model is another."""
-_QUARTER = 0.25
-"""Part of a step by which a number that is certain may be off the grid."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,12 @@ class _Atoms:
 def search_possible(
     rows: Tensor,
     count: int,
-    columns: TableColumns,
-    errors: RecordErrors,
+    changes: RowChanges,
     *,
     floor: float,
+    precision: float,
     one_step: bool,
     rate: float | None = None,
-    embed: Callable[[Tensor], Tensor] | None = None,
 ) -> FoundRecords:
     """The rows of a client, as many as it reports, among all possible rows of its table.
 
@@ -123,60 +123,61 @@ def search_possible(
 
     After several steps the changes are those of other models, so the numbers are near the true ones at most, and are
     certain for no row. But as ``weight = C^T X`` holds with any C, all rows are in the row space of the update: if the
-    possible rows in it are no more than its rank, each is a record, and certain once.
+    possible rows in it are no more than its rank, each is a record, and certain once. Two rows on both sides of a
+    possible one, whose changes of the bias are the same to rounding, would hide in it: the dimension that they add
+    (`further_direction`) must have a singular value of four times the rounding.
 
     Args:
         rows: ``(N, E + 1)`` float64 change of weight and bias.
         count: number of the client's records.
-        columns: the possible rows.
-        errors: changes of the bias at the global model.
+        changes: what each possible row changes.
         floor: length of the rounding of the rows.
+        precision: relative precision of the recorded numbers.
         one_step: whether the clients made one step at that model.
         rate: what a row's change is multiplied by in the update of a client with `count` rows; None if unknown.
-        embed: from rows ``(M, D)`` to what the layer gets of them ``(M, E)``, where it is another; else E is D.
 
     References:
         Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23. This project, for the certificates.
     """
-    values = columns.every()
-    records = columns.encode(values).float().double()  # as the network gets them
-    points = records if embed is None else embed(records).double()
-    points = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+    values = changes.columns.every()
+    points = changes.points(values)
     inside, rank = _in_span(points, rows, floor)
-    options: dict[str, Any] = {"floor": floor, "one_step": one_step, "rate": rate}
-    found = _solved(rows, count, points[inside], records[inside], errors, rank=rank, **options)
+    options: dict[str, Any] = {"floor": floor, "precision": precision, "one_step": one_step, "rate": rate}
+    found = _solved(rows, count, points[inside], values[inside], changes, rank=rank, **options)
     if bool(found.certain.any()) or len(inside) == len(points):
         return found
     if len(inside) and not one_step:
         return found
-    return _solved(rows, count, points, records, errors, rank=0, **options)  # rounding may hide directions
+    return _solved(rows, count, points, values, changes, rank=0, **options)  # rounding may hide directions
 
 
 def _solved(
     rows: Tensor,
     count: int,
     points: Tensor,
-    records: Tensor,
-    errors: RecordErrors,
+    values: Tensor,
+    changes: RowChanges,
     *,
     floor: float,
+    precision: float,
     one_step: bool,
     rank: int,
     rate: float | None,
 ) -> FoundRecords:
-    """Rows of a client among ``records (M, D)``; all are its records if there are as many as the rank.
+    """Rows of a client among those of ``values (M, C)``; all are its records if there are as many as the rank.
 
     The layer gets their ``points (M, E + 1)``.
     """
+    records = changes.records(values)
     if not len(points):
         return FoundRecords(records, torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))
     alone = len(points) == rank
-    changes = errors(records)  # (M, K, N)
-    kinds = changes.shape[1]
+    biases = changes.biases(values)
+    kinds = biases.shape[1]
     place, label = (
         each.flatten() for each in torch.meshgrid(torch.arange(len(points)), torch.arange(kinds), indexing="ij")
     )
-    atoms = _Atoms(points, changes.flatten(0, 1), place, label)
+    atoms = _Atoms(points, biases.flatten(0, 1), place, label)
 
     exact = list[tuple[Tensor, Tensor]]()
     failed_at = 0
@@ -208,20 +209,20 @@ def _solved(
     chosen, copies = exact[0] if exact else _kept(solved[0], whole_numbers(solved[1], count))
     sure = one_step and _is_certain(rows, atoms, chosen, copies, floor, is_sum=int(copies.sum()) != count)
     certain = certain_copies(copies) & sure
-    if alone and not sure:
+    distinct = DistinctRows(values[atoms.place[chosen]], atoms.label[chosen], copies)
+    if sure:
+        apart = certified_rows(rows, distinct, changes, floor=floor, precision=precision, only_numbers=True)
+        certain &= apart.repeat_interleave(copies)
+    elif alone and len(torch.unique(atoms.place[chosen])) == rank:
         owner = atoms.place[chosen].repeat_interleave(copies)
         first = torch.ones(len(owner), dtype=torch.bool)
         first[1:] = owner[1:] != owner[:-1]
-        certain = first & bool(len(torch.unique(owner)) == rank)
+        row_rate = _misfit(rows, atoms, chosen, copies)[1]
+        visible = [row_rate * further_direction(distinct, number, changes) for number in range(len(chosen))]
+        apart = torch.tensor(visible, dtype=torch.float64) >= _APART * floor
+        certain = first & apart.repeat_interleave(copies)
     found = chosen.repeat_interleave(copies)
     return FoundRecords(records[atoms.place[found]], atoms.label[found], certain)
-
-
-def on_columns(found: FoundRecords, columns: TableColumns) -> FoundRecords:
-    """Records as the nearest possible rows; certain only if they were off the grid by less than a quarter of a step."""
-    rows = columns.encode(columns.decode(found.records))
-    near = ((found.records - rows).abs() < _QUARTER * columns.step).all(1)
-    return FoundRecords(rows, found.classes, found.certain & near)
 
 
 def _in_span(points: Tensor, rows: Tensor, floor: float) -> tuple[Tensor, int]:
@@ -417,7 +418,8 @@ def nonnegative_least_squares(
 ) -> tuple[Tensor, Tensor]:
     """Numbers ``(m,)`` of the vectors, of P, with positive weights in least squares, and the weights.
 
-    Active sets as of Lawson and Hanson, where several vectors enter at once.
+    Active sets as of Lawson and Hanson, where several vectors enter at once. The search ends after 80 passes or after
+    a number of operations (`_MOST_WORK`), with the weights that it has then.
 
     Args:
         products: gives ``(P, m)`` scalar products of all vectors with those of the given numbers.
@@ -429,7 +431,7 @@ def nonnegative_least_squares(
     lengths = squares.clamp(min=1e-300).sqrt()
     chosen = torch.zeros(0, dtype=torch.int64)
     weights, columns = along.new_zeros(0), along.new_zeros(len(along), 0)
-    limit = _VIOLATED * floor
+    limit, work = _VIOLATED * floor, 0
     for _ in range(_MOST_PASSES):
         slope = (along - columns @ weights) / lengths
         slope[chosen] = 0
@@ -440,7 +442,8 @@ def nonnegative_least_squares(
         chosen = torch.cat([chosen, entering])
         columns = torch.cat([columns, products(entering)], dim=1)
         weights = torch.cat([weights, along.new_zeros(len(entering))])
-        while True:
+        while work < _MOST_WORK:
+            work += len(chosen) ** 3
             gram = columns[chosen]
             gram = gram + _RIDGE * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
             factor, wanted = torch.linalg.cholesky_ex(gram).L, along[chosen, None]
@@ -456,6 +459,6 @@ def nonnegative_least_squares(
             if bool(kept.all()):
                 kept[falling.nonzero()[0]] = False
             chosen, weights, columns = chosen[kept], weights[kept], columns[:, kept]
-        if is_enough(chosen, weights):
+        if work >= _MOST_WORK or is_enough(chosen, weights):
             break
     return chosen, weights

@@ -61,9 +61,9 @@ class FoundRecords:
 def certain_copies(copies: Tensor) -> Tensor:
     """``(sum,)`` bool, which of the copies of records are certain where the client's number of records may be wrong.
 
-    A client's step is ``rate / N * sum_i n_i g_i`` with n_i copies of record i of gradient g_i, and ``N = sum_i n_i``. An
-    update shows ``n_i / N`` only: a client that reports k times its number of examples looks as one that has k times as
-    many copies of each record. With the greatest common divisor g of the numbers, ``n_i / g`` are the least whole
+    A client's step is ``rate / N * sum_i n_i g_i`` with n_i copies of record i of gradient g_i, and ``N = sum_i n_i``.
+    An update shows ``n_i / N`` only: a client that reports k times its number of examples looks as one that has k times
+    as many copies of each record. With the greatest common divisor g of the numbers, ``n_i / g`` are the least whole
     numbers of these proportions, and the true ones are a whole multiple of them, whatever was reported.
 
     Args:
