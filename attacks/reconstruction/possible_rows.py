@@ -211,7 +211,9 @@ def _solved(
     certain = certain_copies(copies) & sure
     distinct = DistinctRows(values[atoms.place[chosen]], atoms.label[chosen], copies)
     if sure:
-        apart = certified_rows(rows, distinct, changes, floor=floor, precision=precision, only_numbers=True)
+        apart = certified_rows(
+            rows, distinct, changes, floor=floor, precision=precision, declared_rate=rate, only_numbers=True
+        )
         certain &= apart.repeat_interleave(copies)
     elif alone and len(torch.unique(atoms.place[chosen])) == rank:
         owner = atoms.place[chosen].repeat_interleave(copies)

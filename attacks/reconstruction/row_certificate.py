@@ -19,6 +19,8 @@ _RESOLVED = 1e-7
 """Length, as a share of the largest row's change, that the Gram matrix in double precision resolves."""
 _PRECISE = 4
 """Times the precision of the recorded numbers that the client's own computation is taken to be off at least."""
+_LARGER = 1.5
+"""Times the declared rate from which on an update may be that of twice as many rows."""
 _MOST_VECTORS = 20_000
 """Largest number of partial vectors of whole numbers that are looked at; above, the rows that they concern are not
 certain."""
@@ -88,6 +90,7 @@ def certified_rows(
     *,
     floor: float,
     precision: float,
+    declared_rate: float | None,
     only_numbers: bool = False,
 ) -> Tensor:
     """``(M,)`` bool, which of the M different rows found are certainly rows of the client.
@@ -107,10 +110,12 @@ def certified_rows(
     twice their mean make nearly the same update.
 
     Copies of a row may move apart, to ``x + w`` and ``x - w``, which J does not see. The second difference by moves w
-    of one level, of one number or of two, must be four times the rounding too.
+    of one level, of one number or of two, must be four times the rounding too. So it must for single rows if the update
+    is larger than they make it at the rate of the reported number of examples: it may be a sum of several clients.
 
-    Not excluded are rows at a distance, where the first order says nothing; they would make the update by a coincidence
-    of all its numbers. The number of examples may be reported wrong: see `certain_copies`.
+    The conditions are: the clients' algorithm is the known one; they report the number of their rows, or a multiple of
+    it (see `certain_copies`), but not fewer; all rows are on the grid. Not excluded are rows at a distance, where the
+    first order says nothing; they would make the update by a coincidence of all its numbers.
 
     Args:
         rows: ``(N, D + 1)`` the update.
@@ -118,6 +123,7 @@ def certified_rows(
         changes: what each possible row changes.
         floor: length of the rounding of the rows, at most.
         precision: relative precision of the recorded numbers.
+        declared_rate: the rate that follows from the reported number of examples; None if unknown.
         only_numbers: whether moves of categories and classes are excluded already, by a list of all possible rows.
 
     References:
@@ -141,8 +147,10 @@ def certified_rows(
     if not bool(apart.all()):
         short = _short_vectors(gram, moves, ~apart, needed)
         apart |= ~_moved_by(short, ~apart, moves, single, made, distinct, changes, needed)
-    for number in (distinct.copies > 1).nonzero().flatten().tolist():
-        apart[number] &= copies_apart(distinct, number, changes) >= _APART * rounding / rate
+    may_be_several = distinct.copies > 1
+    may_be_several |= declared_rate is not None and rate > _LARGER * declared_rate
+    for number in (apart & may_be_several).nonzero().flatten().tolist():
+        apart[number] = copies_apart(distinct, number, changes) >= _APART * rounding / rate
     return apart
 
 

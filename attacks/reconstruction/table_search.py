@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -56,8 +57,9 @@ def search_table(
         if not len(records.records):
             return _with_ratios(peeled, rows, count, columns)
         peeled = distinct_rows(records, columns)
-    certain = certified_rows(rows, peeled, changes, floor=floor, precision=precision)
-    return _records(peeled, count, columns, certain)
+    distinct = _as_many(peeled, count)
+    certain = certified_rows(rows, distinct, changes, floor=floor, precision=precision, declared_rate=rate)
+    return _records(distinct, columns, certain)
 
 
 def distinct_rows(records: FoundRecords, columns: TableColumns) -> DistinctRows:
@@ -67,11 +69,16 @@ def distinct_rows(records: FoundRecords, columns: TableColumns) -> DistinctRows:
     return DistinctRows.of(Counter((tuple(row), label) for row, label in pairs), columns)
 
 
-def _records(distinct: DistinctRows, count: int, columns: TableColumns, certain: Tensor) -> FoundRecords:
-    """All copies of the rows: as many as the client reports, if it reports a multiple of them."""
+def _as_many(distinct: DistinctRows, count: int) -> DistinctRows:
+    """The rows with as many copies in all as the client reports, if that is a multiple of theirs."""
     total = int(distinct.copies.sum())
     times = count // total if total and count % total == 0 else 1
-    copies = times * distinct.copies
+    return replace(distinct, copies=times * distinct.copies)
+
+
+def _records(distinct: DistinctRows, columns: TableColumns, certain: Tensor) -> FoundRecords:
+    """All copies of the rows."""
+    copies = distinct.copies
     return FoundRecords(
         columns.encode(distinct.values).repeat_interleave(copies, 0),
         distinct.classes.repeat_interleave(copies),
@@ -91,4 +98,4 @@ def _with_ratios(distinct: DistinctRows, rows: Tensor, count: int, columns: Tabl
         if sum(copies.values()) < count and row not in copies:
             copies[row], classes[row] = 1, -1
     shown = DistinctRows.of({(row, classes[row]): number for row, number in copies.items()}, columns)
-    return _records(shown, int(shown.copies.sum()), columns, torch.zeros(len(shown.values), dtype=torch.bool))
+    return _records(shown, columns, torch.zeros(len(shown.values), dtype=torch.bool))
