@@ -46,15 +46,17 @@ def people_view(
     clients: int = 1,
     double: bool = False,
     local: LocalTraining = ONE_STEP,
-    network: ClassifierOptions = TABLEAK,
+    network: ClassifierOptions | None = None,
     seed: int = 0,
 ) -> tuple[RoundView, dict[str, Tensor]]:
     """What the server sees of clients that share the rows equally, and the truth."""
     rows = columns.encode(values).float().to(torch.float64 if double else torch.float32)
     shape = (1, 1, rows.shape[1])
     rows = rows.reshape(-1, *shape)
-    learner = ImageClassifierAlgorithm(network=network, image_shape=shape, num_classes=CLASSES, local=local)
-    made = build_classifier(network, image_shape=shape, classes=CLASSES, generator=generator_for(seed, "model"))
+    learner = ImageClassifierAlgorithm(network=network or TABLEAK, image_shape=shape, num_classes=CLASSES, local=local)
+    made = build_classifier(
+        network or TABLEAK, image_shape=shape, classes=CLASSES, generator=generator_for(seed, "model")
+    )
     model = {name: value.detach().to(rows.dtype) for name, value in made.named_parameters()}
     owned = torch.arange(len(rows)).reshape(clients, -1)
     view = RoundView(
