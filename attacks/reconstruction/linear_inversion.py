@@ -53,6 +53,11 @@ class LinearInversion(ReconstructionAttack):
        is certain only if all its numbers are on the grid and each group has exactly one 1. Behind an embedding of the
        categories, the layer gets the embedded rows, which the global model gives of all possible ones; this needs one
        step at that model.
+    6. If there are too many to list, ratios on the grid are rows, and are subtracted (`search_table`); then step 4 is
+       tried. Rows that are found stay where not all are.
+
+    Rows of a table are certain if no others make the same update (`certified_rows`), and as often as the update shows,
+    whatever number of examples is reported (`certain_copies`).
 
     Exact for one step and for several of plain SGD, with momentum, weight decay (which is subtracted), clipping, and
     for a sum of clients, as all of these keep ``weight = C^T X`` and ``bias = C^T 1`` with one matrix C. Adam, Adadelta

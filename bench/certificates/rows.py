@@ -148,8 +148,31 @@ def network_of(federation: Federation, inputs: int) -> tuple[nn.Sequential, dict
     return nn.Sequential(*layers, nn.Linear(width, federation.classes)), names
 
 
+@dataclass(frozen=True)
+class Round:
+    """One round of a federation.
+
+    Attributes:
+        view: what the server sees and believes.
+        holdings: numbers of the rows of each client.
+        rows: ``(N, D)`` rows of all clients as the network gets them.
+        columns: the description of the table.
+    """
+
+    view: RoundView
+    holdings: Sequence[Tensor]
+    rows: Tensor
+    columns: TableColumns
+
+
 def audited(federation: Federation, seed: int) -> Counts:
     """What the attack certifies of one round of a federation."""
+    played = round_of(federation, seed)
+    return counted(played.view, played.holdings, played.rows)
+
+
+def round_of(federation: Federation, seed: int) -> Round:
+    """A round, drawn with a seed."""
     draws = generator_for(seed, "certificates of rows")
     columns, values, labels = drawn_values(federation, draws)
     dtype = torch.float64 if federation.double else torch.float32
@@ -199,7 +222,7 @@ def audited(federation: Federation, seed: int) -> Counts:
         algorithm=learner,
         auxiliary={"images": rows[-8:].float().reshape(8, 1, 1, -1), COLUMNS: columns.tensor},
     )
-    return counted(view, holdings, rows)
+    return Round(view, holdings, rows, columns)
 
 
 def counted(view: RoundView, holdings: Sequence[Tensor], rows: Tensor) -> Counts:
