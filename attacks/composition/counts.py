@@ -14,6 +14,15 @@ from attacks.estimates import Detail, Scores, check_tensor
 from protocol.metric_table import Metric
 from protocol.view import View
 
+_SHARP = 0.35
+"""Predicted standard deviation below which counts before rounding show whether they are whole numbers."""
+_SMALL = 0.1
+"""Standard deviation below which hardly any normal error is larger than a half."""
+_MOST_OFF = 1 / 18
+"""Mean squared distance from whole numbers, that of a normal error of 0.25, above which nothing is predicted."""
+_MOST_NEGATIVE = 4.0
+"""Standard deviations by which a count may be negative."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CountEstimate(CompositionEstimate):
@@ -21,7 +30,8 @@ class CountEstimate(CompositionEstimate):
 
     Attributes:
         counts: ``(V, K)`` int64, at least 0; they may sum to another number than the client's examples.
-        deviation: ``(V, K)`` predicted standard deviation of the counts before rounding, NaN for no prediction.
+        deviation: ``(V, K)`` predicted standard deviation of the counts before rounding, which the counts did not
+            refute, see `shown_deviation`; NaN for no prediction.
         assumes: what the attack assumes of the clients against what is known of them, for reports; empty for nothing.
 
     References:
@@ -37,7 +47,7 @@ class CountEstimate(CompositionEstimate):
         Metric(
             "predicted-exact-classes",
             "Predicted exact classes is the share of classes that the attack expects to count right under its"
-            " assumptions, without the truth.",
+            " assumptions, without the truth; absent where its counts before rounding refute these.",
             leak=False,
             predicts="exact-classes",
         ),
@@ -101,6 +111,74 @@ def count_estimate(counts: Tensor, deviation: Tensor | None = None, *, shares: T
 def right_when_rounded(deviation: Tensor) -> Tensor:
     """Probability that a normal error of some standard deviation is less than a half."""
     return torch.erf(0.5 / (deviation.clamp(min=1e-12) * 2**0.5))
+
+
+def off_whole(counts: Tensor, deviation: Tensor) -> Tensor:
+    """``(V,)`` mean squared distance of ``counts (V, K)`` from the nearest whole numbers.
+
+    Only counts with a predicted standard ``deviation (V, K)`` below `_SHARP` are asked: larger errors would hide whole
+    numbers. NaN for a client without such counts. It is 1/12 for numbers that have nothing to do with whole ones.
+    """
+    return _mean_where(deviation < _SHARP, (counts - counts.round()).square())
+
+
+def shown_deviation(counts: Tensor, deviation: Tensor) -> Tensor:
+    """``(V, K)`` standard deviation of inferred counts: the predicted one, or what the counts show if that is larger.
+
+    A prediction holds for clients that run what the server assumes. If they do, ``counts (V, K)`` before rounding, of
+    whole sums, lie about whole numbers, as far from them as the predicted ``deviation (V, K)``. Where
+    they lie farther away, all errors are taken to be larger by the same variance. It is NaN, for no prediction, where
+    the counts refute it:
+
+    * counts are about as far from whole numbers as any numbers are, in the mean over all clients or for this one;
+    * more clients' counts round to another sum than a prediction allows;
+    * a count is negative by more than half an example and `_MOST_NEGATIVE` predicted standard deviations.
+    """
+    deviation = deviation.double()
+    asked = deviation < _SHARP
+    off, expected = off_whole(counts, deviation), _mean_where(asked, _off_at(deviation))
+    weight = asked.sum(1)
+    everywhere = [float((part.nan_to_num() * weight).sum() / weight.sum().clamp(min=1)) for part in (off, expected)]
+    # The squared distance of an error that is uniform in a cell has mean 1/12 and standard deviation 1 / sqrt(180).
+    error = (180 * weight.sum().clamp(min=1)) ** -0.5
+    shown = deviation
+    if everywhere[0] > everywhere[1] + 2 * float(error):
+        added = (_deviation_at(off.clamp(min=everywhere[0])) ** 2 - _deviation_at(expected) ** 2).clamp(min=0)
+        shown = (deviation.square() + added.nan_to_num()[:, None]).sqrt()
+        shown = shown.masked_fill(off[:, None] > _MOST_OFF, torch.nan)
+        if everywhere[0] > min(_MOST_OFF, 1 / 12 - 2 * float(error)):
+            shown = torch.full_like(shown, torch.nan)
+    negative = counts < -0.5 - _MOST_NEGATIVE * deviation
+    wrong = counts.round().clamp(min=0).sum(1) != counts.sum(1).round()
+    likely_wrong = 1 - right_when_rounded(shown.nan_to_num()).prod(1)
+    surprising = (
+        float(wrong.sum()) > float(likely_wrong.sum() + 3 * (likely_wrong * (1 - likely_wrong)).sum().sqrt()) + 1
+    )
+    shown = shown.masked_fill(negative.any(1, keepdim=True), torch.nan)
+    return torch.full_like(shown, torch.nan) if surprising else shown
+
+
+def _mean_where(asked: Tensor, values: Tensor) -> Tensor:
+    """``(V,)`` means of ``values (V, K)`` in a mask, NaN for none."""
+    number = asked.sum(1).double()
+    return values.where(asked, 0.0).sum(1) / number.where(number > 0, torch.nan)
+
+
+def _off_at(deviation: Tensor) -> Tensor:
+    """Mean squared distance from whole numbers of a normal error with a standard deviation s.
+
+    It is ``1/12 + sum_k (-1)^k exp(-2 (pi k s)^2) / (pi k)^2``, the Fourier series of the squared distance; for a small
+    s, which it needs many terms for, it is s^2.
+    """
+    k = torch.arange(1, 30, dtype=torch.float64)
+    waves = (-1) ** k / (torch.pi * k) ** 2 * torch.exp(-2 * (torch.pi * k * deviation[..., None].clamp(max=10)) ** 2)
+    return torch.where(deviation < _SMALL, deviation.square(), 1 / 12 + waves.sum(-1))
+
+
+def _deviation_at(off: Tensor) -> Tensor:
+    """The inverse of `_off_at`, at most 1."""
+    tried = torch.linspace(0, 1, 1001, dtype=torch.float64)
+    return tried[torch.searchsorted(_off_at(tried), off.nan_to_num().contiguous()).clamp(max=len(tried) - 1)]
 
 
 def nearest_counts(precision: Tensor, target: Tensor, start: Tensor, sizes: Tensor) -> Tensor:

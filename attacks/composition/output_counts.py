@@ -1,6 +1,7 @@
 """Exact class counts from the last layer: whole numbers of examples behind the change of its bias."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -17,7 +18,7 @@ from attacks.composition.base import (
     output_layer,
     trained_models,
 )
-from attacks.composition.counts import CountAttack, CountEstimate, count_estimate, nearest_counts
+from attacks.composition.counts import CountAttack, CountEstimate, count_estimate, nearest_counts, shown_deviation
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.label_inference import class_labels, class_means, class_outputs
 from attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
@@ -41,6 +42,8 @@ _FLAT = 1e3
 _SIMULATED = 8
 """Simulated clients that give the expected factor of a clip."""
 _TINY = 1e-30
+_BY_CHANCE = 0.01
+"""Probability of counts so near to whole numbers, with the best of the tried scales, that rules out chance."""
 _FEWEST = 0.3
 """Number of examples for which a class without any is taken, in weights by the inverse of it."""
 
@@ -106,11 +109,11 @@ class OutputCounts(CountAttack):
         solved, sizes = self._solve(view, _PRIOR, generator), view.example_counts.clamp(min=1)
         if not view.noise_scale(f"{output_layer(view)}.bias"):
             counts = nearest_counts(solved.precision, solved.target, solved.counts, sizes)
-            found = count_estimate(counts, solved.deviation)
+            found = count_estimate(counts, solved.shown_deviation())
         else:
             shares = solved.counts.clamp(min=0)
             shares = shares / shares.sum(1, keepdim=True)
-            found = count_estimate(whole_counts(shares, sizes), solved.deviation, shares=shares)
+            found = count_estimate(whole_counts(shares, sizes), solved.shown_deviation(), shares=shares)
         return dataclasses.replace(found, assumes=_assumed(view))
 
     def linear_shares(self, view: RoundView, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -128,8 +131,10 @@ class OutputCounts(CountAttack):
         noise = view.noise_scale(f"{output_layer(view)}.bias")
         scale = _scale(view, known, noisy=bool(noise), generator=generator)
         if known is None:
-            return _without_images(layer, sizes, scale, noise, prior)
-        return _with_images(view, layer, known, sizes, scale, noise, prior)
+            solved = _without_images(layer, sizes, scale, noise, prior)
+        else:
+            solved = _with_images(view, layer, known, sizes, scale, noise, prior)
+        return solved._replace(fitted=scale.isnan())
 
     def _known(self, view: RoundView, layer: "_Layer") -> Auxiliary | None:
         here = {IMAGES, LABELS} <= view.auxiliary.keys() and isinstance(view.algorithm, ClassifierAlgorithm)
@@ -189,13 +194,37 @@ def _way(view: RoundView) -> Tensor:
 class _Solved(NamedTuple):
     """Least squares ``n' A n - 2 n' b`` of the counts, its real solution of sum N, and the standard deviation of it.
 
-    A is the ``precision (V, K, K)``, b the ``target (V, K)``; ``counts`` and ``deviation`` are ``(V, K)``.
+    A is the ``precision (V, K, K)``, b the ``target (V, K)``; ``counts`` and ``deviation`` are ``(V, K)``; ``fitted
+    (V,)`` says where the step size is the one that puts the counts nearest to whole numbers.
     """
 
     precision: Tensor
     target: Tensor
     counts: Tensor
     deviation: Tensor
+    fitted: Tensor
+
+    def shown_deviation(self) -> Tensor:
+        """``(V, K)`` deviation that the counts do not refute, NaN for none.
+
+        Of counts whose step size was fitted to whole numbers, only those say something that are nearer to whole numbers
+        than the best of `_SCALES` step sizes would put any numbers, but for a probability of `_BY_CHANCE`.
+        """
+        shown = shown_deviation(self.counts, self.deviation)
+        squares = (self.counts - self.counts.round()).square().sum(1)
+        luck = self.fitted & (_SCALES * _near_whole(squares, self.counts.shape[1]) > _BY_CHANCE)
+        return shown.masked_fill(luck[:, None], torch.nan)
+
+
+def _near_whole(squares: Tensor, classes: int) -> Tensor:
+    """Probability that real numbers of a whole sum, as many as classes, have at most this squared distance from whole.
+
+    At most the share of a ball of K - 1 dimensions in a cell of the lattice of whole numbers with that sum, whose
+    volume is the root of K.
+    """
+    size = classes - 1
+    volume = size / 2 * math.log(math.pi) - math.lgamma(size / 2 + 1) - math.log(classes) / 2
+    return (volume + size / 2 * squares.clamp(min=1e-300).log()).exp()
 
 
 def _assumed(view: RoundView) -> str:
@@ -299,7 +328,8 @@ def _solved(
     inverse = torch.linalg.pinv(plane @ precision @ plane, rtol=1e-9, hermitian=True)
     rest = target - (precision @ equal[..., None]).squeeze(2)
     counts = equal + (inverse @ rest[..., None]).squeeze(2)
-    return _Solved(precision, target, counts, inverse.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt())
+    deviations = inverse.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+    return _Solved(precision, target, counts, deviations, torch.zeros(len(counts), dtype=torch.bool))
 
 
 def _fitting_scale(guess: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor) -> Tensor:

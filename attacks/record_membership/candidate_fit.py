@@ -239,6 +239,8 @@ def _summed(fits: list[Fit]) -> Fit:
         shift=squares / spread,
         share=shares.mean(0),
         mean=torch.stack([one.mean for one in fits]).mean(0),
+        total=sum(one.total for one in fits) / len(fits),
+        total_error=sum(one.total_error for one in fits) / len(fits),
     )
 
 

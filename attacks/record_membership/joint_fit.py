@@ -31,6 +31,8 @@ _PARTS = torch.linspace(0, 1, 21, dtype=torch.float64)
 """Tried means and standard deviations of the part of its expected score that a member has."""
 _PART_SPREAD = 1.0
 """Standard deviation of the prior of both: of the mean about 1 and the standard deviation about 0."""
+_MOST_OFF, _SIGNIFICANT = 0.4, 3.0
+"""Part of the number of records, and standard errors, by which the sum of weights may differ from that number."""
 _IN_POOL = (1.0, 0.75, 0.5, 0.25, 0.125)
 """Tried parts of a class's share that are candidates, not other records of the client that resemble them."""
 
@@ -66,6 +68,9 @@ class Fit:
         noise: standard deviation of what the candidates do not explain, in each direction that they span.
         class_spread: standard deviation of the classes' mean weights.
         spanned: square of the norm of the part of the update that the effects span.
+        records: number of records in the update.
+        total: sum of the weights, which is the number of records if the learner is the clients'.
+        total_error: standard error of that sum.
         approximate: whether the effects are only approximate, so that members' scores have a law of their own.
         member: ``(M,)`` probability of being in the update, of that law (`of_members`); None before.
     """
@@ -78,6 +83,9 @@ class Fit:
     noise: float
     class_spread: float
     spanned: float
+    records: int = 0
+    total: float = 0.0
+    total_error: float = 0.0
     approximate: bool = False
     member: Tensor | None = None
 
@@ -85,6 +93,17 @@ class Fit:
     def weight(self) -> Tensor:
         """``(M,)`` generalised least-squares estimate of each weight: 1 for a record in the update, 0 for another."""
         return self.score / self.shift
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the weights add to another number than that of the records, so that the learner is another one.
+
+        Records that are no candidates give their weight to those that resemble them, so weights add to all records. A
+        sign that is wrong makes the sum negative, an update of noise gives none, and steps of another size multiply it.
+        Under Adam it is not known well enough.
+        """
+        off = abs(self.total - self.records)
+        return not self.approximate and off > max(_MOST_OFF * self.records, _SIGNIFICANT * self.total_error)
 
     @property
     def log_odds(self) -> Tensor:
@@ -182,7 +201,19 @@ def fit(basis: Basis, products: Tensor, classes: Tensor, *, records: int, noise:
     shift = (known / unseen).sqrt() / spread
     score = weights / (known * unseen).sqrt() / spread + (of_class @ means) * shift
     share, mean = of_class @ _positive_part(means, errors), of_class @ means + weights
-    return Fit(score, shift, share, mean, spread, left, class_spread, float(seen.square().sum()))
+    return Fit(
+        score=score,
+        shift=shift,
+        share=share,
+        mean=mean,
+        spread=spread,
+        noise=left,
+        class_spread=class_spread,
+        spanned=float(seen.square().sum()),
+        records=records,
+        total=float(mean.sum()),
+        total_error=model.total_error(of_class.sum(0), spread, left, class_spread),
+    )
 
 
 def without_common_noise(basis: Basis, products: Tensor, classes: Tensor, found: Fit, place: int) -> Tensor:
@@ -237,6 +268,11 @@ class _Likelihood:
         _, means, precision, _ = self._at(spread, left, class_spread)
         return means, torch.linalg.inv(precision).diagonal().sqrt(), self.seen - self.design @ means
 
+    def total_error(self, sizes: Tensor, spread: float, left: float, class_spread: float) -> float:
+        """Standard error of the sum of all weights, of classes with ``sizes (K,)``, that of the class means."""
+        precision = self._at(spread, left, class_spread)[2]
+        return math.sqrt(float(sizes @ torch.linalg.solve(precision, sizes)))
+
     def negative_log(self, spread: float, left: float, class_spread: float) -> float:
         variance, means, precision, prior = self._at(spread, left, class_spread)
         residual = self.seen - self.design @ means
@@ -285,6 +321,8 @@ def _positive_part(means: Tensor, errors: Tensor) -> Tensor:
 def predicted_auc(found: Fit) -> float:
     """AUC of the log odds that a fit expects, if its model holds: a mean over pairs of a member and another record.
 
+    NaN for a fit that refutes its model (`Fit.refuted`).
+
     The evidence is N(s^2/2, s^2) for a member and N(-s^2/2, s^2) for another record, ``s`` being its shift. With equal
     shifts and classes the AUC is ``Phi(s / sqrt 2)``; ``s`` is the norm of the record's effect without what the other
     candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared.
@@ -292,6 +330,8 @@ def predicted_auc(found: Fit) -> float:
     Of a fit that knows the law of its members' scores (`Fit.of_members`), pairs have the weights of their probabilities
     of being a member and none, and what counts is which of their log odds are larger.
     """
+    if found.refuted:
+        return math.nan
     step = -(-len(found.shift) // _PAIRS)
     weight = (found.share if found.member is None else found.member).double()[::step]
     if found.member is None:

@@ -1,49 +1,172 @@
-"""A learner whose updates have another length than the recorded ones is named; one that matches is not."""
+"""A learner that is not what the clients ran is named, with the next thing to try; one that matches is not."""
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
+from attacks.composition.closed_form import ClosedForm
+from attacks.composition.decaf import Decaf
+from attacks.composition.last_layer import LastLayerCounts
+from bench.hostile_federations import HONEST, HOSTILE, Federation
 from client.algorithm import DescentAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
-from evaluation.learner_match import LearnerMatch, learner_match
+from evaluation.learner_match import LearnerMatch, learner_free_is_better, learner_match
+from evaluation.runner import Evaluation
+from evaluation.scores import AttackInfo, concat, score_table
 from protocol.seeding import generator_for
 from protocol.view import Release, RoundView
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 from tests.composition_toys import views
 from tests.toys import leaky_view
 
+ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)
+
 
 def compared(view: RoundView) -> LearnerMatch:
-    found = learner_match(view, generator=generator_for(0, "match"))
-    assert isinstance(found, LearnerMatch)
-    return found
+    match = learner_match(view, generator=generator_for(0, "match"))
+    assert isinstance(match, LearnerMatch)
+    return match
 
 
 def with_rate(view: RoundView, factor: float) -> RoundView:
     learner = view.algorithm
     assert isinstance(learner, DescentAlgorithm)
-    local = dataclasses.replace(learner.local, learning_rate=factor * learner.local.learning_rate)
-    return dataclasses.replace(view, algorithm=dataclasses.replace(learner, local=local))
+    return declaring(view, learning_rate=factor * learner.local.learning_rate)
 
 
-@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (0.01, False), (0.1, False), (100.0, False)])
-def test_a_learning_rate_that_is_far_off_is_found(factor: float, right: bool) -> None:
+def declaring(view: RoundView, **local: object) -> RoundView:
+    learner = view.algorithm
+    assert isinstance(learner, DescentAlgorithm)
+    local_training = dataclasses.replace(learner.local, **local)  # type: ignore[arg-type]
+    return dataclasses.replace(view, algorithm=dataclasses.replace(learner, local=local_training))
+
+
+def changed(view: RoundView, change: Callable[[str, Tensor], Tensor]) -> RoundView:
+    return dataclasses.replace(view, deltas={name: change(name, value) for name, value in view.deltas.items()})
+
+
+@pytest.mark.parametrize(
+    "local",
+    [
+        LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=40),
+        ONE_STEP,
+        LocalTraining(optimizer="sgd", learning_rate=0.05, batch_size=40, momentum=0.9, epochs=2),
+        LocalTraining(optimizer="sgd", learning_rate=0.05, batch_size=40, weight_decay=0.05, epochs=2),
+        LocalTraining(optimizer="adam", learning_rate=0.005, batch_size=40),
+    ],
+)
+def test_clients_that_run_the_learner_do(local: LocalTraining) -> None:
+    (view,), _ = views(local)
+    for honest in (view, changed(view, lambda _, value: value.half().float())):
+        assert compared(honest).right, compared(honest).finding
+
+
+@pytest.mark.parametrize("factor", [0.01, 0.1, 0.5, 2.0, 3.0, 100.0])
+def test_a_learning_rate_that_is_off_is_found(factor: float) -> None:
     (view,), _ = views()
-    assert compared(with_rate(view, factor)).right == right
+    assert "learning rate" in compared(with_rate(view, factor)).finding
 
 
 def test_the_ratio_of_a_step_is_that_of_the_learning_rates() -> None:
-    (view,), _ = views(LocalTraining(optimizer="sgd", learning_rate=0.1))
+    (view,), _ = views(ONE_STEP)
     assert compared(with_rate(view, 0.01)).ratio == pytest.approx(0.01 * compared(view).ratio, rel=1e-3)
+
+
+def noisy(name: str, value: Tensor) -> Tensor:
+    return value.std() * torch.randn(value.shape, generator=generator_for(1, name))
+
+
+def clipped(view: RoundView) -> RoundView:
+    flat = torch.cat([value.flatten(1) for value in view.deltas.values()], dim=1).norm(dim=1)
+    factors = 0.3 * flat.min() / flat
+    return changed(view, lambda _, value: value * factors.reshape(-1, *[1] * (value.dim() - 1)))
+
+
+def largest(name: str, value: Tensor) -> Tensor:
+    least = value.abs().flatten(1).quantile(0.95, dim=1)
+    return value * (value.abs() >= least.reshape(-1, *[1] * (value.dim() - 1)))
+
+
+WRONG: dict[str, tuple[Callable[[RoundView], RoundView], str]] = {
+    "negated": (lambda view: changed(view, lambda _, value: -value), "local minus global"),
+    "weights": (lambda view: changed(view, lambda name, value: value + view.model[name]), "weights"),
+    "noise": (lambda view: changed(view, noisy), "noise"),
+    "signs": (lambda view: changed(view, lambda _, value: 1e-3 * value.sign()), "signs"),
+    "top": (lambda view: changed(view, largest), "largest"),
+    "clip": (clipped, "clip"),
+    "sum": (lambda view: changed(view, lambda _, value: value + value.roll(1, 0)), "sums"),
+    "epochs": (lambda view: declaring(view, epochs=3), "number of steps"),
+    "one tensor": (lambda view: changed(view, lambda n, v: 5 * v if n == "output.bias" else v), "disagree"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_named_with_the_next_thing_to_try(name: str) -> None:
+    (view,), _ = views(ONE_STEP)
+    change, word = WRONG[name]
+    assert word in compared(change(view)).finding
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("squared error", "loss"),
+        ("multi-label", "loss"),
+        ("class weights", "class weights"),
+        ("label smoothing", "label smoothing"),
+        ("FedProx hidden", "FedProx"),
+        ("count x 2.5", "numbers of examples"),
+        ("count / 2", "numbers of examples"),
+        ("weight decay hidden", "weight decay"),
+        ("gradient clip hidden", "clips"),
+        ("momentum hidden", "optimizer"),
+        ("Adam said SGD", "Adam"),
+        ("4 bits", "rounded"),
+        ("noise hidden", "noise"),
+        ("noise said", "declared noise"),
+    ],
+)
+def test_training_that_is_not_declared_is_named(name: str, word: str, tmp_path: Path) -> None:
+    assert word in compared(recorded(HOSTILE[name], tmp_path)).finding
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", [name for name, one in HONEST.items() if one.declares_learner])
+def test_honest_federations_are_not_called_wrong(name: str, tmp_path: Path) -> None:
+    match = compared(recorded(HONEST[name], tmp_path))
+    assert match.right, match.finding
+
+
+def recorded(federation: Federation, folder: Path) -> RoundView:
+    federation.record(folder / "deltas")
+    recording = Recording(folder / "deltas")
+    return next(recording.views(rounds=recording.rounds[:1], learner=recorded_learner(recording)))
+
+
+def test_zero_updates_are_not_compared() -> None:
+    (view,), _ = views()
+    silent = changed(view, lambda _, value: torch.zeros_like(value))
+    assert "zero" in str(learner_match(silent, generator=generator_for(0, "match")))
 
 
 def test_noise_that_hides_lengths_is_no_mismatch_and_no_match() -> None:
     (view,), _ = views()
     release = Release(parameters=tuple(view.deltas), clip=None, noise_scale=1.0)
-    noisy = {name: value + torch.randn(value.shape) for name, value in view.deltas.items()}
-    hidden = dataclasses.replace(with_rate(view, 0.01), deltas=noisy, releases=(release,))
+    sent = {name: value + torch.randn(value.shape) for name, value in view.deltas.items()}
+    hidden = dataclasses.replace(with_rate(view, 0.01), deltas=sent, releases=(release,))
     assert "noise" in str(learner_match(hidden, generator=generator_for(0, "match")))
+
+
+def test_declared_noise_that_is_not_there_is_found() -> None:
+    (view,), _ = views()
+    release = Release(parameters=tuple(view.deltas), clip=None, noise_scale=1.0)
+    assert "declared noise" in compared(dataclasses.replace(view, releases=(release,))).finding
 
 
 def test_clipped_updates_are_compared_with_clipped_ones() -> None:
@@ -52,7 +175,9 @@ def test_clipped_updates_are_compared_with_clipped_ones() -> None:
     clip = float(norms.min()) / 10
     deltas = {n: v * (clip / norms).reshape(-1, *[1] * (v.dim() - 1)) for n, v in view.deltas.items()}
     release = Release(parameters=tuple(view.deltas), clip=clip, noise_scale=0.0)
-    assert compared(dataclasses.replace(view, deltas=deltas, releases=(release,))).ratio == pytest.approx(1, rel=0.01)
+    match = compared(dataclasses.replace(view, deltas=deltas, releases=(release,)))
+    assert match.right
+    assert match.ratio == pytest.approx(1, rel=0.01)
 
 
 def test_without_examples_nothing_is_claimed() -> None:
@@ -64,3 +189,30 @@ def test_without_examples_nothing_is_claimed() -> None:
 def test_clients_of_a_recommender_need_no_examples_of_the_server(factor: float, right: bool) -> None:
     view, _ = leaky_view()
     assert compared(with_rate(view, factor)).right == right
+
+
+def evaluation_of(values: dict[str, tuple[str, float]], metric: str = "l1") -> Evaluation:
+    """Attacks by name, with their role and the values of eight clients about a mean."""
+    spread = torch.linspace(-0.02, 0.02, 8)
+    tables = [
+        score_table(name, {metric: (mean + spread).numpy()}, setting={"data": "d"}, seed=0, victims=range(8))
+        for name, (_, mean) in values.items()
+    ]
+    lines = {
+        name: AttackInfo(role=role, family="composition", tells="shares")  # type: ignore[arg-type]
+        for name, (role, _) in values.items()
+    }
+    return Evaluation(scores=concat(tables), lines=lines)
+
+
+@pytest.mark.parametrize(("published", "shown"), [(0.1, True), (0.45, False), (0.9, False)])
+def test_an_attack_that_uses_all_of_a_right_learner_is_not_much_weaker(published: float, shown: bool) -> None:
+    evaluation = evaluation_of({"closed-form": ("ours", 0.5), "decaf": ("published", published)})
+    finding = learner_free_is_better(evaluation, [ClosedForm(), Decaf(), LastLayerCounts()])
+    assert bool(finding) == shown
+    assert ("decaf" in finding) == shown
+
+
+def test_attacks_without_the_learner_are_compared_with_none() -> None:
+    evaluation = evaluation_of({"last-layer-counts": ("ours", 0.5), "decaf": ("published", 0.1)})
+    assert not learner_free_is_better(evaluation, [LastLayerCounts(), Decaf()])

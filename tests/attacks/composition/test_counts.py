@@ -5,7 +5,13 @@ import itertools
 import pytest
 import torch
 
-from attacks.composition.counts import CountEstimate, count_estimate, nearest_counts, right_when_rounded
+from attacks.composition.counts import (
+    CountEstimate,
+    count_estimate,
+    nearest_counts,
+    right_when_rounded,
+    shown_deviation,
+)
 from attacks.estimates import EstimateError
 from protocol.seeding import generator_for
 from protocol.view import RoundView
@@ -64,3 +70,40 @@ def test_the_nearest_whole_numbers_are_found() -> None:
         own = found[0].double()
         assert int(found.sum()) == size
         assert float(own @ precision @ own - 2 * own @ target) == pytest.approx(float(value.min()), abs=0.05)
+
+
+def near_whole(error: float, *, clients: int = 20, classes: int = 10) -> torch.Tensor:
+    """Counts with normal errors, of which each client's sum is whole."""
+    generator = torch.Generator().manual_seed(0)
+    whole = torch.randint(1, 9, (clients, classes), generator=generator).double()
+    errors = error * torch.randn(clients, classes, generator=generator, dtype=torch.float64)
+    return whole + errors - errors.mean(1, keepdim=True)
+
+
+@pytest.mark.parametrize("error", [0.01, 0.1, 0.2, 0.3])
+def test_a_deviation_that_the_counts_have_is_kept(error: float) -> None:
+    predicted = torch.full((20, 10), error).double()
+    assert torch.equal(shown_deviation(near_whole(error), predicted), predicted)
+
+
+def test_counts_farther_from_whole_numbers_show_a_larger_deviation() -> None:
+    shown = shown_deviation(near_whole(0.15), torch.full((20, 10), 0.02).double())
+    assert float(shown.nanmean()) == pytest.approx(0.15, abs=0.03)
+
+
+@pytest.mark.parametrize("counts", [near_whole(3.0), near_whole(0.01) / 2, near_whole(0.01) * 1.1])
+def test_counts_that_are_not_near_whole_numbers_refute_a_prediction(counts: torch.Tensor) -> None:
+    assert bool(shown_deviation(counts, torch.full((20, 10), 0.02).double()).isnan().all())
+
+
+def test_negative_counts_refute_the_prediction_of_their_client() -> None:
+    counts = near_whole(0.01)
+    counts[3, 0] -= 20
+    shown = shown_deviation(counts, torch.full((20, 10), 0.05).double())
+    assert shown.isnan().any(1).nonzero().flatten().tolist() == [3]
+
+
+def test_counts_that_round_to_another_sum_refute_a_prediction() -> None:
+    """Of one example, shares of several classes are near the whole number 0, but then there is no example."""
+    shares = torch.full((20, 10), 0.1).double()
+    assert bool(shown_deviation(shares, torch.full((20, 10), 0.05).double()).isnan().all())

@@ -162,3 +162,20 @@ def test_linear_shares_have_no_bias_where_the_counts_are_not_certain() -> None:
     assert float((shares - plain).square().mean().sqrt() / deviation.square().mean().sqrt()) == pytest.approx(
         1, abs=0.2
     )
+
+
+@pytest.mark.parametrize("factor", [-1.0, 0.5, 2.0, 1.3])
+def test_an_update_of_another_size_refutes_the_prediction(factor: float) -> None:
+    view, counts = toy()
+    other = dataclasses.replace(view, deltas={name: factor * value for name, value in view.deltas.items()})
+    assert "predicted-exact-classes" in scored(OutputCounts(), view, counts)
+    assert "predicted-exact-classes" not in scored(OutputCounts(), other, counts)
+
+
+def test_a_step_size_that_is_fitted_to_whole_numbers_of_noise_predicts_nothing() -> None:
+    view, counts = toy()
+    unknown = dataclasses.replace(view, algorithm=None)
+    generator = generator_for(0, "noise")
+    noise = {n: v.std() * torch.randn(v.shape, generator=generator) for n, v in view.deltas.items()}
+    assert scored(OutputCounts(), unknown, counts)["predicted-exact-classes"] > 0.9
+    assert "predicted-exact-classes" not in scored(OutputCounts(), dataclasses.replace(unknown, deltas=noise), counts)

@@ -23,9 +23,9 @@ def members(candidates: int, *, seed: int = 0) -> Tensor:
     return torch.rand(candidates, generator=torch.Generator().manual_seed(seed + 1000)) < 0.4
 
 
-def fitted(rows: Tensor, update: Tensor, *, noise: float = 0.0, classes: int = 2) -> Fit:
+def fitted(rows: Tensor, update: Tensor, *, noise: float = 0.0, classes: int = 2, records: int = 12) -> Fit:
     labels = torch.arange(len(rows)) % classes
-    return fit(Basis.of(rows @ rows.T), rows @ update, labels, records=12, noise=noise)
+    return fit(Basis.of(rows @ rows.T), rows @ update, labels, records=records, noise=noise)
 
 
 def test_orthogonal_effects_are_solved_exactly() -> None:
@@ -105,7 +105,8 @@ def test_the_predicted_auc_is_that_of_many_updates(noise: float) -> None:
     for seed in range(60):
         member = members(60, seed=seed)
         draws = torch.randn(300, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        found = fitted(rows, rows[member].sum(0) + noise * draws, noise=noise, classes=1)
+        update = rows[member].sum(0) + noise * draws
+        found = fitted(rows, update, noise=noise, classes=1, records=int(member.sum()))
         everything = torch.ones(1, 60, dtype=torch.bool)
         measured.append(float(auc_per_victim(found.log_odds[None], member[None], everything)))
         expected.append(predicted_auc(found))
@@ -162,3 +163,20 @@ def test_the_prediction_is_near_guessing_where_noise_hides_everything(noise: flo
         found = fit(Basis.of(rows @ rows.T), rows @ update, labels, records=100, noise=10 * noise)
         predicted.append(predicted_auc(found))
     assert 0.5 <= sum(predicted) / 6 < 0.53
+
+
+@pytest.mark.parametrize(("factor", "refuted"), [(1.0, False), (-1.0, True), (0.1, True), (2.0, True), (0.0, True)])
+def test_weights_that_add_to_another_number_than_the_records_refute_the_fit(factor: float, refuted: bool) -> None:
+    """Steps of another size, a wrong sign, and an update of noise, which has none of the candidates in it."""
+    rows, member = effects(60, 300), members(60)
+    noise = torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = fitted(rows, factor * rows[member].sum(0) + 0.3 * noise, classes=1, records=int(member.sum()))
+    assert found.refuted == refuted
+    assert math.isnan(predicted_auc(found)) == refuted
+
+
+def test_weights_that_noise_hides_refute_nothing() -> None:
+    rows, member = effects(60, 300), members(60)
+    noise = 1000 * torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = fitted(rows, rows[member].sum(0) + noise, noise=1000.0, classes=1, records=int(member.sum()))
+    assert not found.refuted
