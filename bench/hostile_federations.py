@@ -357,7 +357,7 @@ def _targets(labels: Tensor) -> Tensor:
 
 def focal(logits: Tensor, labels: Tensor) -> Tensor:
     """Focal loss with exponent 2."""
-    losses = functional.cross_entropy(logits, labels, reduction="none")
+    losses: Tensor = functional.cross_entropy(logits, labels, reduction="none")
     weights: Tensor = (1 - (-losses).exp()) ** 2
     return (weights * losses).mean()
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -251,15 +251,37 @@ def record_losses(algorithm: RecordAlgorithm, models: Mapping[str, Tensor], inpu
 def record_gradients(
     algorithm: RecordAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor
 ) -> dict[str, Tensor]:
-    """Gradients ``(M, *shape)`` by parameter of the losses of single records ``(M, *shape)``, ``(M,)``."""
+    """Gradients ``(M, *shape)`` by parameter of the losses of single records ``(M, *shape)``, ``(M,)``.
+
+    All of a chunk at once, where torch can: networks that look at values to decide what to compute, as those of the
+    transformers library do that ask whether a text is padded, are given one record at a time.
+    """
     _check_independent(algorithm)
 
     def loss(parameters: Parameters, record: Tensor, label: Tensor) -> Tensor:
         return algorithm.record_losses(parameters, record[None], label[None])[0]
 
     every = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), chunk_size=_AT_ONCE)
-    found: dict[str, Tensor] = every(algorithm.trained(model), inputs, labels)
+    try:
+        found: dict[str, Tensor] = every(algorithm.trained(model), inputs, labels)
+    except RuntimeError as error:
+        if "control flow" not in str(error):
+            raise
+        return _one_by_one(loss, algorithm.trained(model), inputs, labels)
     return found
+
+
+def _one_by_one(
+    loss: Callable[[Parameters, Tensor, Tensor], Tensor], model: Parameters, inputs: Tensor, labels: Tensor
+) -> dict[str, Tensor]:
+    """The same gradients by one backward pass for each record."""
+    own = {name: value.detach().requires_grad_() for name, value in model.items()}
+    gradients = {name: value.new_zeros(len(labels), *value.shape) for name, value in model.items()}
+    for number, (record, label) in enumerate(zip(inputs, labels, strict=True)):
+        parts = torch.autograd.grad(loss(own, record, label), list(own.values()), materialize_grads=True)
+        for rows, part in zip(gradients.values(), parts, strict=True):
+            rows[number] = part
+    return gradients
 
 
 def weighted_gradient(
