@@ -332,7 +332,8 @@ def rounded(bits: int) -> Change:
     """Each tensor is rounded to a symmetric grid of so many bits."""
 
     def to_grid(value: Tensor) -> Tensor:
-        step = value.abs().max() / (2 ** (bits - 1) - 1) + 1e-30
+        levels = 2 ** (bits - 1) - 1
+        step = (value.abs().max() / levels).clamp(min=1e-30)
         return (value / step).round() * step
 
     return of_each(to_grid)
