@@ -332,7 +332,7 @@ def rounded(bits: int) -> Change:
     """Each tensor is rounded to a symmetric grid of so many bits."""
 
     def to_grid(value: Tensor) -> Tensor:
-        levels = 2 ** (bits - 1) - 1
+        levels = 2.0 ** (bits - 1) - 1
         step = (value.abs().max() / levels).clamp(min=1e-30)
         return (value / step).round() * step
 

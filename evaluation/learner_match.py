@@ -37,8 +37,8 @@ _FACTOR = 3.0
 """Ratio of lengths, or its inverse, above which a learner does not match clients of any other examples."""
 _TWIN_FACTOR = 1.25
 """The same for clients of the same class shares, in addition to how much simulated clients differ."""
-_TURNED = 0.05
-"""How much smaller a cosine may be, in addition: clients' images are not the server's."""
+_TURNED, _LESS_ALIKE = 0.05, 0.5
+"""How much smaller a cosine may be, and by which part of what simulated cosines lack: clients' images are others."""
 _TENSOR_FACTOR = 2.0
 """Ratio by which a tensor may be longer or shorter than the whole update is, in addition."""
 _OFF, _OFF_SIMULATED = 0.05, 0.025
@@ -54,7 +54,7 @@ _MIRRORED = 0.5
 _EQUAL_LENGTHS = 1e-3
 """Relative spread of the clients' lengths below which they were clipped."""
 _USUAL = 0.95
-"""Quantile of simulated clients that bounds what is expected."""
+"""Quantile of simulated clients, and 1 minus it, between which a sentence says that they are."""
 _OPPOSITE, _ONE_WAY = -0.2, 0.5
 """Cosine of recorded and simulated mean below which a sign is wrong, if two simulated means have at least the other."""
 _HYPER_PARAMETERS = "learning_rate, epochs, batch_size and optimizer"
@@ -269,8 +269,8 @@ def _times(binary_logarithm: float) -> str:
 class _Shift(NamedTuple):
     """By how much a number of recorded clients differs from that of simulated clients with the same class shares.
 
-    ``middle`` is the median difference of a client from the mean of its simulated ones; ``spread`` is the `_USUAL`
-    quantile of the absolute difference of a simulated client from the others.
+    ``middle`` is the median difference of a client from the mean of its simulated ones; ``spread`` is the largest
+    difference of a simulated client from the mean of the others.
     """
 
     middle: float
@@ -280,8 +280,8 @@ class _Shift(NamedTuple):
     def of(cls, recorded: Tensor, simulated: Tensor) -> "_Shift":
         """Compares numbers ``(V,)`` of recorded clients with those of simulated ones ``(R, V)``."""
         others = (simulated.sum(0) - simulated) / (len(simulated) - 1)
-        spread = (simulated - others).abs().quantile(_USUAL)
-        return cls(float((recorded - simulated.mean(0)).median()), float(spread))
+        spread = float((simulated - others).abs().max())
+        return cls(float((recorded - simulated.mean(0)).median()), spread)
 
     def is_beyond(self, tolerance: float, usual: float = 0.0) -> bool:
         """Whether the difference, from a usual one, is more than what is tolerated and what simulated clients show."""
@@ -291,7 +291,8 @@ class _Shift(NamedTuple):
 def _is_turned(likeness: Likeness, expected: Likeness) -> bool:
     """Whether updates are less like their twins than simulated ones are."""
     cosine = _Shift.of(likeness.cosine, expected.cosine)
-    return cosine.middle < 0 and cosine.is_beyond(_TURNED)
+    tolerance = _TURNED + _LESS_ALIKE * (1 - float(expected.cosine.median()))
+    return -cosine.middle > max(tolerance, cosine.spread)
 
 
 def _next_to_try(

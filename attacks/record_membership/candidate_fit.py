@@ -320,7 +320,9 @@ class _Client:
     def fit(self, products: Tensor, basis: Basis) -> Fit:
         own = Basis(basis.values * self.rate**2, basis.vectors)
         seen = -self.rate * products.double()
-        return fit(own, seen, self.effects.pool.labels, records=self.records, noise=self.noise)
+        made = fit(own, seen, self.effects.pool.labels, records=self.records, noise=self.noise)
+        update = self.together[self.place]
+        return dataclasses.replace(made, energy=float(update.double().square().sum()), numbers=len(update))
 
     def fit_along(self, places: Places) -> Fit:
         products, basis = self.effects.along(places, self.together[self.place, None])

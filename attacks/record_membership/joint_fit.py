@@ -33,6 +33,10 @@ _PART_SPREAD = 1.0
 """Standard deviation of the prior of both: of the mean about 1 and the standard deviation about 0."""
 _MOST_OFF, _SIGNIFICANT = 0.4, 3.0
 """Part of the number of records, and standard errors, by which the sum of weights may differ from that number."""
+_SPANNED = 0.5
+"""Part of an update that candidates span if they resemble its records."""
+_TIMES_NOISE = 3.0
+"""How many times as much of an update as of noise candidates span, at least, if it is made of such records."""
 _IN_POOL = (1.0, 0.75, 0.5, 0.25, 0.125)
 """Tried parts of a class's share that are candidates, not other records of the client that resemble them."""
 
@@ -71,6 +75,8 @@ class Fit:
         records: number of records in the update.
         total: sum of the weights, which is the number of records if the learner is the clients'.
         total_error: standard error of that sum.
+        energy: square of the norm of the update, in the metric of `spanned`; 0 for unknown.
+        numbers: numbers of the update, of which that is the sum of squares.
         approximate: whether the effects are only approximate, so that members' scores have a law of their own.
         member: ``(M,)`` probability of being in the update, of that law (`of_members`); None before.
     """
@@ -86,6 +92,8 @@ class Fit:
     records: int = 0
     total: float = 0.0
     total_error: float = 0.0
+    energy: float = 0.0
+    numbers: int = 0
     approximate: bool = False
     member: Tensor | None = None
 
@@ -96,14 +104,30 @@ class Fit:
 
     @property
     def refuted(self) -> bool:
-        """Whether the weights add to another number than that of the records, so that the learner is another one.
+        """Whether the update contradicts the clients' steps, so that the learner is another one.
 
-        Records that are no candidates give their weight to those that resemble them, so weights add to all records. A
-        sign that is wrong makes the sum negative, an update of noise gives none, and steps of another size multiply it.
+        Of weights that add to a number of records T of N, with its standard error:
+
+        * T is negative, as with a wrong sign, or far above N, as with larger steps;
+        * T is far below N though the candidates span most of the update, as with smaller steps. Records outside the
+          pool that no candidate resembles take weight away too, but are not spanned;
+        * the candidates span hardly more of the update than of noise.
+
         Under Adam it is not known well enough.
         """
-        off = abs(self.total - self.records)
-        return not self.approximate and off > max(_MOST_OFF * self.records, _SIGNIFICANT * self.total_error)
+        if self.approximate:
+            return False
+        error = _SIGNIFICANT * self.total_error
+        if self.total < -error or self.total - self.records > max(_MOST_OFF * self.records, error):
+            return True
+        if not self.energy:
+            return False
+        spanned = self.spanned / self.energy
+        of_noise = len(self.score) / max(self.numbers, 1)
+        if _TIMES_NOISE * of_noise > 1:  # so many candidates span anything
+            return False
+        too_few = self.records - self.total > max(_MOST_OFF * self.records, error)
+        return (too_few and spanned > _SPANNED) or spanned < _TIMES_NOISE * of_noise
 
     @property
     def log_odds(self) -> Tensor:

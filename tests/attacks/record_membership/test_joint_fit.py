@@ -1,5 +1,6 @@
 """The joint fit against a slow reference, exact cases, its law under noise, and its own prediction."""
 
+import dataclasses
 import math
 
 import pytest
@@ -165,14 +166,33 @@ def test_the_prediction_is_near_guessing_where_noise_hides_everything(noise: flo
     assert 0.5 <= sum(predicted) / 6 < 0.53
 
 
-@pytest.mark.parametrize(("factor", "refuted"), [(1.0, False), (-1.0, True), (0.1, True), (2.0, True), (0.0, True)])
+@pytest.mark.parametrize(("factor", "refuted"), [(1.0, False), (-1.0, True), (0.1, True), (2.0, True)])
 def test_weights_that_add_to_another_number_than_the_records_refute_the_fit(factor: float, refuted: bool) -> None:
-    """Steps of another size, a wrong sign, and an update of noise, which has none of the candidates in it."""
+    """Steps of another size, and a wrong sign."""
     rows, member = effects(60, 300), members(60)
     noise = torch.randn(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = fitted(rows, factor * rows[member].sum(0) + 0.3 * noise, classes=1, records=int(member.sum()))
+    update = factor * rows[member].sum(0) + 0.3 * noise
+    found = seen(fitted(rows, update, classes=1, records=int(member.sum())), update)
     assert found.refuted == refuted
     assert math.isnan(predicted_auc(found)) == refuted
+
+
+def test_an_update_of_noise_refutes_the_fit_of_a_few_candidates() -> None:
+    rows, member = effects(60, 3000), members(60)
+    noise = torch.randn(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert seen(fitted(rows, noise, classes=1, records=int(member.sum())), noise).refuted
+
+
+def test_records_outside_the_pool_that_no_candidate_resembles_refute_nothing() -> None:
+    """Most of the update is of other records, so that the weights add to those in the pool alone."""
+    rows, member = torch.randn(40, 3000, generator=torch.Generator().manual_seed(0)).double(), members(20)
+    update = rows[:20][member].sum(0) + rows[20:].sum(0)
+    found = seen(fitted(rows[:20], update, classes=1, records=int(member.sum()) + 20), update)
+    assert not found.refuted
+
+
+def seen(found: Fit, update: Tensor) -> Fit:
+    return dataclasses.replace(found, energy=float(update.square().sum()), numbers=len(update))
 
 
 def test_weights_that_noise_hides_refute_nothing() -> None:
