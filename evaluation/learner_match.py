@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, one_hot
@@ -375,7 +374,8 @@ def learner_free_is_better(evaluation: Evaluation, attacks: Sequence[Attack]) ->
     scores = evaluation.scores[evaluation.scores["metric"].isin([n for n, one in METRICS.items() if one.judged])]
     for (question, name), rows in scores.groupby([scores["attack"].map(_question(labels)), "metric"]):
         sign = -1 if METRICS[str(name)].lower_is_better else 1
-        table: pd.DataFrame = (sign * rows.set_index(["attack", "seed", "round", "victim"])["value"]).unstack("attack")
+        clients = ["seed", "round", "victim"]
+        table = sign * rows.pivot_table(index=clients, columns="attack", values="value", aggfunc="mean")
         names = [str(label) for label in table]
         ours = [label for label in names if labels[label].role == "ours" and label in simulating]
         others = [label for label in names if labels[label].role == "published"]

@@ -216,3 +216,9 @@ def test_an_attack_that_uses_all_of_a_right_learner_is_not_much_weaker(published
 def test_attacks_without_the_learner_are_compared_with_none() -> None:
     evaluation = evaluation_of({"last-layer-counts": ("ours", 0.5), "decaf": ("published", 0.1)})
     assert not learner_free_is_better(evaluation, [LastLayerCounts(), Decaf()])
+
+
+def test_several_values_of_one_client_are_averaged() -> None:
+    evaluation = evaluation_of({"closed-form": ("ours", 0.5), "decaf": ("published", 0.1)})
+    evaluation.scores = concat([evaluation.scores, evaluation.scores])
+    assert "decaf" in learner_free_is_better(evaluation, [ClosedForm(), Decaf()])
