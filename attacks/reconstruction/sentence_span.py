@@ -123,7 +123,8 @@ class SentenceSpan(ReconstructionAttack):
     Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are
     those of the mean of the models before and after; nothing is certified. Under noise, the rank is the number of
     singular values above it; below the number of sentences, nothing can be found. Where prefixes fill the dimensions of
-    the first layer, the span check fails; `SentenceChains` goes on.
+    the first layer, the span check fails; `SentenceChains` goes on. Where the ranks of one step promise sentences, and
+    those found do not explain the change of the last layer, nothing is predicted.
 
     Threat model: passive server, one update; it knows the global model and the clients' algorithm, and holds no text.
 
@@ -190,6 +191,9 @@ class SentenceSpan(ReconstructionAttack):
         made = reconstruction(padded, certified=[certain for _, certain, _ in found])
         rank, spare = (torch.tensor([getattr(f, n) for _, _, f in found]).double() for n in ("rank", "free"))
         predicted = ((spare >= self.margin) & (rank >= view.example_counts)).double()
+        # Of one step, sentences that the ranks promise must explain the last layer.
+        is_explained = torch.tensor([len(certain) > 0 and bool(certain.all()) for _, certain, _ in found])
+        predicted[(predicted == 1) & (steps == 1) & ~is_explained] = torch.nan
         return SpanEstimate(**vars(made), rank=rank, spare=spare, predicted=predicted)
 
     def sentences(self, victim: "Victim") -> tuple[Tensor, Tensor, Span]:

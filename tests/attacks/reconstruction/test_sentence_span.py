@@ -138,3 +138,13 @@ def test_a_recording_without_a_layer_is_refused() -> None:
     deltas = {name: value for name, value in view.deltas.items() if name != "lstm.weight_hh_l0"}
     with pytest.raises(ViewError, match="weight_hh_l0"):
         attacked(dataclasses.replace(view, deltas=deltas))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentences_that_do_not_explain_the_last_layer_give_no_prediction(kind: str) -> None:
+    """The ranks still promise sentences: only the last layer's changes are those of the other client."""
+    view = seen(kind)
+    deltas = {name: value.roll(1, 0) if name.startswith("output") else value for name, value in view.deltas.items()}
+    found = attacked(dataclasses.replace(view, deltas=deltas))
+    assert not found.certified.any()
+    assert bool(found.predicted.isnan().all())
