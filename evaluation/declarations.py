@@ -67,7 +67,7 @@ def _noise(views: Sequence[RoundView]) -> Iterator[str]:
 
 def _clip(views: Sequence[RoundView]) -> Iterator[str]:
     for release in views[0].releases:
-        if release.clip is None:
+        if release.clip is None or not release.own_devices:
             continue
         longer = torch.cat([_longer(view, release) for view in views])
         if bool(longer.any()):

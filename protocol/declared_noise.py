@@ -14,10 +14,10 @@ IMPOSSIBLE = 1e-9
 
 
 def is_last_noise(view: View, name: str) -> bool:
-    """Whether clients add noise to a parameter, and declare nothing after it that could make the update shorter."""
+    """Whether all clients add noise to a parameter, and declare nothing after it that could make the update shorter."""
     own = [release for release in view.releases if name in release.parameters]
     noisy = [place for place, release in enumerate(own) if release.noise_scale > 0]
-    if not noisy or any(release.bits is not None for release in own):
+    if not noisy or any(release.bits is not None or not release.own_devices for release in own):
         return False
     return all(release.clip is None for release in own[noisy[0] + 1 :])
 

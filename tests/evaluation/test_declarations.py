@@ -78,6 +78,11 @@ def test_what_follows_the_noise_may_make_an_update_shorter() -> None:
         assert not any("noise is not there" in sentence for sentence in false_in_views([seen]))
 
 
+def test_what_devices_of_the_server_do_not_do_is_not_expected_of_all() -> None:
+    others_only = Release(clip=0.01, noise_scale=0.01, parameters=("w",), own_devices=False)
+    assert false_in_views([view(updates(0.1), others_only)]) == []
+
+
 def test_updates_longer_than_their_clip_are_a_false_declaration() -> None:
     (sentence,) = false_in_views([view(updates(0.08), Release(clip=0.01, parameters=("w",)))])
     assert sentence == (
