@@ -112,7 +112,8 @@ class PACConsensus(PACLikelihood):
     vector. But users of a recommender agree more than they disagree: the leading eigenvector of the Gram matrix of all
     clients' scores over the catalogue, each scaled to length one, gives their signs up to one common sign. One bit
     about all clients together fixes it: whether most of their labels are likes. Clients with unusual taste get the
-    wrong sign.
+    wrong sign, so the error is little more than their share. Of few clients the common sign may be wrong too, and then
+    nearly all vectors are: with 25 in one of three trainings, with 50 or 200 in none (docs/results.md).
 
     Threat model: an active server that sends zero item vectors T times, or a passive one that adds up the messages of
     honest rounds. It knows the scale of the noise, attacks at least a few dozen clients together, and knows whether all
