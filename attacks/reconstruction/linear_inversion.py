@@ -22,7 +22,7 @@ from attacks.reconstruction.peeled_rows import RowChanges
 from attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, search_possible
 from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record, search_faces
 from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
-from attacks.reconstruction.table_search import search_table
+from attacks.reconstruction.table_search import TableUpdate, search_table
 from client.network import NetworkAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress
@@ -124,10 +124,8 @@ class LinearInversion(ReconstructionAttack):
         generator: torch.Generator,
     ) -> FoundRecords:
         model = {name: value[victim] for name, value in view.sent_models().items()}
-        if columns is not None and columns.possible * layer.weight.shape[1] <= MOST_POSSIBLE:
-            found = _possible_rows(view, layer, model, victim, columns)
-            if found is not None:
-                return found
+        if columns is not None:
+            return self._table_rows(view, layer, model, victim, columns, generator)
         own = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
         rows, count = layer.rows_of(victim), int(view.example_counts[victim])
         errors = record_errors(view, layer, model, victim)
@@ -142,22 +140,51 @@ class LinearInversion(ReconstructionAttack):
         if pixels or span.levels:
             return FoundRecords(span_records(span), torch.tensor(span.classes), torch.tensor(span.certain))
         options["failures"] *= _OFF_GRID
+        return search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
+
+    def _table_rows(
+        self,
+        view: RoundView,
+        layer: LayerUpdate,
+        model: dict[str, Tensor],
+        victim: int,
+        columns: TableColumns,
+        generator: torch.Generator,
+    ) -> FoundRecords:
+        """Rows of one client whose table has known columns."""
+        are_listed = columns.possible * layer.weight.shape[1] <= MOST_POSSIBLE
+        weight, bias = model[f"{layer.name}.weight"], model[f"{layer.name}.bias"]
+        update = TableUpdate(
+            rows=layer.rows_of(victim),
+            count=int(view.example_counts[victim]),
+            columns=columns,
+            errors=record_errors(view, layer, model, victim),
+            rate=_declared_rate(view, victim),
+            floor=_rounding_length(layer, victim, weight),
+            precision=layer.precision,
+        )
+
+        def listed() -> FoundRecords | None:
+            return _possible_rows(view, layer, model, victim, columns) if are_listed else None
 
         def search() -> FoundRecords:
-            return search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
+            sent = torch.cat([weight, bias[:, None]], dim=1).double()
+            span = RecordSpan(update.rows, update.count, precision=layer.precision, model=sent, errors=update.errors)
+            return search_supports(
+                span,
+                update.rows,
+                update.count,
+                accuracy=self.accuracy,
+                failures=self.failures * _OFF_GRID,
+                programs=self.programs,
+                generator=generator,
+            )
 
-        if columns is None:
-            return search()
-        return search_table(
-            rows,
-            count,
-            columns,
-            errors,
-            rate=_declared_rate(view, victim),
-            floor=_rounding_length(layer, victim, model[f"{layer.name}.weight"]),
-            precision=layer.precision,
-            search=search,
-        )
+        if layer.embedded:  # ratios are embedded rows
+            possible = listed()
+            assert possible is not None, "`_check_embedded` refuses others"
+            return possible
+        return search_table(update, listed, search)
 
     @staticmethod
     def _check_capacity(view: RoundView, layer: LayerUpdate) -> None:

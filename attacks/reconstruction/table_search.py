@@ -1,8 +1,8 @@
-"""Rows of a table with more possible rows than can be listed: by ratios and peeling, then another search."""
+"""Rows of a table on a known grid: by ratios and peeling, then among all possible rows, then by another search."""
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,51 +15,85 @@ from protocol.table_columns import TableColumns
 
 _LIVE = 1e-4
 """Share of the largest change of a bias from which on a ratio is shown as a record that is not certain."""
+_CLEAR = 1e-3
+"""Distance from a possible row up to which a ratio is shown next to the rows of another search: a mean of several rows is
+farther from the grid."""
 
 
-def search_table(
-    rows: Tensor,
-    count: int,
-    columns: TableColumns,
-    errors: RecordErrors | None,
-    *,
-    rate: float | None,
-    floor: float,
-    precision: float,
-    search: Callable[[], FoundRecords],
-) -> FoundRecords:
-    """Rows of a client on a known grid, however many rows are possible.
+@dataclass(frozen=True)
+class TableUpdate:
+    """Update of a layer by a client's rows on a known grid, and what is known of the client.
 
-    1. `peel_rows`: ratios of neurons that one row excites alone, which are subtracted.
-    2. If these are not the whole update, `search`, which finds all rows or none.
-    3. If it finds none either, those of 1., and as many of the other ratios as the client has rows, the nearest to
-       possible rows first. None of these is certain.
-
-    All rows of the client are certain if they make the update, and no others do (`certified_rows`). Without the
-    clients' algorithm of one step there are ratios only.
-
-    Args:
+    Attributes:
         rows: ``(N, D + 1)`` float64 change of weight and bias.
         count: number of the client's rows.
         columns: the grid of the numbers, and the categories.
-        errors: changes of the bias at the global model; None if unknown.
+        errors: changes of the bias at the global model; None if the clients' algorithm of one step is unknown.
         rate: the rate that follows from the reported number of examples; None if unknown.
         floor: length of the rounding of the rows.
         precision: relative precision of the recorded numbers.
+    """
+
+    rows: Tensor
+    count: int
+    columns: TableColumns
+    errors: RecordErrors | None
+    rate: float | None
+    floor: float
+    precision: float
+
+    def certified(self, distinct: DistinctRows, errors: RecordErrors) -> FoundRecords:
+        """All copies of rows, with those certain that no other rows can replace (`certified_rows`)."""
+        as_reported = _as_many(distinct, self.count)
+        certain = certified_rows(
+            self.rows,
+            as_reported,
+            RowChanges(self.columns, errors),
+            floor=self.floor,
+            precision=self.precision,
+            declared_rate=self.rate,
+        )
+        return _records(as_reported, self.columns, certain)
+
+
+def search_table(
+    update: TableUpdate, listed: Callable[[], FoundRecords | None], search: Callable[[], FoundRecords]
+) -> FoundRecords:
+    """Rows of a client on a known grid, however many rows are possible.
+
+    1. `peel_rows`: ratios of neurons that one row excites alone, which are subtracted. If these rows make the update,
+       and all are certain, they are the client's.
+    2. The search over all possible rows, where they can be listed. If any of its rows is certain, these are returned.
+    3. The rows of 1. if they make the update, then a search that finds all rows or none.
+    4. The rows of 2., else those of 1., and other ratios, the nearest to possible rows first. None is certain.
+
+    Without the clients' algorithm of one step there are ratios only, and possible rows.
+
+    Args:
+        update: the update, and what is known of the client.
+        listed: the search over all possible rows; None of them if they cannot be listed.
         search: another search, for rows that excite no neuron alone.
     """
-    if errors is None:
-        return _with_ratios(DistinctRows.of({}, columns), rows, count, columns)
-    changes = RowChanges(columns, errors)
-    peeled = peel_rows(rows, changes, rate=rate)
-    if not is_explained(rows, peeled, changes, floor=floor):
+    peeled, explained = DistinctRows.of({}, update.columns), None
+    if update.errors is not None:
+        changes = RowChanges(update.columns, update.errors)
+        peeled = peel_rows(update.rows, changes, rate=update.rate)
+        if is_explained(update.rows, peeled, changes, floor=update.floor):
+            explained = update.certified(peeled, update.errors)
+            if bool(explained.certain.all()):
+                return explained
+    possible = listed()
+    if possible is not None and bool(possible.certain.any()):
+        return possible
+    if explained is not None:
+        return explained
+    if possible is not None:
+        return _with_clear_ratios(possible, update)
+    if update.errors is not None:
         records = search()
-        if not len(records.records):
-            return _with_ratios(peeled, rows, count, columns)
-        peeled = distinct_rows(records, columns)
-    distinct = _as_many(peeled, count)
-    certain = certified_rows(rows, distinct, changes, floor=floor, precision=precision, declared_rate=rate)
-    return _records(distinct, columns, certain)
+        if len(records.records):
+            return update.certified(distinct_rows(records, update.columns), update.errors)
+    return _with_ratios(peeled, update)
 
 
 def distinct_rows(records: FoundRecords, columns: TableColumns) -> DistinctRows:
@@ -86,16 +120,38 @@ def _records(distinct: DistinctRows, columns: TableColumns, certain: Tensor) -> 
     )
 
 
-def _with_ratios(distinct: DistinctRows, rows: Tensor, count: int, columns: TableColumns) -> FoundRecords:
-    """The rows found and the nearest possible rows to other ratios, as many as the client has; none is certain."""
-    bias = rows[:, -1].abs()
+def _ratios(update: TableUpdate) -> tuple[Tensor, Tensor]:
+    """Values ``(M, C)`` of the possible rows nearest to ratios, and their distances ``(M,)``, the least first."""
+    bias = update.rows[:, -1].abs()
     live = bias > _LIVE * bias.max()
-    values, distances = nearest_rows(columns, rows[live, :-1] / rows[live, -1:])
-    copies = dict(zip(map(tuple, distinct.values.tolist()), distinct.copies.tolist(), strict=False))
-    classes = dict(zip(map(tuple, distinct.values.tolist()), distinct.classes.tolist(), strict=False))
-    for place in distances.argsort().tolist():
-        row = tuple(values[place].tolist())
-        if sum(copies.values()) < count and row not in copies:
+    values, distances = nearest_rows(update.columns, update.rows[live, :-1] / update.rows[live, -1:])
+    order = distances.argsort()
+    return values[order], distances[order]
+
+
+def _with_clear_ratios(possible: FoundRecords, update: TableUpdate) -> FoundRecords:
+    """Rows that are not certain, and ratios on the grid that are not among them."""
+    values, distances = _ratios(update)
+    known = set(map(tuple, update.columns.decode(possible.records).tolist()))
+    clear = dict.fromkeys(map(tuple, values[distances < _CLEAR].tolist()))
+    others = [list(row) for row in clear if row not in known]
+    if not others:
+        return possible
+    return FoundRecords(
+        torch.cat([possible.records, update.columns.encode(torch.tensor(others))]),
+        torch.cat([possible.classes, torch.full((len(others),), -1)]),
+        torch.cat([possible.certain, torch.zeros(len(others), dtype=torch.bool)]),
+    )
+
+
+def _with_ratios(distinct: DistinctRows, update: TableUpdate) -> FoundRecords:
+    """The rows found and the nearest possible rows to other ratios, as many as the client has; none is certain."""
+    found_values = [tuple(row) for row in distinct.values.tolist()]
+    copies = dict(zip(found_values, distinct.copies.tolist(), strict=True))
+    classes = dict(zip(found_values, distinct.classes.tolist(), strict=True))
+    for values in _ratios(update)[0].tolist():
+        row = tuple(values)
+        if sum(copies.values()) < update.count and row not in copies:
             copies[row], classes[row] = 1, -1
-    shown = DistinctRows.of({(row, classes[row]): number for row, number in copies.items()}, columns)
-    return _records(shown, columns, torch.zeros(len(shown.values), dtype=torch.bool))
+    shown = DistinctRows.of({(row, classes[row]): number for row, number in copies.items()}, update.columns)
+    return _records(shown, update.columns, torch.zeros(len(shown.values), dtype=torch.bool))

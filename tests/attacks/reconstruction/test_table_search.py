@@ -11,7 +11,7 @@ from attacks.reconstruction.estimates import ReconstructionAttack
 from attacks.reconstruction.linear_layer import LinearEstimate
 from attacks.reconstruction.peeled_rows import DistinctRows, nearest_rows
 from attacks.reconstruction.record_supports import FoundRecords
-from attacks.reconstruction.table_search import distinct_rows, search_table
+from attacks.reconstruction.table_search import TableUpdate, distinct_rows, search_table
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.table_columns import TableColumns
 from protocol.view import RoundView
@@ -99,17 +99,29 @@ def test_distance_of_a_ratio_is_in_steps_of_a_number_and_units_of_a_category() -
 
 
 def test_update_of_zeros_gives_no_row() -> None:
-    nothing = search_table(
-        torch.zeros(4, 4).double(),
-        3,
-        KNOWN,
-        lambda rows: torch.ones(len(rows), 3, 4).double(),
+    empty = FoundRecords(torch.zeros(0, 3).double(), torch.zeros(0).long(), torch.zeros(0).bool())
+    update = TableUpdate(
+        rows=torch.zeros(4, 4).double(),
+        count=3,
+        columns=KNOWN,
+        errors=lambda rows: torch.ones(len(rows), 3, 4).double(),
         rate=0.1,
         floor=1e-9,
         precision=1e-7,
-        search=lambda: FoundRecords(torch.zeros(0, 3).double(), torch.zeros(0).long(), torch.zeros(0).bool()),
     )
+    nothing = search_table(update, lambda: None, lambda: empty)
     assert len(nothing.records) == 0
+
+
+def test_ratios_on_the_grid_stand_next_to_possible_rows_of_which_none_is_certain() -> None:
+    row, other = torch.tensor([[0.5, 1.0, 0.0, 1.0]]).double(), torch.tensor([[-1.0, 0.0, 1.0]]).double()
+    update = TableUpdate(rows=0.3 * row, count=1, columns=KNOWN, errors=None, rate=None, floor=1e-9, precision=1e-7)
+    found = FoundRecords(other, torch.tensor([1]), torch.tensor([False]))
+    together = search_table(update, lambda: found, lambda: found)
+    assert together.records.tolist() == [[-1, 0, 1], [0.5, 1, 0]]
+    assert together.classes.tolist() == [1, -1]
+    sure = FoundRecords(other, torch.tensor([1]), torch.tensor([True]))
+    assert search_table(update, lambda: sure, lambda: found).records.tolist() == [[-1, 0, 1]]
 
 
 def test_rows_without_any_have_the_shape_of_the_columns() -> None:
