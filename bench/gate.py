@@ -82,9 +82,8 @@ JUDGED = ("one in ten exposed", "one in twenty exposed", "nine in ten exposed", 
 
 
 def mean_of(values: Values) -> MeanOverClients:
-    """Mean of a metric from 0 to 1 in one training, over clients who do not affect each other."""
-    nothing = np.empty(0)
-    return MeanOverClients(float(values.mean()), values, np.ones(len(values)), (0.0, 1.0), nothing, nothing)
+    """Mean over clients of a metric from 0 to 1."""
+    return MeanOverClients.of_clients(values, (0.0, 1.0))
 
 
 @functools.cache

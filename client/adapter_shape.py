@@ -64,8 +64,8 @@ def check_adapters(expected: Mapping[str, tuple[int, ...]], found: Mapping[str, 
         not magnitudes,
         "adapters of LoRA, rsLoRA or FFA-LoRA",
         f"those of DoRA, with {len(magnitudes)} magnitudes, e.g. {next(iter(magnitudes), 'none')}",
-        "DoRA is not simulated. Leave its magnitudes out of the recording and give --learner.adapter.variant lora: words"
-        " are read from A as of LoRA, and sentences are not.",
+        "DoRA is not simulated. Leave its magnitudes out of the recording and give --learner.adapter.variant lora:"
+        " words are read from A as of LoRA, and sentences are not.",
     )
     others = [name for name in found if _MARK not in name and name not in expected]
     require(

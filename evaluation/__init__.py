@@ -7,7 +7,6 @@ from protocol.exports import exports
 if TYPE_CHECKING:
     from evaluation.auditing import AuditResult as AuditResult
     from evaluation.auditing import audit as audit
-    from evaluation.bootstrap import Summary as Summary
     from evaluation.evaluate import evaluate_recording as evaluate_recording
     from evaluation.guardrail import Guardrail as Guardrail
     from evaluation.message_selection import MessageSelection as MessageSelection

@@ -1,49 +1,7 @@
-"""Means with confidence intervals: bootstraps over victims or over clients and seeds, and exact binomial intervals."""
-
-from dataclasses import dataclass
+"""Bootstraps over clients and seeds of what is no mean of bounded values: ratios, and curves."""
 
 import torch
 from torch import Tensor
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Mean of per-victim values with its interval.
-
-    Attributes:
-        mean: mean over the victims.
-        std: standard deviation over the victims.
-        low: lower end of the interval of the mean.
-        high: upper end.
-        n: number of victims with a value; with several seeds, number of clients.
-    """
-
-    mean: float
-    std: float
-    low: float
-    high: float
-    n: int
-
-
-_NUMBERS_AT_ONCE = 2**20
-"""Largest number of resampled values in memory."""
-
-
-def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 2000) -> Summary:
-    """Mean of ``values (V,)`` with a percentile bootstrap interval over victims; NaN values are left out.
-
-    References:
-        B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13.
-    """
-    kept = values[~values.isnan()].double()
-    if not len(kept):
-        return Summary(torch.nan, torch.nan, torch.nan, torch.nan, 0)
-    drawn_at_once = max(1, _NUMBERS_AT_ONCE // len(kept))
-    sizes = [min(drawn_at_once, resamples - start) for start in range(0, resamples, drawn_at_once)]
-    draws = (torch.randint(len(kept), (size, len(kept)), generator=generator) for size in sizes)
-    means = torch.cat([kept[drawn].mean(1) for drawn in draws])
-    std = float(kept.std()) if len(kept) > 1 else 0.0
-    return Summary(float(kept.mean()), std, *_interval(means), len(kept))
 
 
 def crossed_ratio(

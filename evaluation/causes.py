@@ -14,8 +14,8 @@ from attacks.ranking.lists import ranked_lists
 from client.network import ClassifierAlgorithm
 from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
-from evaluation.bootstrap import bootstrap
 from evaluation.causes_in_numbers import found_in_numbers
+from evaluation.mean_interval import MeanOverClients
 from evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
 from evaluation.scores import setting_of
 from protocol.declared_noise import sent_numbers
@@ -69,8 +69,8 @@ class Cause:
 
 
 def measured_causes(views: Sequence[RoundView], *, seed: int) -> list[Cause]:
-    """Causes found in some views of a recording; the seed is that of the bootstrap and of simulated clients."""
-    noise = _noise(views, seed)
+    """Causes found in some views of a recording; the seed is that of simulated clients."""
+    noise = _noise(views)
     # Noise hides the direction of the update, so the effect of several steps cannot be measured under it.
     steps = _steps(views, seed) if noise is None else None
     found = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
@@ -88,30 +88,30 @@ def _silence(views: Sequence[RoundView]) -> Cause | None:
     return Cause("silence", sentence, {"share": silent, "n": len(energy)})
 
 
-def _noise(views: Sequence[RoundView], seed: int) -> Cause | None:
+def _noise(views: Sequence[RoundView]) -> Cause | None:
     """Noise of at least half of the energy of an update: declared, proven by the spectrum, or at least possible."""
     declared = [share for view in views if (share := declared_noise(view)) is not None]
     proven = declared or [share for view in views if (share := proven_noise(view)) is not None]
     shares = proven or [share for view in views if (share := spectral_noise(view)) is not None]
     if not shares:
         return None
-    values = torch.cat([share.share for share in shares])
-    summary = bootstrap(values, generator=generator_for(seed, "noise share"))
-    if not summary.mean >= _HALF:
+    share_of_noise = _mean_share(torch.cat([share.share for share in shares]))
+    if not share_of_noise.mean >= _HALF:
         return None
     if not proven:
-        part = f"up to {summary.mean:.0%} of the energy of an update"
+        part = f"up to {share_of_noise.mean:.0%} of the energy of an update"
         sentence = f"{part} could be noise; none is declared, and none proven"
-        return Cause(POSSIBLE, sentence, {"noise_share": summary.mean, "n": summary.n})
+        return Cause(POSSIBLE, sentence, {"noise_share": share_of_noise.mean, "n": len(share_of_noise.values)})
     scale, clip = float(torch.cat([share.scale for share in shares]).mean()), shares[0].clip
     undeclared = "though none is declared: the spectra are flat, with one scale for all clients"
     source = "as the clients declare it" if declared else undeclared
     clipped = "" if clip is None else f", on updates clipped to norm {clip:.3g}"
+    mean, n, (low, high) = share_of_noise.mean, len(share_of_noise.values), share_of_noise.ends()
     sentence = (
-        f"noise is {summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, "
-        f"n = {summary.n}), {source}: standard deviation {scale:.3g} per value{clipped}"
+        f"noise is {mean:.0%} of the energy of an update ({low:.0%} to {high:.0%}, n = {n}), {source}: standard"
+        f" deviation {scale:.3g} per value{clipped}"
     )
-    measured = {"noise_share": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
+    measured = {"noise_share": mean, "low": low, "high": high, "n": n}
     measured |= {"noise_scale": scale} | ({} if clip is None else {"clip": clip})
     return Cause("noise", sentence, measured)
 
@@ -164,16 +164,21 @@ def _steps(views: Sequence[RoundView], seed: int) -> Cause | None:
     per_epoch = -(-view.example_counts // batch)
     steps = float((per_epoch * local.epochs).double().mean()) if local.updates is None else float(local.updates)
     explained = torch.cat([_explained(_last_layer(each), bases) for each in views if each.round == view.round])
-    summary = bootstrap(explained, generator=generator_for(seed, "explained"))
-    if steps <= 1 or not summary.mean < _HALF:
+    share_explained = _mean_share(explained)
+    if steps <= 1 or not share_explained.mean < _HALF:
         return None
+    mean, n, (low, high) = share_explained.mean, len(share_explained.values), share_explained.ends()
     sentence = (
         f"many local steps: after {steps:.0f} steps of {local.optimizer}, the classes' gradients at the global model "
-        f"explain only {summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, "
-        f"n = {summary.n})"
+        f"explain only {mean:.0%} of the energy of an update ({low:.0%} to {high:.0%}, n = {n})"
     )
-    measured = {"steps": steps, "explained": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
+    measured = {"steps": steps, "explained": mean, "low": low, "high": high, "n": n}
     return Cause("steps", sentence, measured, _SHARES)
+
+
+def _mean_share(shares: Tensor) -> MeanOverClients:
+    """Mean over clients of shares from 0 to 1, NaN where there is none."""
+    return MeanOverClients.of_clients(shares.double().clamp(0, 1).numpy(), (0.0, 1.0))
 
 
 def _class_bases(view: RoundView, learner: object, seed: int) -> Tensor | None:

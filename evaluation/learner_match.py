@@ -18,10 +18,11 @@ from client.algorithm import ExampleAlgorithm
 from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
 from evaluation.misassigned import misassigned
-from evaluation.noise_floor import declared_noise, numbers
+from evaluation.noise_floor import declared_noise
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
 from evaluation.simulated_twins import Likeness, Twins, flat_alike
+from protocol.declared_noise import sent_numbers
 from protocol.errors import ViewError
 from protocol.metric_table import METRICS
 from protocol.seeding import generator_for
@@ -175,7 +176,7 @@ def _match_of_noise(view: RoundView) -> LearnerMatch | None:
     """That updates are shorter than the declared noise alone makes them; None if they are not."""
     noised = [name for name in view.deltas if view.noise_scale(name) > 0]
     sent = {name: view.deltas[name].double().flatten(1).square().sum(1) for name in noised}
-    noise = {name: numbers(view, name) * view.noise_scale(name) ** 2 for name in noised}
+    noise = {name: sent_numbers(view, name) * view.noise_scale(name) ** 2 for name in noised}
     ratios = {name: float((noise[name] / sent[name]).sqrt().median()) for name in noised}
     energies = torch.stack(list(noise.values())).sum(0) / torch.stack(list(sent.values())).sum(0)
     ratio = float(energies.sqrt().median())

@@ -63,6 +63,22 @@ class MeanOverClients:
     trainings: Values
     influences: Values
 
+    @classmethod
+    def of_clients(cls, values: Values, span: tuple[float, float], sizes: Values | None = None) -> "MeanOverClients":
+        """Mean over clients of one training who do not affect each other.
+
+        Args:
+            values: ``(V,)`` values of the clients, NaN where one has none.
+            span: least and largest possible value.
+            sizes: ``(V,)`` weight of each, e.g. its number of answers; None for equal ones.
+        """
+        known = ~np.isnan(values)
+        weights = np.ones_like(values) if sizes is None else sizes
+        values, weights = values[known].astype(np.float64), weights[known]
+        nothing = np.empty(0)
+        mean = float(np.average(values, weights=weights)) if len(values) else math.nan
+        return cls(mean, values, weights, span, nothing, nothing)
+
     def minus(self, constant: float) -> "MeanOverClients":
         """The same mean less a constant, e.g. the value of guessing."""
         least, most = self.span

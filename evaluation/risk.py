@@ -79,10 +79,8 @@ def operating_point(candidates: Candidates, allowed: float) -> OperatingPoint | 
         hits = np.bincount(owner[of & accepted], minlength=len(owners)).astype(np.float64)
         asked = np.bincount(owner[of], minlength=len(owners)).astype(np.float64)
         hits, asked = hits[asked > 0], asked[asked > 0]
-        value = float(hits.sum() / asked.sum())
-        nothing = np.empty(0)
-        mean = MeanOverClients(value, hits / asked, asked, (0.0, 1.0), nothing, nothing)
-        return Range(value, *mean.ends())
+        mean = MeanOverClients.of_clients(hits / asked, (0.0, 1.0), sizes=asked)
+        return Range(mean.mean, *mean.ends())
 
     return OperatingPoint(
         *(candidates.asks, allowed, rate(~labels), rate(labels)),

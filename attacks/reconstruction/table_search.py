@@ -16,8 +16,8 @@ from protocol.table_columns import TableColumns
 _LIVE = 1e-4
 """Share of the largest change of a bias from which on a ratio is shown as a record that is not certain."""
 _CLEAR = 1e-3
-"""Distance from a possible row up to which a ratio is shown next to the rows of another search: a mean of several rows is
-farther from the grid."""
+"""Distance from a possible row up to which a ratio is shown next to the rows of another search: a mean of several rows
+is farther from the grid."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Prints what is certified, and falsely so, under each condition of a family: ``python -m bench.certificates FAMILY``."""
+"""Prints what is certified and what falsely, for each condition: ``python -m bench.certificates FAMILY``."""
 
 import argparse
 import importlib

@@ -36,7 +36,10 @@ def test_the_same_adapters_next_to_a_layer_that_is_trained_too_are_accepted() ->
         (shapes("0.q_proj", "1.q_proj"), r"\(q_proj, v_proj\).*found rank 4 at 2 layers \(q_proj\).*targets"),
         (shapes("0.q_proj", "0.v_proj"), r"at 4 layers.*found rank 4 at 2 layers.*\[0\.q_proj, 0\.v_proj\]"),
         (shapes("0.q_proj", "0.v_proj", "1.q_proj", "1.v_proj", matrices="B"), "lora_A and lora_B.*only lora_B.*both"),
-        ({**OWN, "model.embed_tokens.weight": (9, 64)}, "adapters alone.*1 other.*embed_tokens.*modules_to_save.*lora_"),
+        (
+            {**OWN, "model.embed_tokens.weight": (9, 64)},
+            "adapters alone.*1 other.*embed_tokens.*modules_to_save.*lora_",
+        ),
         ({**OWN, "model.0.q_proj.bias": (64,)}, "adapters alone.*bias"),
         ({**OWN, "model.0.q_proj.lora_magnitude_vector": (64,)}, "DoRA, with 1 magnitudes.*variant lora"),
         ({"model.0.q_proj.weight": (64, 64)}, "lora_A and lora_B.*1 parameters without any.*merged.*variant none"),
