@@ -1,7 +1,8 @@
 """Records solved for from the update of a linear first layer."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,13 +17,13 @@ from attacks.reconstruction.linear_layer import (
     layer_inputs,
     layer_update,
     linear_estimate,
-    neighbour_differences,
 )
 from attacks.reconstruction.peeled_rows import RowChanges
 from attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, search_possible
-from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record, search_faces
+from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_levels, confirm, search_faces
 from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
 from attacks.reconstruction.table_search import TableUpdate, search_table
+from attacks.reconstruction.update_precision import number_errors
 from client.network import NetworkAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress
@@ -40,10 +41,11 @@ class LinearInversion(ReconstructionAttack):
     """Exact records from a linear first layer: ratios, subtraction of what is found, and a search in the span.
 
     1. The change of a neuron's weight by that of its bias is a record, if only this record excites the neuron (Phong et
-       al.). A vector with all numbers on the grid of pixels is one, and is certain if the update also has its changes
-       of the bias (`record_span`).
+       al.). A vector with all numbers on the grid of pixels may be one. It is certain if the update has once what such
+       a record changes in the clients' step (`record_span` derives the condition); quotients of numbers that are
+       quantised, or known to few digits, are near the grid by chance, which is counted (`update_precision`).
        Where the server sent an imprint, so are the differences of neighbouring neurons (Fowl et al.).
-    2. Certain records are subtracted, which isolates others.
+    2. Records whose change of the bias is known are subtracted, which isolates others.
     3. What remains is searched by linear programs for images in the span of the update (`search_faces`).
     4. Records on another scale, e.g. rows of a standardised table, are searched by the neurons that each excites, and
        are certain if the client's step, made again with them, is the update (`search_supports`). This needs the
@@ -109,6 +111,7 @@ class LinearInversion(ReconstructionAttack):
             raise ViewError(f"expected a network with the {len(columns.column)} inputs of the columns; got {inputs}")
         victims = with_progress(range(view.victims))
         found = [self._solve(view, layer, victim, pixels, columns, generator) for victim in victims]
+        found = _confirmed(found, view.auxiliary["images"] if pixels else None)
         if not pixels and columns is None and not any(len(own.records) for own in found):
             self._check_capacity(view, layer)
         classes, certain = [own.classes for own in found], [own.certain for own in found]
@@ -129,16 +132,25 @@ class LinearInversion(ReconstructionAttack):
         own = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
         rows, count = layer.rows_of(victim), int(view.example_counts[victim])
         errors = record_errors(view, layer, model, victim)
-        span = RecordSpan(rows, count, precision=layer.precision, model=own, errors=errors)
+        weight, bias = (view.deltas[f"{layer.name}.{part}"][victim].double() for part in ("weight", "bias"))
+        bounds = number_errors(torch.cat([weight, bias[:, None]], dim=1), own)
+        span = RecordSpan(
+            rows,
+            count,
+            bounds=bounds,
+            precision=layer.precision,
+            model=own,
+            errors=errors,
+            rate=_declared_rate(view, victim) or 1.0,
+            several_models=view.client_models is not None,
+        )
         options = {"failures": self.failures, "programs": self.programs}
         if pixels is not False:
-            differences = neighbour_differences(rows, own[:, :-1], layer.precision)
-            span.take(differences[:, :-1] / differences[:, -1:])
             span.peel()
             if span.exact and self.programs and self.failures:
                 search_faces(span, **options, generator=generator)
-        if pixels or span.levels:
-            return FoundRecords(span_records(span), torch.tensor(span.classes), torch.tensor(span.certain))
+        if pixels or span.candidates:
+            return span_records(span)
         options["failures"] *= _OFF_GRID
         return search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
 
@@ -206,10 +218,29 @@ class LinearInversion(ReconstructionAttack):
             )
 
 
-def span_records(span: RecordSpan) -> Tensor:
-    """``(M, D)`` records found."""
+def span_records(span: RecordSpan) -> FoundRecords:
+    """Candidates of a span, and which of them are certain."""
+    span.decide()
     width = span.model.shape[1] - 1
-    return as_record(torch.stack(span.levels), 1.0) if span.levels else torch.zeros(0, width, dtype=torch.float64)
+    points = [candidate.point[:-1] for candidate in span.candidates]
+    return FoundRecords(
+        torch.stack(points) if points else torch.zeros(0, width, dtype=torch.float64),
+        torch.tensor([candidate.label for candidate in span.candidates]),
+        torch.tensor([candidate.certain for candidate in span.candidates]),
+        span.candidates,
+    )
+
+
+def _confirmed(found: Sequence[FoundRecords], images: Tensor | None) -> list[FoundRecords]:
+    """Without the certainty that the images of all clients, or the server's own, do not confirm."""
+    candidates = [candidate for records in found for candidate in records.candidates]
+    confirm(candidates, None if images is None else as_levels(images if images.is_floating_point() else images / 255))
+    checked = list[FoundRecords]()
+    for records in found:
+        if records.candidates:
+            records = replace(records, certain=torch.tensor([candidate.certain for candidate in records.candidates]))
+        checked.append(records)
+    return checked
 
 
 def record_errors(view: RoundView, layer: LayerUpdate, model: dict[str, Tensor], victim: int) -> RecordErrors | None:

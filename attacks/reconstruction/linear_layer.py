@@ -109,22 +109,30 @@ def layer_update(view: RoundView, *, embedded: bool = False) -> LayerUpdate:
     )
 
 
+def equal_neighbours(weight: Tensor) -> Tensor:
+    """``(N - 1,)`` whether a neuron measures the same statistic as the next one.
+
+    Args:
+        weight: ``(N, D)`` weight of the layer that was sent. Neurons measure the same if their rows are proportional; a
+            row of zeros, as that of another client's neuron in a sum, is so to all.
+    """
+    sent = weight.double()
+    squares = sent.square().sum(1)
+    products = (sent[1:] * sent[:-1]).sum(1)
+    return products.square() >= (1 - _PARALLEL) * squares[1:] * squares[:-1]
+
+
 def neighbour_differences(rows: Tensor, weight: Tensor, precision: float) -> Tensor:
     """``(M, D + 1)`` differences of the rows of neighbouring neurons that measure the same statistic, and differ.
 
     Args:
         rows: ``(N, D + 1)`` changes of weight and bias, see `LayerUpdate.rows`.
-        weight: ``(N, D)`` weight of the layer that was sent. Neurons measure the same if their rows are proportional; a
-            row of zeros, as that of another client's neuron in a sum, is so to all.
+        weight: ``(N, D)`` weight of the layer that was sent, see `equal_neighbours`.
         precision: relative precision of the changes, below 1,000 times which a difference is none.
     """
-    sent = weight.double()
-    squares = sent.square().sum(1)
-    products = (sent[1:] * sent[:-1]).sum(1)
-    same = products.square() >= (1 - _PARALLEL) * squares[1:] * squares[:-1]
     differences = rows[:-1] - rows[1:]
     size = 1e3 * precision * float(rows[:, -1].abs().max())
-    return differences[same & (differences[:, -1].abs() > size)]
+    return differences[equal_neighbours(weight) & (differences[:, -1].abs() > size)]
 
 
 def are_pixels(view: RoundView) -> bool | None:

@@ -3,10 +3,14 @@
 Records that no neuron isolates are searched for at the vertices of the polytope of all images in the span.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+from attacks.reconstruction.linear_layer import equal_neighbours
 
 _BLACK = 1e-4
 """Pixels below this are black in a row's ratio."""
@@ -29,113 +33,495 @@ MOST_MISFIT = 0.1
 MARGIN = 0.05
 """Share of the largest input of a neuron below whose negative a neuron is silent also after a few steps."""
 
+_TYPICAL = 0.3
+"""Standard deviation of an error that is uniform up to a bound, as a share of that bound."""
+_SURE = 6.0
+"""Standard deviations that an error may have."""
+_ALLOWED = 4.0
+"""Times its error that a ratio may be off the grid: several steps, and sums of clients, are rounded more often."""
+_COMPUTED = 32.0
+"""Roundings of the changes of the bias by one record, which a client computes by a forward and a backward pass."""
+_LEAST_MULTIPLE_ERROR = 2e-4
+"""Error to which the number of times is known at best that a record is in an update."""
+_LEAST_COLUMNS_ERROR = 1e-3
+"""The same where the columns agree too, so that some class hardly does by chance."""
+_MOST_MULTIPLE_ERROR = 3e-3
+"""Largest error at which 1 and the smallest number of times of a mixture on the grid differ, which is 1.0078."""
+_MOST_COARSE_ERROR = 0.1
+"""The same if images have few levels, so that mixtures of small shares are not on their grid."""
+_MOST_GUESSES = 1e-2
+"""Largest probability that some class fits the change of a neuron's bias by chance, if no other neuron is asked."""
+_SAME_SCALE = 1e-3
+"""Largest relative difference of equal step sizes."""
+_FEWEST_OF_SCALE = 3
+"""Fewest records that show a step size that is not the declared one."""
+_LEAST_SHARE = 0.25
+"""Least share of the images from which it is seen on which grid of levels images are."""
+_FIXED = 1e-3
+"""Least change of black and white pixels along each direction of the span, as a share of the length of the way."""
+
 RecordErrors = Callable[[Tensor], Tensor]
 """From records ``(M, D)`` to the changes of the bias ``(M, K, N)`` that each makes as a record of each class."""
 
 
+@dataclass(eq=False)
+class Candidate:
+    """A vector on the grid of pixels in the span of an update.
+
+    Attributes:
+        levels: ``(D,)`` uint8.
+        point: ``(D + 1,)`` float64, the values as the network gets them, and a 1.
+        changes: ``(K, N)`` changes of the bias by one such record of each class in the known step; None if unknown.
+        sources: change of the bias, and its error, by the row that is nothing but a multiple of the vector.
+        label: class, -1 if unknown.
+        multiple: how many such records of that class the update has, at the known step size; NaN if unknown.
+        multiple_error: bound on its error.
+        isolated: whether its changes of the bias were found and subtracted.
+        is_corner: whether no other image in the span of the rows has its black and white pixels.
+        in_columns: whether its changes are known to be in the span of the columns.
+        certain: whether it is certainly a record.
+        by_levels: whether it is so only with levels that other images have too (`confirm`).
+    """
+
+    levels: Tensor
+    point: Tensor
+    changes: Tensor | None = None
+    sources: dict[int, tuple[float, float]] = field(default_factory=dict)
+    label: int = -1
+    multiple: float = float("nan")
+    multiple_error: float = float("inf")
+    isolated: bool = False
+    is_corner: bool = False
+    in_columns: bool = False
+    certain: bool = False
+    by_levels: bool = False
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A candidate's changes of the bias.
+
+    Attributes:
+        label: class, -1 if unknown.
+        change: ``(N,)`` changes of the bias by all such records.
+        multiple: see `Candidate`.
+        multiple_error: see `Candidate`.
+        change_error: ``(N,)`` bounds on the errors of ``change``.
+        in_columns: whether they are known to be in the span of the columns.
+    """
+
+    label: int
+    change: Tensor
+    multiple: float
+    multiple_error: float
+    change_error: Tensor
+    in_columns: bool = True
+
+
 class RecordSpan:
-    """The rows ``(N, D + 1)`` of a client's update, as sums ``C^T [X, 1]`` of at most a given number of records.
+    """The rows ``(N, D + 1)`` of a client's update, as sums ``M = C^T [X, 1]`` of at most a given number R of records.
 
-    The rows span the records. In this span, a record is a point with all numbers on the grid of 8-bit pixels: of other
-    points, a number between 0 and 255 levels lies within distance d of a whole one with probability 2d, so a vector
-    with n such numbers is a combination with probability ``(2d)^n``. Images of few grey levels are an exception: three
-    quarters of one and a quarter of another may be on the grid too. So a record is certain only with its changes u of
-    the bias, which lie in the span of the columns. If the clients made one step of a known algorithm, they are those of
-    the record's class at the global model. Otherwise, after ReLU, they are the only vector of the span that is zero at
-    all neurons that the record does not excite.
+    A vector x of the span of the rows is a *candidate* if it is on the grid of 8-bit pixels: of points that are none,
+    a number between 0 and 255 levels lies within distance d of a whole one with probability 2d, so a vector with n such
+    numbers is on the grid by chance with probability ``(2d)^n``. As d counts what the error of the numbers allows
+    (`number_errors`), if that is more than what is measured.
 
-    A certain record is subtracted, which isolates others: without it the update is ``M - u x^T / (x^T M^+ u)``,
-    whatever the learning rate, the clipping and the other records.
+    **A mixture of records may be on the grid too.** Where all levels of two images a and b of one class are even, so is
+    ``a + b``; at the start of a training both excite a neuron about equally, whose ratio is ``(a + b) / 2`` then. So a
+    candidate is certain only if the update shows how often it has this record. Write ``x = sum_i a_i x_i``, with
+    ``sum_i a_i = 1``, and the changes of the bias that the clients' known step computes for x and one of the classes
+    as ``u = sum_j b_j u_j`` in the changes ``u_j`` by the records. The number of times is
+
+        ``m = 1 / ([x, 1]^T M^+ u) = 1 / sum_i a_i b_i``,
+
+    as ``[x_i, 1]^T M^+ u_j`` is 1 for i = j and 0 else. For a record m is 1. For a mixture of records that excite the
+    same neurons, u is linear in x up to the curvature of the softmax, so b is about a, and ``m = 1 / sum_i a_i^2``: 2
+    for the middle of two, and at least 1.0078 for all shares from 0 to 1 that an 8-bit grid allows, as these are no
+    smaller than 1/255. A neuron k whose ratio is x shows m with less error, as ``M_k,D+1 / u_k``. A record is certain
+    if
+
+    1. the ratio of a neuron is on the grid within the error of its numbers, or x is in the span of the rows;
+    2. u is in the span of the columns, within the error of the numbers, for one of the classes. With as many records as
+       neurons, this holds for every vector; there, and where it does not hold, a neuron with this ratio must show m = 1
+       so exactly that some class would by chance with probability 0.01 only, and half of the ratios of all clients must
+       do so (`confirm`);
+    3. m is 1 within its error, of at most 0.003, or 0.1 if x has the levels of the other images (`common_levels`).
+
+    A record that a client has twice has m = 2, as a mixture has, and is not certain. Not excluded are mixtures with
+    negative shares and ``sum_i a_i^2 = 1``, as 2/3, 2/3 and -1/3 of images of a class whose levels are multiples of 3.
+
+    If no record has m = 1, or one has less (updates that are clipped, sums of clients, a wrong learning rate), the
+    smallest m counts as 1 if three records, of all or of a class, share it, and they have the levels of other images:
+    those of mixtures lie between these, if a quarter of the certain ones are records.
+
+    If no class gives changes in the span (several steps, another loss), or the algorithm is unknown, u is the only
+    vector of the span of the columns that is 0 at all neurons that x does not excite, after ReLU. Its size is unknown,
+    and with it m. Then x is certain only with the levels of other images, between which those of mixtures lie, and if
+
+    4. no other image in the span of the rows has its black and white pixels. A mixture with shares from 0 to 1 is black
+       or white only where all of its images are, so it never is the only one;
+    5. or its ratio is known to 0.1 levels. At a neuron that two records excite, their shares would have to be those of
+       a mixture on the grid to within a thousandth.
 
     Args:
         rows: ``(N, D + 1)`` float64.
         records: number of records of the client; of a sum of clients, the rows show more.
-        precision: relative precision of the rows.
+        bounds: ``(N, D + 1)`` bounds on the errors of the rows' numbers, which images need; None for no more than the
+            precision.
+        precision: relative precision in which the client computes.
         model: weight and bias ``(N, D + 1)`` of the layer.
         errors: the records' changes of the bias by class; None if unknown.
+        rate: factor of a record's gradient in the update.
+        several_models: whether the rows may be a sum with clients that got another model.
 
     References:
         Wedderburn, "Lectures on Matrices", 1934, on the rank of ``M - u x^T / (x^T M^+ u)``.
+        This project, for the number of times and the conditions.
     """
 
     def __init__(
-        self, rows: Tensor, records: int, *, precision: float, model: Tensor, errors: RecordErrors | None
+        self,
+        rows: Tensor,
+        records: int,
+        *,
+        bounds: Tensor | None = None,
+        precision: float,
+        model: Tensor,
+        errors: RecordErrors | None,
+        rate: float = 1.0,
+        several_models: bool = False,
     ) -> None:
-        self.errors, self.model, self.precision = errors, model, precision
-        left, values, basis = torch.linalg.svd(rows, full_matrices=False)
-        visible = int((values > 4 * precision * values[0]).sum())
+        self.errors, self.rate, self.model, self.precision = errors, rate, model, precision
+        self.several_models = several_models
+        left, values, basis = decomposed(rows)
+        bounds = torch.zeros_like(rows) if bounds is None else bounds
+        spread = rows.shape[0] ** 0.5 + rows.shape[1] ** 0.5  # norm of a matrix of random numbers of variance 1
+        rounding = _TYPICAL * float(bounds.square().mean().sqrt()) * spread
+        visible = int((values > max(4 * precision * float(values[0]), 2 * rounding)).sum())
         self.rank = min(records, visible)
         if self.rank < visible < len(values) and not _ends(values, self.rank) and _ends(values, visible):
             self.rank = visible
         self.exact = self.rank > 0 and (self.rank == len(values) or _ends(values, self.rank))
         """Whether the rows are sums of so few records, and no noise."""
+        self.has_columns = self.exact and self.rank < int((rows[:, -1] != 0).sum())
+        """Whether the span of the columns says anything: with as many records as neurons, it holds every vector."""
         self.columns, self.basis, self.core = left[:, : self.rank], basis[: self.rank], values[: self.rank].diag()
+        beyond = float(values[self.rank]) if self.rank < len(values) else 0.0
+        self.deviation = max(rounding, beyond) / spread
+        """Standard deviation of the numbers' errors, also of such that only the singular values show."""
         # Rounding of the rows turns the directions of the smallest singular values most.
         self.slack = max(1e-6, 30 * precision * float(values[0] / values[self.rank - 1])) if self.rank else 1.0
-        self.floor = 1e3 * precision * float(rows[:, -1].abs().max())
-        self.levels: list[Tensor] = []
-        self.classes: list[int] = []
-        self.certain: list[bool] = []
+        self.bounds = bounds * max(1.0, self.deviation * spread / rounding) if self.exact and rounding else bounds
+        self.pairs = equal_neighbours(model[:, :-1]).nonzero().flatten()
+        """Neurons that measure the same as the next one; the difference of both rows may be a multiple of a record."""
+        self.candidates: list[Candidate] = []
+        self.core_values = values[: self.rank]
+        """Singular values of the rows; the direction of the last is known worst."""
         self.left = self.rank
         """Rank of the rows without the records that were subtracted."""
-        self._known: set[bytes] = set()
+        self._of_records = True
+        """Whether all that was subtracted are records, so that the others span what remains."""
+        self._known: dict[bytes, Candidate] = {}
+        self._decomposition: tuple[Tensor, Tensor, Tensor] | None = None
+
+    @property
+    def levels(self) -> list[Tensor]:
+        return [candidate.levels for candidate in self.candidates]
 
     def remaining(self) -> tuple[Tensor, Tensor]:
         """Rows ``(N, D + 1)`` without the records that were subtracted, and an orthonormal basis of their span."""
-        basis = torch.linalg.svd(self.core)[2][: self.left] @ self.basis
+        basis = self._residual()[2] @ self.basis
         return self.columns @ self.core @ self.basis, basis
 
+    def with_differences(self, rows: Tensor, *, of_bounds: bool = False) -> Tensor:
+        """``(L, ...)`` rows of the neurons, and differences of neighbours that measure the same, or bounds on these."""
+        following = rows[self.pairs + 1]
+        return torch.cat([rows, rows[self.pairs] + following if of_bounds else rows[self.pairs] - following])
+
+    def ratios(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """``(L,)`` numbers of rows with differences, changes of their biases, ``(L, D)`` ratios and errors in levels.
+
+        The errors are bounds. Only of rows whose ratio is typically known to half a level.
+        """
+        sums, bounds = self.with_differences(rows), self.with_differences(self.bounds, of_bounds=True)
+        live = (sums[:, -1].abs() > bounds[:, -1]).nonzero().flatten()
+        bias = sums[live, -1:]
+        points = sums[live, :-1] / bias
+        errors = _LEVELS * (bounds[live, :-1] + points.abs() * bounds[live, -1:]) / bias.abs()
+        clear = _TYPICAL * errors.amax(1) < 0.5
+        return live[clear], bias[clear, 0], points[clear], errors[clear]
+
     def peel(self) -> None:
-        """Takes records that alone excite a neuron, until no neuron of the rows that remain has just one."""
+        """Takes records that alone excite a neuron, until no neuron of the rows that remain has just one.
+
+        Of candidates whose number of times is unknown, those first that are no mixtures.
+        """
+        self._peel(corners=True)
+        self._peel(corners=False)
+
+    def _peel(self, *, corners: bool) -> None:
+        bounds = self.with_differences(self.bounds, of_bounds=True)[:, -1]
         while self.left:
-            before, (rows, _) = self.left, self.remaining()
-            live = rows[:, -1].abs() > self.floor
-            self.take(rows[live, :-1] / rows[live, -1:])
-            if self.left == before:
+            isolated, (rows, _) = self._isolated(), self.remaining()
+            numbers, biases, points, errors = self.ratios(rows)
+            for place in on_grid(points, _TYPICAL * errors).nonzero().flatten().tolist():
+                candidate = self._candidate(points[place])
+                if candidate is None:
+                    continue
+                distance = _LEVELS * (points[place] - candidate.point[:-1]).abs()
+                if bool((distance <= (_ALLOWED * errors[place]).clamp(min=_LEAST_DISTANCE)).all()):
+                    number, bias = int(numbers[place]), float(biases[place])
+                    candidate.sources[number] = bias, float(bounds[number]) / abs(bias)
+            self._settle(corners=corners)
+            if self._isolated() == isolated:
                 return
 
     def take(self, points: Tensor) -> int:
-        """Number of new records among points ``(M, D)``, which are kept and, where possible, subtracted."""
-        levels = points[on_grid(points)].mul(_LEVELS).round().to(torch.uint8)
-        return sum(self._take(own) for own in torch.unique(levels, dim=0)) if len(levels) else 0
+        """Number of new candidates among points ``(M, D)``; those whose changes are found are subtracted."""
+        before = len(self.candidates)
+        for point in points[on_grid(points)]:
+            self._candidate(point)
+        self._settle(corners=True)
+        self._settle(corners=False)
+        return len(self.candidates) - before
 
-    def _take(self, levels: Tensor) -> bool:
+    def decide(self) -> None:
+        """Says which candidates are certain, from how often the update has each of them."""
+        isolated = [candidate for candidate in self.candidates if candidate.isolated]
+        for candidate in isolated:
+            if math.isnan(candidate.multiple):
+                candidate.certain = candidate.is_corner
+        sure = [candidate for candidate in isolated if candidate.multiple_error < _MOST_COARSE_ERROR]
+        for candidate in sure:
+            candidate.by_levels = candidate.multiple_error > _MOST_MULTIPLE_ERROR
+        if not sure:
+            return
+        single = [candidate for candidate in sure if abs(candidate.multiple - 1) <= candidate.multiple_error]
+        smallest = min(candidate.multiple for candidate in sure)
+        if single and smallest > 1 - _MOST_COARSE_ERROR:
+            for candidate in single:
+                candidate.certain = True
+            return
+        for candidate in sure:
+            own_class = [other for other in sure if other.label == candidate.label]
+            candidate.certain = _is_rarest(candidate, sure) or _is_rarest(candidate, own_class)
+            candidate.by_levels = True
+
+    def _isolated(self) -> int:
+        return sum(candidate.isolated for candidate in self.candidates)
+
+    def _candidate(self, point: Tensor) -> Candidate | None:
+        """The candidate next to a point ``(D,)`` near the grid; None if it is outside of the span of the rows."""
+        levels = as_levels(point)
         key = levels.numpy().tobytes()
-        record = torch.cat([as_record(levels, self.precision), torch.ones(1, dtype=torch.float64)])
-        inside = record @ self.basis.T
-        misfit = float((inside @ self.basis - record).norm() / record.norm())
-        if key in self._known or (self.exact and misfit > self.slack):
-            return False
-        self._known.add(key)
-        self.levels.append(levels)
-        label, change = self._change(record) if self.exact else (-1, None)
-        self.classes.append(label)
-        self.certain.append(change is not None)
-        if change is not None:
-            left, values, right = torch.linalg.svd(self.core)
-            kept = slice(0, self.left)
-            scale = (inside @ right[kept].T / values[kept]) @ (left[:, kept].T @ change)
-            self.core = self.core - change[:, None] * inside / scale
-            self.left -= 1
-        return True
-
-    def _change(self, record: Tensor) -> tuple[int, Tensor | None]:
-        """Class of a record, -1 if unknown, and its changes of the bias as coordinates in `columns`, or None."""
+        if key in self._known:
+            return self._known[key]
+        records = as_records(levels)
+        if self.precision >= torch.finfo(torch.float32).eps:
+            records = records[1:]
+        records = torch.cat([records, torch.ones(len(records), 1, dtype=torch.float64)], dim=1)
+        inside = records @ self.basis.T
+        misfits = (inside @ self.basis - records).norm(dim=1)
+        nearest = int(misfits.argmin())
+        record = records[nearest]
+        dual = inside[nearest] / self.core_values
+        error = _SURE * self.deviation * float(dual.norm()) * len(record) ** 0.5
+        if self.exact and float(misfits[nearest]) > max(self.slack * float(record.norm()), error):
+            return None
+        candidate = Candidate(levels=levels, point=record)
         if self.errors is not None:
-            changes = self.errors(record[None, :-1])[0]
-            within = changes @ self.columns
-            misfit = (changes - within @ self.columns.T).norm(dim=1) / changes.norm(dim=1).clamp(min=1e-300)
-            best = int(misfit.argmin())
-            if float(misfit[best]) <= min(self.slack, MOST_MISFIT):
-                return best, within[best]
-        excitement = self.model @ record
+            candidate.changes = -self.rate * self.errors(record[None, :-1])[0]
+        self._known[key] = candidate
+        self.candidates.append(candidate)
+        return candidate
+
+    def _residual(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Singular value decomposition of the core without the records that were subtracted."""
+        if self._decomposition is None:
+            self._decomposition = decomposed(self.core)
+        left, values, right = self._decomposition
+        return left[:, : self.left], values[: self.left], right[: self.left]
+
+    def _settle(self, *, corners: bool) -> None:
+        """Subtracts candidates whose changes are found, those first that the update has fewest times.
+
+        Args:
+            corners: of candidates whose number of times is unknown, only those that are no mixtures.
+        """
+        if self.errors is not None and self.has_columns and not self._isolated() and self.left:
+            with_sources = [candidate for candidate in self.candidates if candidate.sources]
+            if with_sources and not any(self._fit(candidate) for candidate in with_sources):
+                self.errors = None  # the clients computed something else
+        while self.left:
+            fits = list[tuple[_Fit, Candidate]]()
+            for candidate in self.candidates:
+                fit = None if candidate.isolated else self._fit(candidate)
+                if fit is None or not self._is_whole(fit):
+                    continue
+                if math.isnan(fit.multiple):
+                    candidate.is_corner = self._is_corner(candidate)
+                    if corners and not candidate.is_corner:
+                        continue
+                fits.append((fit, candidate))
+            if not fits:
+                return
+            fit, candidate = min(fits, key=lambda pair: math.inf if math.isnan(pair[0].multiple) else pair[0].multiple)
+            self._subtract(fit, candidate)
+
+    def _is_whole(self, fit: _Fit) -> bool:
+        """Whether the update has a candidate a whole number of times as often as the rarest of its class."""
+        if math.isnan(fit.multiple):
+            return True
+        multiples = [other.multiple for other in self.candidates if other.label == fit.label != -1]
+        times = fit.multiple / min([fit.multiple, *multiples])
+        return abs(times - round(times)) <= max(_SAME_SCALE, fit.multiple_error)
+
+    def _subtract(self, fit: _Fit, candidate: Candidate) -> None:
+        inside = candidate.point @ self.basis.T
+        self.core = self.core - (fit.change @ self.columns)[:, None] * inside
+        self._decomposition = None
+        self.bounds = self.bounds + fit.change_error[:, None]
+        candidate.label, candidate.multiple, candidate.multiple_error = fit.label, fit.multiple, fit.multiple_error
+        candidate.isolated, candidate.in_columns = True, fit.in_columns
+        self._of_records &= candidate.is_corner or not math.isnan(fit.multiple)
+        if fit.in_columns:
+            self.left -= 1
+
+    def _fit(self, candidate: Candidate) -> _Fit | None:
+        """A candidate's changes of the bias, None if they are unknown."""
+        if self.errors is None:
+            return self._silent_fit(candidate) if self.has_columns else None
+        fit = self._fit_of_columns(candidate) if self.has_columns else None
+        if fit is not None and abs(fit.multiple - 1) <= fit.multiple_error:
+            return fit
+        fit = self._fit_of_neurons(candidate) or fit
+        if fit is None and self.several_models and self.has_columns and self._is_of_another_model(candidate):
+            fit = self._silent_fit(candidate)
+        return fit
+
+    def _multiples(self, candidate: Candidate) -> tuple[Tensor, Tensor]:
+        """``(K,)`` number of times that the sources show, as a record of each class, and bounds on its error."""
+        assert candidate.changes is not None
+        numbers = torch.tensor(list(candidate.sources))
+        biases, errors = torch.tensor(list(candidate.sources.values()), dtype=torch.float64).T
+        single = self.with_differences(candidate.changes.T).T[:, numbers]  # (K, S)
+        computed = _COMPUTED * self.precision * candidate.changes.abs().amax(1, keepdim=True)
+        multiples = biases / single
+        bounds = (errors + computed / single.abs()).clamp(min=_LEAST_MULTIPLE_ERROR)
+        best = bounds.argmin(1, keepdim=True)
+        multiple, bound = multiples.gather(1, best), bounds.gather(1, best)
+        agree = ((multiples - multiple).abs() <= (bounds + bound) * multiples.abs()).all(1)
+        return multiple[:, 0].where(agree & (multiple[:, 0] > 0), torch.inf), bound[:, 0]
+
+    def _fit_of_neurons(self, candidate: Candidate) -> _Fit | None:
+        """The changes of the class of which the sources show one record."""
+        if not candidate.sources:
+            return None
+        assert candidate.changes is not None
+        multiples, bounds = self._multiples(candidate)
+        label = int((multiples - 1).abs().argmin())
+        multiple, bound = float(multiples[label]), float(bounds[label])
+        if abs(multiple - 1) > bound or 2 * bound * len(multiples) > _MOST_GUESSES:
+            return None
+        change = candidate.changes[label]
+        return _Fit(label, change, multiple, bound, _COMPUTED * self.precision * change.abs(), in_columns=False)
+
+    def _fit_of_columns(self, candidate: Candidate) -> _Fit | None:
+        """The changes of the class of which they are in the span of the columns."""
+        assert candidate.changes is not None
+        left, values, right = self._residual()
+        changes = candidate.changes
+        sizes = changes.norm(dim=1)
+        within = changes @ self.columns @ left  # (K, left)
+        outside = (changes - within @ (self.columns @ left).T).norm(dim=1)
+        duals = within / values  # of each class's changes
+        tolerance = _SURE * self.deviation * duals.norm(dim=1) * len(self.columns) ** 0.5
+        tolerance += _LEAST_MULTIPLE_ERROR * sizes
+        fits = (outside <= tolerance.minimum(MOST_MISFIT * sizes)) & (sizes > 0)
+        if candidate.sources:
+            multiples, bounds = self._multiples(candidate)
+        else:
+            inside = right @ (candidate.point @ self.basis.T)
+            multiples = 1 / (duals @ inside)
+            multiples = multiples.where(multiples > 0, torch.inf)
+            bounds = _SURE * self.deviation * duals.norm(dim=1) * (inside / values).norm() * multiples
+        bounds = bounds.clamp(min=_LEAST_COLUMNS_ERROR)
+        fits &= multiples.isfinite() & (bounds <= _MOST_COARSE_ERROR * multiples)
+        if not bool(fits.any()):
+            return None
+        single = fits & ((multiples - 1).abs() <= bounds)
+        label = int((outside / sizes).masked_fill(~(single if bool(single.any()) else fits), torch.inf).argmin())
+        multiple, bound = float(multiples[label]), float(bounds[label])
+        change = changes[label]
+        if abs(multiple - 1) <= bound:
+            return _Fit(label, change, multiple, bound, _COMPUTED * self.precision * change.abs())
+        change = multiple * change
+        return _Fit(label, change, multiple, bound, (bound + _COMPUTED * self.precision) * change.abs())
+
+    def _is_of_another_model(self, candidate: Candidate) -> bool:
+        """Whether the changes of no class are near the span, as those of a client that got another model are not."""
+        assert candidate.changes is not None
+        outside = candidate.changes - candidate.changes @ self.columns @ self.columns.T
+        return bool((outside.norm(dim=1) > MOST_MISFIT * candidate.changes.norm(dim=1)).all())
+
+    def _silent_fit(self, candidate: Candidate) -> _Fit | None:
+        """The only changes in the span of the columns that are 0 where the candidate excites no neuron."""
+        excitement = self.model @ candidate.point
         silent = excitement < -MARGIN * excitement.abs().max()
-        turn = torch.linalg.svd(self.core)[0][:, : self.left]
         if int(silent.sum()) <= self.left:
-            return -1, None
-        _, values, directions = torch.linalg.svd(self.columns[silent] @ turn, full_matrices=False)
-        alone = self.left == 1 or bool(values[-1] < _GAP * values[-2])
-        return -1, turn @ directions[-1] if alone and float(values[-1]) <= min(self.slack, MOST_MISFIT) else None
+            return None
+        left, values, right = self._residual()
+        _, sizes, directions = decomposed(self.columns[silent] @ left)
+        alone = self.left == 1 or bool(sizes[-1] < _GAP * sizes[-2])
+        tolerance = max(self.slack, _SURE * self.deviation / float(values[-1]) * len(self.columns) ** 0.5)
+        if not alone or float(sizes[-1]) > min(tolerance, MOST_MISFIT):
+            return None
+        dual = right @ (candidate.point @ self.basis.T) / values
+        scale = float(dual @ directions[-1])
+        # Changes by another record have scale 0.
+        error = _SURE * self.deviation * float(dual.norm()) * float((directions[-1] / values).norm())
+        if abs(scale) * MOST_MISFIT <= error:
+            return None
+        change = self.columns @ left @ directions[-1] / scale
+        error = torch.full_like(change, float(sizes[-1]) / abs(scale))
+        return _Fit(-1, change, float("nan"), float("inf"), error)
+
+    def _is_corner(self, candidate: Candidate) -> bool:
+        """Whether no other image of the span has all the black and white pixels of a candidate.
+
+        A mixture of images with positive shares is black or white only where all of them are.
+        """
+        basis = self.remaining()[1] if self._of_records else self.basis
+        misfit = candidate.point - candidate.point @ basis.T @ basis
+        error = float(_SURE * self.deviation / self.core_values[-1])
+        if float(misfit.norm()) > max(self.slack, error) * float(candidate.point.norm()):
+            return False
+        extreme = (candidate.levels == 0) | (candidate.levels == _LEVELS)
+        fixed = basis[:, torch.cat([extreme, torch.ones(1, dtype=torch.bool)])]
+        if fixed.shape[1] < len(basis):
+            return False
+        return float(decomposed(fixed)[1][-1]) > max(_FIXED, error)
+
+
+def _is_rarest(candidate: Candidate, others: Sequence[Candidate]) -> bool:
+    """Whether an update has none of the others fewer times than a candidate, and three as many times."""
+    if not candidate.in_columns:
+        return False
+    tolerance = max(_SAME_SCALE, candidate.multiple_error)
+    multiples = [other.multiple / candidate.multiple for other in others]
+    same = sum(abs(multiple - 1) <= tolerance for multiple in multiples)
+    return same >= _FEWEST_OF_SCALE and min(multiples) >= 1 - tolerance
+
+
+def decomposed(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Thin singular value decomposition, also of matrices for which the fast algorithm does not converge."""
+    try:
+        left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    except RuntimeError:
+        from scipy.linalg import svd  # slow to import
+
+        left, values, right = map(torch.from_numpy, svd(matrix.numpy(), full_matrices=False, lapack_driver="gesvd"))
+    return left, values, right
 
 
 def _ends(values: Tensor, rank: int) -> bool:
@@ -143,24 +529,89 @@ def _ends(values: Tensor, rank: int) -> bool:
     return rank < len(values) and bool(values[rank] < _GAP * values[rank - 1])
 
 
-def on_grid(points: Tensor) -> Tensor:
+def on_grid(points: Tensor, errors: Tensor | None = None) -> Tensor:
     """``(M,)`` bool, whether points ``(M, D)`` are records: every number on the grid of 8-bit pixels in [0, 1].
 
     A combination of records would be so near the grid with probability 1e-12. A record of one colour only looks like a
     failure and is refused.
+
+    Args:
+        points: of which each number is in [0, 1] if it is a pixel.
+        errors: ``(M, D)`` bounds on the numbers' errors, in levels; what is nearer to the grid is so by chance.
     """
     levels = points * _LEVELS
-    distance = (levels - levels.round()).abs().amax(1)
-    inner = ((levels > 0.5) & (levels < _LEVELS - 0.5)).sum(1)
-    chance = (2 * distance.clamp(min=_LEAST_DISTANCE)) ** inner
+    apart = (levels - levels.round()).abs()
+    distance = apart.amax(1)
+    near = distance.clamp(min=_LEAST_DISTANCE)[:, None].expand_as(levels)
+    if errors is not None:
+        near = near.maximum(errors)
+    inner = (levels > 0.5) & (levels < _LEVELS - 0.5)
+    chance = (2 * near).clamp(max=1).log().mul(inner).sum(1).exp()
     within = (levels.amin(1) > -_MOST_DISTANCE) & (levels.amax(1) < _LEVELS + _MOST_DISTANCE)
-    return within & (distance < _MOST_DISTANCE) & (chance < _CHANCE) & (inner > 0)
+    return within & (distance < _MOST_DISTANCE) & (chance < _CHANCE) & inner.any(1)
 
 
-def as_record(levels: Tensor, precision: float) -> Tensor:
-    """Float64 values of 8-bit pixels as a network computes them in a precision: ``levels / 255``, rounded."""
-    exact = levels.double() / _LEVELS
-    return exact if precision < torch.finfo(torch.float32).eps else (levels.float() / _LEVELS).double()
+def confirm(candidates: Sequence[Candidate], images: Tensor | None) -> None:
+    """Withdraws the certainty of candidates that those of all clients together, or other images, do not confirm.
+
+    Args:
+        candidates: of all clients.
+        images: ``(M, ...)`` uint8, the server's own; None for none.
+    """
+    certain = [candidate for candidate in candidates if candidate.certain]
+    if not certain:
+        return
+    # Where the columns say nothing, most ratios must show one record: of another step, hardly any does by chance.
+    single = [candidate for candidate in certain if not math.isnan(candidate.multiple) and not candidate.in_columns]
+    shown = [candidate for candidate in candidates if candidate.sources and not candidate.in_columns]
+    if 2 * len(single) < len(shown):
+        for candidate in single:
+            candidate.certain = False
+    allowed = common_levels(torch.stack([candidate.levels for candidate in certain]))
+    if images is not None:
+        allowed &= common_levels(images.flatten(1))
+    for candidate in certain:
+        if candidate.by_levels and not bool(allowed[candidate.levels.long()].all()):
+            candidate.certain = False
+
+
+def common_levels(images: Tensor) -> Tensor:
+    """``(256,)`` bool, the coarsest grid of grey levels on which at least a quarter of images ``(M, D)`` lie.
+
+    Grids are levels at equal steps, and equal parts of the way from black to white, rounded; with at most half of the
+    256 levels. A mixture with shares that are parts of q is on the grid of 8-bit pixels only if its images differ by
+    multiples of q levels at every pixel, so that they are on a grid of step q, and the mixture is not, but for images
+    that even differ by multiples of its square.
+
+    Args:
+        images: uint8.
+    """
+    numbers = images.long()
+    grids = list[Tensor]()
+    for parts in range(1, (_LEVELS + 1) // 2):
+        grids.append((torch.arange(parts + 1) * _LEVELS / parts).round().long())
+    for step in range(2, (_LEVELS + 1) // 2):
+        # The remainder that most images share, of those of their lightest pixels.
+        remainders = (numbers.amax(1) % step).bincount(minlength=1)
+        grids.append(torch.arange(int(remainders.argmax()), _LEVELS + 1, step))
+    everything = torch.ones(_LEVELS + 1, dtype=torch.bool)
+    for grid in sorted(grids, key=len):
+        allowed = torch.zeros_like(everything).index_fill(0, grid, True)
+        allowed[[0, _LEVELS]] = True  # black and white, where the levels of others have a remainder
+        shown = int(allowed[numbers].all(1).sum())
+        if shown and shown >= _LEAST_SHARE * len(images):
+            return allowed
+    return everything
+
+
+def as_levels(points: Tensor) -> Tensor:
+    """Uint8 levels of values in [0, 1], rounded."""
+    return (points.double() * _LEVELS).round().clamp(0, _LEVELS).to(torch.uint8)
+
+
+def as_records(levels: Tensor) -> Tensor:
+    """``(2, D)`` float64 values of 8-bit pixels ``(D,)`` as networks get them: exact, and rounded to float32."""
+    return torch.stack([levels.double() / _LEVELS, (levels.float() / _LEVELS).double()])
 
 
 def search_faces(span: RecordSpan, *, failures: int, programs: int, generator: torch.Generator) -> None:
@@ -200,8 +651,8 @@ def search_faces(span: RecordSpan, *, failures: int, programs: int, generator: t
 def _black_pixels(span: RecordSpan, rows: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     """``(M, P)`` black pixels of each row's ratio, blackest first, and ``(P,)`` pixels not always black."""
     used = (basis[:, :-1].abs().amax(0) > max(1e-9, span.precision * 10)).nonzero().flatten()
-    live = rows[:, -1].abs() > span.floor
-    black = (rows[live][:, used] / rows[live, -1:]).abs() < _BLACK
+    _, _, points, _ = span.ratios(rows)
+    black = points[:, used].abs() < _BLACK
     count = black.sum(1)
     order = count.argsort(descending=True)
     return black[order[count[order] >= _FEWEST_BLACK]].double(), used

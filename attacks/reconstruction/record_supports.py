@@ -5,13 +5,13 @@ neuron is excited by one record alone. What remains is that each record changes 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.record_span import MARGIN, MOST_MISFIT, RecordErrors, RecordSpan
+from attacks.reconstruction.record_span import MARGIN, MOST_MISFIT, Candidate, RecordErrors, RecordSpan
 
 _POINTS, _SCALES = 256, (0.5, 3.0)
 """Random records at which the signs of the changes of the bias are looked up, and standard deviations of the first and
@@ -51,11 +51,13 @@ class FoundRecords:
         records: ``(M, D)`` float64.
         classes: ``(M,)`` int64, -1 if unknown.
         certain: ``(M,)`` whether each is certainly a record of the client.
+        candidates: the same of images, with what their certainty stands on.
     """
 
     records: Tensor
     classes: Tensor
     certain: Tensor
+    candidates: Sequence[Candidate] = ()
 
 
 def certain_copies(copies: Tensor) -> Tensor:

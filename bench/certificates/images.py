@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attacks.reconstruction import LinearInversion
+from attacks.reconstruction.linear_layer import LinearEstimate
 from bench.certificates import Counts
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
@@ -33,6 +34,7 @@ Updates = list[dict[str, Tensor]]
 Sent = Callable[[Updates, torch.Generator], Updates]
 """From the clients' updates to what they send."""
 Loss = Callable[[Tensor, Tensor], Tensor]
+Change = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @functools.cache
@@ -143,12 +145,11 @@ def trained(model: nn.Module, images: Tensor, labels: Tensor, federation: Federa
     """Difference of parameters after a client's steps."""
     network = copy.deepcopy(model)
     for _ in range(federation.epochs):
-        network.zero_grad()
-        federation.loss(network(images), labels).backward()
+        parameters = list(network.parameters())
+        gradients = torch.autograd.grad(federation.loss(network(images), labels), parameters)
         with torch.no_grad():
-            for parameter in network.parameters():
-                assert parameter.grad is not None
-                parameter -= federation.rate * parameter.grad
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.sub_(federation.rate * gradient)
     before = dict(model.named_parameters())
     return {name: (value - before[name]).detach() for name, value in network.named_parameters()}
 
@@ -181,7 +182,7 @@ def audited(federation: Federation, seed: int) -> Counts:
         changes = [trained(model, images[own], classes[own], federation) for own in holdings]
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                parameter += torch.stack([change[name] for change in changes]).mean(0)
+                parameter.add_(torch.stack([change[name] for change in changes]).mean(0))
 
     updates: Updates = [trained(model, images[own], classes[own], federation) for own in holdings]
     if federation.sent is not None:
@@ -225,8 +226,9 @@ def counted(view: RoundView, holdings: Sequence[Tensor], levels: Tensor) -> Coun
     records = sum(len(own) for own in holdings)
     try:
         estimate = LinearInversion()(view, generator=generator_for(0, "attack"))
-    except (ViewError, RuntimeError) as error:
+    except ViewError as error:
         return Counts(records=records, refusal=str(error))
+    assert isinstance(estimate, LinearEstimate)
     certified = false = recovered = 0
     for victim, own in enumerate(holdings):
         count = int(estimate.count[victim])
@@ -247,7 +249,7 @@ def _keys(levels: Tensor) -> list[bytes]:
 # What clients may do to an update before they send it.
 
 
-def each(change: Callable[[Tensor, torch.Generator], Tensor]) -> Sent:
+def each(change: Change) -> Sent:
     """A change of each tensor of each client by itself."""
 
     def changed(updates: Updates, draws: torch.Generator) -> Updates:
@@ -264,7 +266,8 @@ def quantised(bits: int, *, by_row: bool = False, at_random: bool = False) -> Se
         largest = rows.abs().amax(1, keepdim=True) if by_row else rows.abs().max()
         step = largest / (2 ** (bits - 1) - 1) + 1e-30
         shift = torch.rand(rows.shape, generator=draws).to(rows) if at_random else torch.full_like(rows, 0.5)
-        return ((rows / step + shift).floor() * step).reshape(value.shape)
+        rounded: Tensor = (rows / step + shift).floor() * step
+        return rounded.reshape(value.shape)
 
     return each(change)
 
@@ -275,7 +278,8 @@ def quantised_between(bits: int) -> Sent:
     def change(value: Tensor, _: torch.Generator) -> Tensor:
         low, high = value.min(), value.max()
         step = (high - low) / (2**bits - 1) + 1e-30
-        return ((value - low) / step).round() * step + low
+        rounded: Tensor = ((value - low) / step).round() * step + low
+        return rounded
 
     return each(change)
 
@@ -323,15 +327,18 @@ def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def smoothed(outputs: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(outputs, labels, label_smoothing=0.1)
+    loss: Tensor = functional.cross_entropy(outputs, labels, label_smoothing=0.1)
+    return loss
 
 
 def weighted(outputs: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(outputs, labels, weight=torch.linspace(0.2, 2, outputs.shape[1]).to(outputs))
+    weights = torch.linspace(0.2, 2, outputs.shape[1]).to(outputs)
+    loss: Tensor = functional.cross_entropy(outputs, labels, weight=weights)
+    return loss
 
 
 FEW_LEVELS = (digits_of_17_levels, digits_by_16, digits_by_17, digits_of_7_bits)
-SIZES = ((40, 32), (20, 32), (20, 64), (40, 128))
+SIZES = ((40, 32), (20, 32), (20, 64), (40, 128), (10, 64))
 """Records and neurons."""
 
 
