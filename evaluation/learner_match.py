@@ -22,7 +22,7 @@ from evaluation.noise_floor import declared_noise
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
 from evaluation.simulated_twins import Likeness, Twins, flat_alike
-from protocol.declared_noise import sent_numbers
+from protocol.declared_noise import noise_is_refuted
 from protocol.errors import ViewError
 from protocol.metric_table import METRICS
 from protocol.seeding import generator_for
@@ -74,7 +74,7 @@ class LearnerMatch:
         ratio: median length of the simulated updates over that of the recorded ones.
         tensors: the same by tensor.
         cosine: median cosine of a client's update and its twin's, see `evaluation.simulated_twins`; without twins, that
-            of the mean updates; None if noise hides the direction.
+            of the mean updates.
         clients: number of clients compared.
         finding: what refutes the learner, and the next thing to try; empty for nothing.
         expected: what holds for simulated clients in place of the recorded ones, for a sentence; empty without twins.
@@ -82,7 +82,7 @@ class LearnerMatch:
 
     ratio: float
     tensors: dict[str, float]
-    cosine: float | None
+    cosine: float
     clients: int
     finding: str
     expected: str = ""
@@ -97,11 +97,8 @@ class LearnerMatch:
         """What was measured, as a sentence without its full stop."""
         tensors = sorted(self.tensors, key=lambda name: self.tensors[name])
         extremes = [f"{name} {self.tensors[name]:.2g} x" for name in dict.fromkeys((tensors[0], tensors[-1]))]
-        details = [", ".join(extremes)]
-        if self.cosine is not None:
-            kind = "median cosine" if self.expected else "cosine of the means"
-            details.append(f"{kind} {self.cosine:.2f}")
-        details.append(f"n = {self.clients} clients of the first round")
+        kind = "median cosine" if self.expected else "cosine of the means"
+        details = [", ".join(extremes), f"{kind} {self.cosine:.2f}", f"n = {self.clients} clients of the first round"]
         if self.expected:
             details.append(f"for simulated clients in place of the recorded ones {self.expected}")
         shares = " of clients with the same class shares" if self.expected else ""
@@ -158,7 +155,7 @@ def learner_match(view: RoundView, *, generator: torch.Generator) -> LearnerMatc
     """
     noise = declared_noise(view)
     if noise is not None and not float(noise.share.nanmean()) < _NOISY:
-        return _match_of_noise(view) or f"declared noise is {float(noise.share.nanmean()):.0%} of the updates' energy"
+        return f"declared noise is {float(noise.share.nanmean()):.0%} of the energy of the updates"
     if view.client_models is not None:
         return "each client was sent a model of its own"
     if view.participants is not None:
@@ -170,20 +167,6 @@ def learner_match(view: RoundView, *, generator: torch.Generator) -> LearnerMatc
     except ViewError:
         return _match_of_others(view, generator)
     return _match_of_twins(view, twins)
-
-
-def _match_of_noise(view: RoundView) -> LearnerMatch | None:
-    """That updates are shorter than the declared noise alone makes them; None if they are not."""
-    noised = [name for name in view.deltas if view.noise_scale(name) > 0]
-    sent = {name: view.deltas[name].double().flatten(1).square().sum(1) for name in noised}
-    noise = {name: sent_numbers(view, name) * view.noise_scale(name) ** 2 for name in noised}
-    ratios = {name: float((noise[name] / sent[name]).sqrt().median()) for name in noised}
-    energies = torch.stack(list(noise.values())).sum(0) / torch.stack(list(sent.values())).sum(0)
-    ratio = float(energies.sqrt().median())
-    if ratio < _TWIN_FACTOR:
-        return None
-    finding = f"the updates are {_times(-math.log2(ratio))} than the declared noise alone: check the declared noise"
-    return LearnerMatch(ratio, ratios, None, view.victims, finding)
 
 
 def _match_of_twins(view: RoundView, twins: Twins) -> LearnerMatch:
@@ -302,21 +285,14 @@ def _next_to_try(
     mirrored = twins.likeness({name: -value for name, value in view.deltas.items()}).cosine
     if 1 - float(mirrored.median()) < _MIRRORED * (1 - float(likeness.cosine.median())):
         return "they point against the simulated ones, so record local minus global, not global minus local"
-    if differences.model > _FEW:
-        return "these are weights, so record them as weights, or subtract the model"
-    if _takes_few_values(view):
-        return "they take few values, so clients may send signs, rounded numbers, or a single step of Adam"
-    if differences.zeros:
-        return "clients may send only the largest"
-    lengths = torch.cat([value.double().flatten(1) for value in view.deltas.values()], dim=1).norm(dim=1)
-    if len(lengths) > 2 and float(lengths.std() / lengths.mean()) < _EQUAL_LENGTHS < float(expected.length.std()):
-        return f"all are {float(lengths.mean()):.3g} long, so clients may clip them: declare the clip"
+    if what_is_sent := _what_is_sent(view, differences, expected):
+        return what_is_sent
     if differences.model and not differences.longer:
         return "check the weight decay"
     if differences.turned:
         return (
-            "check the optimizer, the batch size, and the loss, which may be another than cross-entropy; noise, or"
-            " examples unlike the server's, turn updates too"
+            "check the optimizer, the batch size, clips of gradients, and the loss, which may be another than"
+            " cross-entropy; noise, or examples unlike the server's, turn updates too"
         )
     if differences.uneven:
         return "bias and weights disagree: check the loss, class weights, the optimizer, and clips for each tensor"
@@ -327,6 +303,22 @@ def _next_to_try(
             " clients"
         )
     return "check the numbers of examples, class weights, label smoothing and the learning rate"
+
+
+def _what_is_sent(view: RoundView, differences: _Differences, expected: Likeness) -> str:
+    """What clients may have sent instead of the change of their weights; empty for nothing."""
+    if noise_is_refuted(view):
+        return "they are too short to hold the declared noise, so check what is declared"
+    if differences.model > _FEW:
+        return "these are weights, so record them as weights, or subtract the model"
+    if _takes_few_values(view):
+        return "they take few values, so clients may send signs, rounded numbers, or a single step of Adam"
+    if differences.zeros:
+        return "clients may send only the largest"
+    lengths = torch.cat([value.double().flatten(1) for value in view.deltas.values()], dim=1).norm(dim=1)
+    if len(lengths) > 2 and float(lengths.std() / lengths.mean()) < _EQUAL_LENGTHS < float(expected.length.std()):
+        return f"all are {float(lengths.mean()):.3g} long, so clients may clip them: declare the clip"
+    return ""
 
 
 def _takes_few_values(view: RoundView) -> bool:
