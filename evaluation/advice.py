@@ -26,7 +26,7 @@ def advice(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> 
 
     A defence is within a limit if the gate says so of the attacks that ran under it; where too few clients or no attack
     decide, it is not. Those within are ordered by the loss on auxiliary examples after the round, which follows the
-    accuracy after ten rounds closely, or without it by the cosine of the round's mean update, which does not. Empty if
+    accuracy after ten rounds, or without it by the cosine of the round's mean update, which does not. Empty if
     no defence was tried.
 
     Args:
