@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.peeled_rows import DistinctRows, RowChanges, nearest_rows, peel_rows
+from attacks.reconstruction.peeled_rows import NEAR, DistinctRows, RowChanges, nearest_rows, peel_rows
 from attacks.reconstruction.record_span import RecordErrors
 from attacks.reconstruction.record_supports import FoundRecords, certain_copies
 from attacks.reconstruction.row_certificate import certified_rows, is_explained
@@ -15,9 +15,6 @@ from protocol.table_columns import TableColumns
 
 _LIVE = 1e-4
 """Share of the largest change of a bias from which on a ratio is shown as a record that is not certain."""
-_CLEAR = 1e-3
-"""Distance from a possible row up to which a ratio is shown next to the rows of another search: a mean of several rows
-is farther from the grid."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def search_table(
     if explained is not None:
         return explained
     if possible is not None:
-        return _with_clear_ratios(possible, update)
+        return _with_near_ratios(possible, update)
     if update.errors is not None:
         records = search()
         if len(records.records):
@@ -129,12 +126,12 @@ def _ratios(update: TableUpdate) -> tuple[Tensor, Tensor]:
     return values[order], distances[order]
 
 
-def _with_clear_ratios(possible: FoundRecords, update: TableUpdate) -> FoundRecords:
-    """Rows that are not certain, and ratios on the grid that are not among them."""
+def _with_near_ratios(possible: FoundRecords, update: TableUpdate) -> FoundRecords:
+    """Rows that are not certain, and ratios near the grid that are not among them."""
     values, distances = _ratios(update)
     known = set(map(tuple, update.columns.decode(possible.records).tolist()))
-    clear = dict.fromkeys(map(tuple, values[distances < _CLEAR].tolist()))
-    others = [list(row) for row in clear if row not in known]
+    near = dict.fromkeys(map(tuple, values[distances < NEAR].tolist()))
+    others = [list(row) for row in near if row not in known]
     if not others:
         return possible
     return FoundRecords(
