@@ -445,7 +445,7 @@ class RecordSpan:
             multiples = 1 / (duals @ inside)
             multiples = multiples.where(multiples > 0, torch.inf)
             bounds = _SURE * self.deviation * duals.norm(dim=1) * (inside / values).norm() * multiples
-        bounds = bounds.clamp(min=_LEAST_COLUMNS_ERROR)
+        measured, bounds = bounds, bounds.clamp(min=_LEAST_COLUMNS_ERROR)
         fits &= multiples.isfinite() & (bounds <= _MOST_COARSE_ERROR * multiples)
         if not bool(fits.any()):
             return None
@@ -456,7 +456,9 @@ class RecordSpan:
         if abs(multiple - 1) <= bound:
             return _Fit(label, change, multiple, bound, _COMPUTED * self.precision * change.abs())
         change = multiple * change
-        return _Fit(label, change, multiple, bound, (bound + _COMPUTED * self.precision) * change.abs())
+        return _Fit(
+            label, change, multiple, bound, (float(measured[label]) + _COMPUTED * self.precision) * change.abs()
+        )
 
     def _is_of_another_model(self, candidate: Candidate) -> bool:
         """Whether the changes of no class are near the span, as those of a client that got another model are not."""

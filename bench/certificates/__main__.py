@@ -1,4 +1,4 @@
-"""Prints what is certified and what falsely, for each condition: ``python -m bench.certificates FAMILY``."""
+"""Prints what is certified, and how much of it is false, under each condition of a family."""
 
 import argparse
 import importlib

@@ -20,7 +20,8 @@ def parameters() -> Tensor:
 
 def quantised(values: Tensor, bits: int) -> Tensor:
     step = values.abs().max() / (2 ** (bits - 1) - 1)
-    return ((values / step).round() * step).float().double()
+    rounded: Tensor = (values / step).round() * step
+    return rounded.float().double()
 
 
 def by_tensor(rows: Tensor, bits: int) -> Tensor:
