@@ -22,7 +22,7 @@ from evaluation.noise_floor import declared_noise
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
 from evaluation.simulated_twins import Likeness, Twins, flat_alike
-from protocol.declared_noise import sent_numbers
+from protocol.declared_noise import noise_is_refuted
 from protocol.errors import ViewError
 from protocol.metric_table import METRICS
 from protocol.seeding import generator_for
@@ -167,20 +167,6 @@ def learner_match(view: RoundView, *, generator: torch.Generator) -> LearnerMatc
     except ViewError:
         return _match_of_others(view, generator)
     return _match_of_twins(view, twins)
-
-
-def _match_of_noise(view: RoundView) -> LearnerMatch | None:
-    """That updates are shorter than the declared noise alone makes them; None if they are not."""
-    noised = [name for name in view.deltas if view.noise_scale(name) > 0]
-    sent = {name: view.deltas[name].double().flatten(1).square().sum(1) for name in noised}
-    noise = {name: sent_numbers(view, name) * view.noise_scale(name) ** 2 for name in noised}
-    ratios = {name: float((noise[name] / sent[name]).sqrt().median()) for name in noised}
-    energies = torch.stack(list(noise.values())).sum(0) / torch.stack(list(sent.values())).sum(0)
-    ratio = float(energies.sqrt().median())
-    if ratio < _TWIN_FACTOR:
-        return None
-    finding = f"the updates are {_times(-math.log2(ratio))} than the declared noise alone: check the declared noise"
-    return LearnerMatch(ratio, ratios, None, view.victims, finding)
 
 
 def _match_of_twins(view: RoundView, twins: Twins) -> LearnerMatch:
