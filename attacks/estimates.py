@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -139,6 +139,21 @@ class Estimate(abc.ABC):
         Attacks are compared by it, so an estimate that adds something to another still stands next to its baselines.
         """
         return next(kind.__name__ for kind in cls.__mro__ if Estimate in kind.__bases__)
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:  # noqa: ARG003
+        """Why the question cannot be asked of the clients of a view, as a clause; None where it can.
+
+        It is None too where the recording does not say what the clients train: the question is then not measured.
+
+        Args:
+            view: what the server saw.
+            truth: names in the ground truth of the recording.
+
+        See Also:
+            `attacks.applicability`, which has the kinds of systems.
+        """
+        return None
 
     @abc.abstractmethod
     def check(self, view: View) -> None:

@@ -19,7 +19,7 @@ from evaluation.scores import records, setting_columns
 from protocol.errors import InputError, ViewError
 from protocol.memory import gibibytes, memory_bound
 from protocol.metric_table import METRICS, metric
-from protocol.view import CANARY_PSEUDONYMS, View
+from protocol.view import ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS, View
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
@@ -31,10 +31,12 @@ _NO_IMAGE = 12.0
 """PSNR in dB that images of a data set reach with the mean image or with one another."""
 _VIEWS, _VICTIMS = 4, 16
 _ATTACKS = ("ours", "published")
-_UNSCORED, _SLOW = "without ", "it is slow"
+_UNSCORED, _SLOW, _INAPPLICABLE = "without ", "it is slow", "the question does not apply: "
 """Starts of reasons."""
+_LACKS = "the recording lacks "
+_LEARNER = "the clients' training algorithm"
 _REMEDIES = {
-    "learner": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
+    "algorithm": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
     "known": "give the adversary devices of its own: known_pseudonyms and known_users in `auxiliary:`",
     "served": "give an array `served` with the items shown to each client",
     "lists": "give an array `lists` with the ranked list of each item",
@@ -42,8 +44,36 @@ _REMEDIES = {
     "sent_in": "record two rounds or more",
 }
 """What to do about a field that a view lacks."""
-_PLAIN = {"auxiliary": "auxiliary data", "participants": "sums of updates", "sent_in": "several rounds"}
+_PLAIN = {
+    "algorithm": _LEARNER,
+    "learner": _LEARNER,
+    "known": "devices of the server's own, whose users it knows",
+    "pairs": "devices of the server's own, whose users it knows",
+    "served": "the items that the server showed",
+    "lists": "the ranked lists that it showed",
+    "features": "the features of the items",
+    "sent_in": "several rounds",
+    "participants": "sums of updates",
+    "model": "the global model",
+    "releases": "noise or clipping that the clients declare",
+    "deltas": "the updates of the parameters in question",
+    "auxiliary": "data of the server's own",
+}
 """Fields of a view in plain words."""
+_PLAIN_DATA = {
+    "candidates": "a pool of records of which the clients hold some",
+    "candidate_labels": "a pool of records of which the clients hold some",
+    "images": "labelled examples of the server's own",
+    "labels": "labelled examples of the server's own",
+    "prior_features": "examples of people who are no clients",
+    "prior_labels": "examples of people who are no clients",
+    "prior_users": "examples of people who are no clients",
+    "columns": "the columns of the table",
+    "public_interactions": "interactions of people who are no clients",
+    ATTRIBUTE_PSEUDONYMS: "updates of people whose attributes the server knows",
+    CANARY_PSEUDONYMS: "canaries",
+}
+"""Data of the server in plain words, by their entry of `auxiliary:`."""
 
 Row = dict[str, Any]
 """Row of a table of results."""
@@ -188,25 +218,19 @@ def _succeeded(row: Row, results: pd.DataFrame) -> Row | None:
 
 def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None:
     """Reason why an attack cannot run on a view or be scored, with the remedy; None if it can."""
+    inapplicable = attack.estimates.inapplicable(view, truth)
+    if inapplicable is not None:
+        return f"{_INAPPLICABLE}{inapplicable}"
     kinds = [need for need in attack.threat_model.needs if isinstance(need, type)]
     other = [kind for kind in kinds if not isinstance(view.algorithm, kind)]
     if view.algorithm is not None and other:
         return (
-            f"it needs {', '.join(map(_described, other))}; the clients' algorithm is {type(view.algorithm).__name__}"
+            f"it needs {', '.join(map(_described, other))}; the clients' algorithm is {type(view.algorithm).__name__},"
+            f" no {', no '.join(kind.__name__ for kind in other)}"
         )
-    lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
+    lacking = view.missing(attack.threat_model.needs)
     if lacking:
-        heads: dict[str, list[str]] = defaultdict(list)
-        for head, _, entry in lacking:
-            heads[head].append(entry)
-        needs = [
-            f"{_PLAIN.get(head, head)} ({', '.join(filter(None, entries)) or head})"
-            if any(entries) or head in _PLAIN
-            else head
-            for head, entries in heads.items()
-        ]
-        ways_out = [remedy for head, entries in heads.items() if (remedy := _remedy(head, entries))]
-        return "; ".join([f"the recording lacks {', '.join(needs)}", *dict.fromkeys(ways_out)])
+        return _lacks(lacking)
     if attack.quadratic and (size := 8 * view.victims**2) > memory_bound():
         return (
             f"it compares {view.victims:,} messages with each other, which takes {gibibytes(size)}, and it may use "
@@ -218,6 +242,21 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
     added = f"add {unknown} to the truth of each client (docs/recording-format.md)"
     way_out = added if truth else "the recording was published without truth/, audit it where that is"
     return f"{_UNSCORED}{unknown} in truth/ of the recording it cannot be scored; {way_out}"
+
+
+def _lacks(lacking: Sequence[str]) -> str:
+    """Reason that a recording lacks needs of an attack: in plain words, and by name what to add to it."""
+    by_field: dict[str, list[str]] = defaultdict(list)
+    for need in lacking:
+        field, _, entry = need.partition(":")
+        by_field[field].append(entry)
+    plain, ways_out = [], []
+    for field, entries in by_field.items():
+        plain += [_PLAIN_DATA.get(entry, _PLAIN.get(field, field)) for entry in entries]
+        remedy = _remedy(field, entries)
+        if remedy is not None:
+            ways_out.append(remedy)
+    return "; ".join([_LACKS + ", ".join(dict.fromkeys(plain)), *dict.fromkeys(ways_out)])
 
 
 def reasons(missing: Mapping[str, str]) -> list[str]:
@@ -232,11 +271,12 @@ def nothing_scored(missing: Mapping[str, str], attacks: Sequence[Attack]) -> Inp
     """Error for a recording on which none of `attacks` could be scored; `missing` holds the reason by attack."""
     baselines = {attack.name for attack in attacks if attack.baseline}
 
-    def distance(name: str) -> tuple[bool, bool, bool, int, int]:
-        """Order by what is missing: only the ground truth, then the learner, then fewer and more frequent needs."""
+    def distance(name: str) -> tuple[bool, bool, bool, bool, int, int]:
+        """Order by what is missing: only the ground truth, the learner, fewer and more frequent needs; or all of it."""
         reason, shared = missing[name], sum(other == missing[name] for other in missing.values())
-        without_truth, without_learner = reason.startswith(_UNSCORED), "lacks learner" in reason
-        return name in baselines, not without_truth, not without_learner, reason.count(","), -shared
+        without_truth, without_learner = reason.startswith(_UNSCORED), _LEARNER in reason
+        asked = name in baselines, is_inapplicable(reason)
+        return *asked, not without_truth, not without_learner, reason.count(","), -shared
 
     least = missing[min(missing, key=distance)] if missing else "no victims"
     names = ", ".join(name for name, reason in missing.items() if reason == least)
@@ -249,9 +289,9 @@ def nothing_scored(missing: Mapping[str, str], attacks: Sequence[Attack]) -> Inp
 
 
 def _described(kind: type) -> str:
-    """First sentence of the documentation of a kind of algorithm, with its name."""
-    sentence = re.split(r"[.;](?=\s|$)", inspect.getdoc(kind) or "")[0].replace("``", "")
-    return f"{sentence[:1].lower()}{sentence[1:]} ({kind.__name__})"
+    """First sentence of the documentation of a kind of algorithm."""
+    sentence = re.split(r"[.;](?=\s|$)", inspect.getdoc(kind) or kind.__name__)[0].replace("``", "")
+    return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
 def _other_classes(view: View, truth: Mapping[str, Tensor]) -> str | None:
@@ -280,15 +320,34 @@ def is_slow(reason: str) -> bool:
     return reason.startswith(_SLOW)
 
 
+def is_inapplicable(reason: str) -> bool:
+    """Whether the question of an attack cannot be asked of the recorded system, see `Estimate.inapplicable`."""
+    return reason.startswith(_INAPPLICABLE)
+
+
+def why_inapplicable(reason: str) -> str:
+    """The clause behind the start of such a reason."""
+    return reason.removeprefix(_INAPPLICABLE)
+
+
+def is_lacking(reason: str) -> bool:
+    """Whether the recording lacks what an attack needs besides the ground truth."""
+    return reason.startswith(_LACKS)
+
+
 def is_unscored(reason: str) -> bool:
     """Whether an attack lacks nothing but ground truth."""
     return reason.partition("; ")[0].startswith(_UNSCORED)
 
 
-def _remedy(head: str, entries: list[str]) -> str | None:
+def _remedy(field: str, entries: list[str]) -> str | None:
     """What to do about a field or its entries; None if nothing is known."""
     if entries == [CANARY_PSEUDONYMS]:
         return "train with the defence Canaries, see docs/canaries.md"
-    if head == "auxiliary":
+    if field == "auxiliary":
         return f"add {', '.join(entries)} to the server's data (`auxiliary:`)"
-    return _REMEDIES.get("known" if head == "pairs" else head)
+    if field == "deltas" and any(entries):
+        return f"record the updates of {', '.join(entries)}"
+    if field == "learner":
+        return f"{_REMEDIES['algorithm']} (one of the kind {', '.join(entries)})"
+    return _REMEDIES.get("known" if field == "pairs" else field)

@@ -19,9 +19,10 @@ from reports.run import ATTACKS
 from reports.tables import DATA
 
 Row = dict[str, Any]
-Status = Literal["leak", "undecided", "near", "measured", "unmeasured"]
+Status = Literal["leak", "undecided", "near", "measured", "unmeasured", "inapplicable"]
 """What an audit found: a leak beyond guessing and the baselines; intervals too wide, or no baseline; less than a fifth
-of the way from the baseline to certainty; a metric by which attacks are not compared; nothing."""
+of the way from the baseline to certainty; a metric by which attacks are not compared; nothing; and that the question
+cannot be asked of the recorded system."""
 _CHANCE = 1e-3
 """Probability of a result by chance below which a declaration is called false; small, as several attacks test it."""
 _HALF = 0.5

@@ -114,10 +114,11 @@ def _todo(run: Run, questions: Sequence[Question], unmeasured: Sequence[Question
     """What may lower a leak, and what may measure more; empty for a page that is not of one recording."""
     if "learner" not in run.system:
         return ""
+    lacking = any(question.answer.status == "unmeasured" for question in unmeasured)
     leaks = any(one.answer.status == "leak" for one in questions) and not run.advice
     tried = "see what defences would change, without a new training: attack.py audit --deltas DIR --what-if FILE"
     parts = [f"{tried} (docs/what-if.md)"] if leaks else []
-    parts += ["record what the questions lack that matter to your system"] if unmeasured else []
+    parts += ["record what the questions lack that matter to your system"] if lacking else []
     return f"{'; '.join(parts)}." if parts else ""
 
 

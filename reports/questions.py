@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pandas as pd
 
+from evaluation.failures import is_inapplicable, why_inapplicable
 from evaluation.risk import worst_clients
 from evaluation.scores import SETTING, describe, differing, number, rows_of, setting_of
 from evaluation.what_if import UNDER
@@ -35,6 +36,7 @@ WORDS: Mapping[Status, str] = {
     "near": "near the baseline",
     "measured": "measured",
     "unmeasured": "not measured",
+    "inapplicable": "does not apply",
 }
 _ORDER: Sequence[Status] = get_args(Status)
 _OUTCOMES = ("failed", "unchecked", "undecided", "ok")
@@ -66,7 +68,7 @@ class Question:
         bar: the best attack on the way from the baseline to certainty; None where there is no such way.
         said: values of the best attack and the baseline, the worst tenth of the clients and bits.
         verdict: outcome of the gate's limits on it, the worst; empty for none.
-        lacks: why it was not measured; empty if it was.
+        lacks: why it was not measured, or does not apply; empty if it was.
     """
 
     family: str
@@ -91,7 +93,7 @@ class Question:
         """Place in the order: what was measured, on real data, leaks, about the content of data, and goes furthest."""
         status = self.answer.status
         gain = 0.0 if self.bar is None else self.bar.mean
-        return status == "unmeasured", self.generated, _ORDER.index(status), not self.about_data, -gain
+        return self.key is None, self.generated, _ORDER.index(status), not self.about_data, -gain
 
 
 def questions(
@@ -197,7 +199,8 @@ def _verdict(gate: Sequence[Mapping[str, Any]], family: str, attacks: set[str], 
 def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question], list[str]]:
     """Questions of this version that a run asked and did not measure, with the reason, and those that it did not ask.
 
-    The reason is the one that most of a family's attacks have.
+    The reason is the one that most of a family's attacks have. A question does not apply where none of them could be
+    asked of the recorded system.
     """
     asks, families = _asks(), dict[str, str]()
     for one in described():
@@ -210,23 +213,28 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
             reasons[families[name]][reason] += 1
     answered = {one.family for one in measured}
     missing = [family for family in asks if family not in answered]
-    found = [
-        Question(
-            family=family,
-            asks=asks[family],
-            where="",
-            key=None,
-            answer=Headline(""),
-            generated=False,
-            about_data=_about_data()[family],
-            bar=None,
-            said="",
-            verdict=_verdict(run.gate, family, set(), set()),
-            lacks=reasons[family].most_common(1)[0][0],
+    found = []
+    for family in missing:
+        if family not in reasons:
+            continue
+        inapplicable = all(map(is_inapplicable, reasons[family]))
+        asked = Counter({reason: n for reason, n in reasons[family].items() if not is_inapplicable(reason)})
+        reason = (asked or reasons[family]).most_common(1)[0][0]
+        found.append(
+            Question(
+                family=family,
+                asks=asks[family],
+                where="",
+                key=None,
+                answer=Headline("", status="inapplicable" if inapplicable else "unmeasured"),
+                generated=False,
+                about_data=_about_data()[family],
+                bar=None,
+                said="",
+                verdict=_verdict(run.gate, family, set(), set()),
+                lacks=why_inapplicable(reason),
+            )
         )
-        for family in missing
-        if family in reasons
-    ]
     return sorted(found, key=lambda one: one.place), [family for family in missing if family not in reasons]
 
 

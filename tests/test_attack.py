@@ -400,11 +400,15 @@ def test_parts_of_a_table_are_joined_by_a_run_without(tmp_path: Path) -> None:
     assert set(Run.read(tmp_path / "out/results.json").results["setting.noise"]) == {0, 1, 2}
 
 
+LACKS_LEARNER = "the recording lacks the clients' training algorithm"
+
+
 @pytest.mark.parametrize(
     ("missing", "nearest"),
     [
-        ({"direction": "the recording lacks served", "decaf": "the recording lacks learner"}, "decaf"),
-        ({"decaf": "the recording lacks learner", "pac": "without labels in truth/ it cannot be scored"}, "pac"),
+        ({"direction": "the recording lacks served", "decaf": LACKS_LEARNER}, "decaf"),
+        ({"direction": "the question does not apply: x", "decaf": "the recording lacks x, y"}, "decaf"),
+        ({"decaf": LACKS_LEARNER, "pac": "without labels in truth/ it cannot be scored"}, "pac"),
         ({"a": "the recording lacks x, y", "b": "the recording lacks x", "c": "the recording lacks x"}, "b, c"),
         ({"chance": "without labels in truth/ it cannot be scored", "imia": "the recording lacks x, y"}, "imia"),
     ],

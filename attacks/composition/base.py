@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Attack
 from attacks.composition.estimates import CompositionEstimate
+from attacks.composition.last_outputs import last_outputs
 from attacks.estimates import Estimate
 from client.nets.batch_norm import mask_batches
 from client.network import ClassifierAlgorithm, NetworkAlgorithm
@@ -105,7 +106,7 @@ def last_layer(view: View) -> str:
     Raises:
         ViewError: the last layer has another shape.
     """
-    name, outputs = _last(view)
+    name, outputs = last_outputs(view)
     if outputs == 1:
         raise ViewError(
             f"expected an output for each class, got one output of the last layer, {name!r}: a logit of two classes or"
@@ -125,23 +126,10 @@ def one_output(view: View) -> str:
         raise ViewError(
             "expected clients that train a network with one output on targets of their examples; got others"
         )
-    name, outputs = _last(view)
+    name, outputs = last_outputs(view)
     if outputs != 1:
         raise ViewError(f"expected one output of the last layer, {name!r}: a logit or a regression; got {outputs}")
     return name
-
-
-def _last(view: View) -> tuple[str, int]:
-    """Name of the last layer in the order of the manifest, and its number of outputs."""
-    shapes = {name: tuple(value.shape[1:]) for name, value in view.deltas.items() if name not in view.row_parameters}
-    last = next((name for name, shape in reversed(shapes.items()) if len(shape) > 1), "none")
-    name, shape = last.removesuffix(".weight"), shapes.get(last, ())
-    if len(shape) != 2 or shapes.get(f"{name}.bias") != shape[:1]:
-        raise ViewError(
-            "expected a last layer NAME.weight (K, F) with NAME.bias (K,), the last in the order of the manifest;"
-            f" got {last} {' x '.join(map(str, shape))}"
-        )
-    return name, shape[0]
 
 
 def layer_change(view: RoundView, deltas: dict[str, Tensor] | None = None) -> LayerChange:

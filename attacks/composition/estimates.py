@@ -1,6 +1,6 @@
 """Estimate of class compositions, with intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attacks.answers import Quantities
+from attacks.applicability import without_classes
 from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
 from attacks.scoring import composition_errors, exact_counts, null_class_errors
 from protocol.errors import ViewError
@@ -50,6 +51,10 @@ class CompositionEstimate(Estimate):
     low: Tensor
     high: Tensor
     present: Tensor
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_classes(view, truth)
 
     def check(self, view: View) -> None:
         shape = self.proportions.shape

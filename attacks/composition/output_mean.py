@@ -1,7 +1,7 @@
 """Share of positives, or mean target, of clients whose network has one output."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from attacks.applicability import without_one_output
 from attacks.base import Attack
 from attacks.composition.base import IMAGES, LABELS, layer_change_of, one_output, trained_models
 from attacks.estimates import Detail, Estimate, Scores, check_tensor
@@ -54,6 +55,10 @@ class PositiveShare(Estimate):
     shares: Tensor
     assumes: str = ""
 
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_one_output(view, truth, binary=True)
+
     def check(self, view: View) -> None:
         check_tensor("shares", self.shares, (view.victims,), dtype=torch.float64)
 
@@ -91,6 +96,10 @@ class TargetMean(Estimate):
     )
     means: Tensor
     assumes: str = ""
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_one_output(view, truth, binary=False)
 
     def check(self, view: View) -> None:
         check_tensor("means", self.means, (view.victims,), dtype=torch.float64)

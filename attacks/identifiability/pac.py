@@ -1,6 +1,6 @@
 """Private user vectors: the estimate, the published sum of messages, a spectral estimate, and baselines."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from attacks.answers import Quantities
+from attacks.applicability import without_shown_items
 from attacks.base import Attack
 from attacks.estimates import Estimate, Scores, check_tensor
 from client.matrix_factorization import MFAlgorithm
@@ -31,6 +32,10 @@ class VectorEstimate(Estimate):
     truth = ("user_vector", "labels")
     metrics = ("error", "success", "label-error", "cosine", "flipped")
     vectors: Tensor
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_shown_items(view, truth)
 
     def check(self, view: View) -> None:
         check_tensor("vectors", self.vectors, (view.victims, view.deltas[ITEM_EMBEDDING].shape[-1]))

@@ -1,12 +1,13 @@
 """Estimate of interactions: with which of the served items a client interacted."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from attacks.answers import Choices
+from attacks.applicability import without_shown_items
 from attacks.base import Attack
 from attacks.estimates import ROC_GRID, Candidates, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, best_decisions, f1_per_victim, roc_per_victim
@@ -27,6 +28,10 @@ class InteractionEstimate(Estimate):
     metrics = ("auc", "f1")
     scores: Tensor
     decisions: Tensor
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_shown_items(view, truth)
 
     def check(self, view: View) -> None:
         mask = view.served_mask

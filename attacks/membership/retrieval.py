@@ -1,12 +1,13 @@
 """Estimate of membership, and the membership of a document among those that a client retrieved privately."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from attacks.applicability import without_shown_items
 from attacks.base import Attack
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
 from attacks.scoring import wins_over_negatives
@@ -58,6 +59,10 @@ class RetrievalEstimate(MembershipEstimate):
     """Whether the client retrieved the marked document."""
 
     inferred = "whether the client retrieved a certain document"
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_shown_items(view, truth)
 
 
 class RetrievalFingerprint(Attack):

@@ -1,7 +1,7 @@
 """Estimate of attacks that reconstruct training examples."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from attacks.applicability import without_records
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
 from attacks.reconstruction.description_length import description_bits
@@ -99,6 +100,10 @@ class ReconstructionEstimate(Estimate):
     labels: Tensor
     certified: Tensor
     count: Tensor
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_records(view, truth)
 
     def check(self, view: View) -> None:
         size = (view.victims, self.records.shape[1] if self.records.dim() > 1 else 0)

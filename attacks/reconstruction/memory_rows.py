@@ -1,7 +1,7 @@
 """Texts from the change of an adapter whose units are excited by single texts."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.func import jvp
 from torch.nn.functional import normalize, pad
 
+from attacks.applicability import without_texts
 from attacks.estimates import Scores
 from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from client.pretrained import TOKENS, PretrainedAlgorithm
@@ -50,6 +51,10 @@ class MemoryRowsEstimate(ReconstructionEstimate):
             words="rebuilds {} of 100 training texts but for the last word",
         ),
     )
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_texts(view, truth)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         scores = super().score(view, truth)

@@ -1,13 +1,14 @@
 """Sentences of a client, from the spans of a language model's layer changes."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from attacks.applicability import without_texts
 from attacks.estimates import Scores
 from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from attacks.reconstruction.next_words import NextWords, next_words
@@ -88,6 +89,10 @@ class SpanEstimate(ReconstructionEstimate):
     rank: Tensor
     spare: Tensor
     predicted: Tensor
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_texts(view, truth)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         scores = super().score(view, truth)

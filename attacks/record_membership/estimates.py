@@ -1,7 +1,7 @@
 """Estimate of record membership: which records of a pool a client holds."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attacks.answers import Choices
+from attacks.applicability import without_records
 from attacks.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, clopper_pearson, rates_at, roc_per_victim
 from protocol.errors import ViewError
@@ -68,6 +69,10 @@ class RecordMembershipEstimate(Estimate):
     scores: Tensor
     predicted: Tensor
     duplicates: Tensor
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_records(view, truth)
 
     def check(self, view: View) -> None:
         shape = (len(self.senders), len(view.auxiliary[CANDIDATE_LABELS]))

@@ -1,7 +1,7 @@
 """Source inference: which client holds a record; the estimate, the attacks, and their baseline, chance."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attacks.answers import Choices
+from attacks.applicability import without_records
 from attacks.estimates import Detail, Estimate, Scores, check_tensor
 from attacks.record_membership.baselines import POOL
 from attacks.record_membership.candidate_fit import JointFitAttack
@@ -45,6 +46,10 @@ class SourceEstimate(Estimate):
     metrics: ClassVar[tuple[str | Metric, ...]] = (SOURCE,)
     senders: Tensor
     scores: Tensor
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_records(view, truth)
 
     def check(self, view: View) -> None:
         check_tensor("scores", self.scores, (len(self.senders), len(view.auxiliary[CANDIDATE_LABELS])))

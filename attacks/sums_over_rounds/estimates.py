@@ -1,12 +1,13 @@
 """Estimates of single clients from the sums of several rounds, and how many rounds reveal a client."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from attacks.applicability import without_sums
 from attacks.estimates import Estimate, Scores, check_tensor
 from attacks.scoring import composition_errors, exact_counts
 from protocol.errors import ViewError
@@ -158,6 +159,10 @@ class SharesOverRounds(Estimate):
     predicted_interval: Tensor
     sensitive: float
     revealed: Revealed
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_sums(view, truth)
 
     def check(self, view: View) -> None:
         shape = (len(self.after), len(self.senders), self.shares.shape[-1])

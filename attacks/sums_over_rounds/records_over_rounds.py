@@ -1,7 +1,7 @@
 """Holders of records, found in sums over rounds."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from attacks.applicability import without_sums
 from attacks.base import Variants
 from attacks.estimates import Estimate, Scores, check_tensor
 from attacks.record_membership.candidate_fit import CandidateFit
@@ -62,6 +63,10 @@ class HoldersOverRounds(Estimate):
     scores: Tensor
     hidden: Tensor
     revealed: Revealed
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_sums(view, truth)
 
     def check(self, view: View) -> None:
         check_tensor("scores", self.scores, (len(self.after), len(self.senders), len(view.auxiliary[CANDIDATE_LABELS])))

@@ -1,12 +1,13 @@
 """Words of single clients from sums over rounds."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from attacks.applicability import without_sums
 from attacks.base import Variants
 from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
 from attacks.scoring import auc_per_victim, f1_per_victim
@@ -56,6 +57,10 @@ class WordsOverRounds(Estimate):
     decisions: Tensor
     hidden: Tensor
     revealed: Revealed
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_sums(view, truth)
 
     def check(self, view: View) -> None:
         shape = (len(self.after), len(self.senders), self.decisions.shape[-1])

@@ -1,12 +1,13 @@
 """Estimates of a client's words: which ones, and how often each is the next one."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from attacks.answers import Choices
+from attacks.applicability import without_texts
 from attacks.composition.counts import right_when_rounded
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, average_precision, best_decisions, f1_per_victim, r_precision
@@ -71,6 +72,10 @@ class WordSetEstimate(Estimate):
     expected: Tensor
     of_read: bool = False
     evidence: Tensor | None = None
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_texts(view, truth)
 
     def check(self, view: View) -> None:
         check_tensor("decisions", self.decisions, (view.victims, *self.decisions.shape[1:]), dtype=torch.bool)
@@ -143,6 +148,10 @@ class WordCountEstimate(Estimate):
     )
     counts: Tensor
     deviation: Tensor
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_texts(view, truth)
 
     def check(self, view: View) -> None:
         check_tensor("counts", self.counts, (view.victims, *self.counts.shape[1:]))

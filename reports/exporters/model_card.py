@@ -64,6 +64,7 @@ class ModelCard(Exporter):
         """Content of the file."""
         asked = questions(run.results, None, run.gate)
         lacking, never = not_measured(run, asked)
+        lacking = [question for question in lacking if question.answer.status == "unmeasured"]
         dataset = {"type": self.dataset or run.data["name"], "name": run.data["name"]}
         index = {"name": self.model or run.experiment, "results": [_result(one, dataset) for one in asked]}
         tags = ["federated-learning", "privacy"]

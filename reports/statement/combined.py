@@ -47,6 +47,16 @@ def combined(questions: Sequence[Measured], system: System) -> list[Combined]:
     return found
 
 
+def why_not_combined(questions: Sequence[Measured]) -> str:
+    """Why no question has clients exposed, as a clause; of questions of which none has rates and a declared prior."""
+    if not questions:
+        return "no attack was scored"
+    ranked = [question.infers for question in questions if question.rates is not None]
+    if ranked:
+        return f"the declaration has no share of clients for whom the answer is yes for: {'; '.join(ranked)}"
+    return "no attack on a question with an acceptable false-positive rate says which single answers are right"
+
+
 def exposure(tpr: Range, fpr: Range, *, clients: int, prior: float) -> dict[str, Any]:
     """Fields of `Combined` on the exposure of clients to a decision with measured rates.
 

@@ -1,4 +1,4 @@
-"""The statement of an audit: its content as JSON, format 2, and as a page."""
+"""The statement of an audit: its content as JSON, format 3, and as a page."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from reports.headline import as_recorded
 from reports.html import GENERATED, TEMPLATES
 from reports.run import Run
 from reports.statement.assessment import Assessment, assessment
-from reports.statement.combined import Combined, combined
+from reports.statement.combined import Combined, combined, why_not_combined
 from reports.statement.gaps import NotTried, not_tried
 from reports.statement.lowering import Lowering, lowering
 from reports.statement.measured import Measured, measured, reading_baselines
@@ -126,7 +126,7 @@ class Provenance(Strict):
 class Statement(Strict):
     """A statement on what was measured, declared and not looked at."""
 
-    format: Literal[2]
+    format: Literal[3]
     """version of this schema"""
     summary: list[str]
     """the statement in five sentences"""
@@ -185,7 +185,9 @@ def write_statement(
         "assessment": assessment(system, questions),
         "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
         "sums": sums(evaluation),
-        "not_tried": not_tried(evaluation, attacks, [one.estimate for one in questions], manipulation),
+        "not_tried": not_tried(
+            evaluation, attacks, [one.estimate for one in questions], manipulation, scope.summed
+        ),
         "lowering": lowering(questions, audited=run, reading=reading_baselines(attacks)),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
@@ -193,7 +195,7 @@ def write_statement(
         "generated": GENERATED if "synthetic" in run.data["name"] else "",
         "terms": terms(),
     }
-    statement = Statement(format=2, summary=_summary(content), **content)
+    statement = Statement(format=3, summary=_summary(content), **content)
     write_whole(directory / "statement.json", (statement.model_dump_json(indent=2) + "\n").encode())
     page = directory / "statement.html"
     write_whole(page, html(statement).encode())
@@ -204,7 +206,9 @@ def html(statement: Statement) -> str:
     """Page of a statement: one page first, the details on further pages."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"shown": shown, "percent": percent, "in_percent": in_percent}
-    return environment.get_template("statement.html.j2").render(statement=statement)
+    return environment.get_template("statement.html.j2").render(
+        statement=statement, why_not_combined=why_not_combined
+    )
 
 
 def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: System) -> Scope:
@@ -261,21 +265,22 @@ def _summary(content: dict[str, Any]) -> list[str]:
     """The statement in five sentences: scope, measured, combined, differential privacy, limits."""
     scope, system, questions = content["scope"], content["declared"], content["measured"]
     sentences = {one.estimate: one.sentence for one in content["combined"]}
-    judged = next(
-        (sentences[one.estimate] for one in questions if one.estimate in sentences),
-        "not computed, because no attack that was scored ranks answers, or no share of clients is declared for them.",
-    )
+    exposed = [sentences[question.estimate] for question in questions if question.estimate in sentences]
+    judged = exposed[0] if exposed else f"not computed, because {why_not_combined(questions)}."
     count = len(questions) + len(content["not_tried"].not_measured)
+    others = len(content["not_tried"].does_not_apply)
+    inapplicable = f" ({others} others do not apply to it)" if others else ""
     messages, rounds = _number(scope.messages, "message"), _number(scope.rounds, "round")
     sums = f", each a sum over up to {scope.summed} clients," if scope.summed > 1 else ""
     return [
         f"{system.system} {system.version}: fedleak attacked {messages}{sums} from {rounds} of a recording; results are"
-        f" of {_number(scope.clients, 'client')} at most. The adversary is {scope.adversary}.",
+        f" about up to {_number(scope.clients, 'client')}. The adversary is {scope.adversary}.",
         _answers(questions),
         f"Clients exposed: {judged}",
         content["privacy"].sentence,
-        f"Measured: {len(questions)} of {count} questions; the table has all of them. What was not measured may leak,"
-        " and what was measured may leak more than was found: this is a lower bound, never a proof of anonymity.",
+        f"Measured: {len(questions)} of {count} questions that can be asked of this system{inapplicable}; the table has"
+        " all of them. What was not measured may leak, and what was measured may leak more than was found: this is a"
+        " lower bound, never a proof of anonymity.",
     ]
 
 

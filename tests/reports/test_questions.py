@@ -112,3 +112,17 @@ def test_a_question_without_a_result_has_the_reason_of_most_of_its_attacks() -> 
     ]
     assert "composition" in others
     assert not {"ranking", "interactions", "reconstruction"} & {*others}  # measured, baselines alone, with a reason
+
+
+def test_a_question_that_cannot_be_asked_of_the_system_does_not_apply() -> None:
+    lacks = {
+        "direction": "the question does not apply: the server shows no items",
+        "dlg": "the question does not apply: x",
+        "linear-ratio": "it is slow",
+    }
+    given = run(cell("codebook", 0.9), unrelated=lacks)
+    asked, _ = not_measured(given, questions(given.results))
+    assert {one.family: (one.word, one.lacks) for one in asked} == {
+        "recommendation": ("does not apply", "the server shows no items"),
+        "reconstruction": ("not measured", "it is slow"),  # one of its attacks could be asked
+    }

@@ -1,7 +1,12 @@
+import server
+from attacks.record_membership.baselines import SentModelLoss
 from attacks.registry import REGISTRY
 from evaluation.runner import Evaluation
+from protocol.class_paths import classes_in
 from protocol.taxonomy import RECONSTRUCTION
 from reports.statement.gaps import KNOWN_CLASSES, not_tried
+from server.model_manipulation import ModelManipulation
+from tests.places import ROOT
 
 
 def test_gaps_are_named_with_what_was_lacking() -> None:
@@ -17,42 +22,90 @@ def test_gaps_are_named_with_what_was_lacking() -> None:
 def test_a_class_that_the_project_has_is_no_gap() -> None:
     families = {kind.family for kind in REGISTRY.values()}
     found = not_tried(Evaluation(), [kind() for kind in REGISTRY.values()])
-    assert set(found.without_attack) == set(KNOWN_CLASSES) - families
+    assert set(found.without_attack) == set(KNOWN_CLASSES) - families - {"manipulated-model"}
     assert found.without_attack
 
 
 def test_every_question_without_a_result_has_a_reason() -> None:
     attacks = [kind() for kind in REGISTRY.values()]
     evaluation = Evaluation(missing={"recommendation/raifle": "it is slow"}, unrelated={"decaf": "no learner"})
-    found = not_tried(evaluation, attacks, ["InteractionEstimate"]).not_measured
+    found = not_tried(evaluation, attacks, ["InteractionEstimate"], summed=10)
     asked = {kind.estimates.question(): kind for kind in attacks if not kind.baseline and kind.estimates.truth}
     open_ones = {kind.estimates.inferred for name, kind in asked.items() if name != "InteractionEstimate"}
     open_ones -= {kind.estimates.inferred for kind in attacks if kind.family == "declared-privacy"}
     without = set(KNOWN_CLASSES) - {kind.family for kind in attacks}
-    infers = [one.infers for one in found]
+    infers = [one.infers for one in found.not_measured]
     assert len(infers) == len(set(infers)) == len(open_ones) + len(without)
-    by_question = {one.question: one for one in found}
+    assert found.does_not_apply == []
+    by_question = {one.question: one for one in found.not_measured}
     assert without <= set(by_question)
     assert "which of the items it was shown the client interacted with" not in infers
     assert by_question["composition"].reasons in (["no learner"], ["no attack gave a value"])
-    assert ["no learner"] in [one.reasons for one in found if one.question == "composition"]
+    assert ["no learner"] in [one.reasons for one in found.not_measured if one.question == "composition"]
     assert "no attack" in by_question["eavesdropping"].summary
     assert by_question["attributes"].summary == "no attack gave a value"
 
 
-def test_reason_of_a_question_is_short_and_plain() -> None:
+def test_the_reason_of_a_question_is_that_of_the_attack_which_lacks_least_in_plain_words() -> None:
     reasons = {
         "decaf": "it is slow (minutes per victim); add --slow",
-        "direction": "it needs x; the clients' algorithm is y",
-        "ranking/raifle": "the recording lacks served; give it",
+        "direction": "it needs x; the clients' algorithm is SomeAlgorithm",
+        "ranking/raifle": "the recording lacks the items that the server showed, y; give it",
+        "images/raifle": "the recording lacks the items that the server showed; give it",
         "attribute-lda": "without attributes in truth/ of the recording it cannot be scored; add it",
+        "pac": "expected layer fc2.weight, got none",
     }
     found = not_tried(Evaluation(unrelated=reasons), [kind() for kind in REGISTRY.values()]).not_measured
     summaries = {one.infers: one.summary for one in found}
     assert summaries["what share of its examples each class has"] == "the attacks on it are slow and were left out"
     interactions = summaries["which of the items it was shown the client interacted with"]
-    assert interactions == "it needs x, or the recording lacks served"
-    assert "the recording lacks the truth about it" in summaries.values()
+    assert interactions == "the recording lacks the items that the server showed"
+    attributes = summaries["attributes of the person, such as gender or age, that its data do not name"]
+    assert attributes == "the recording does not hold the true answers, with which a result would be compared"
+    vector = summaries["the client's private vector, which predicts what it likes"]
+    assert "fc2" not in vector
+    assert "section 6" in vector
+
+
+def test_a_question_that_no_attack_could_be_asked_does_not_apply() -> None:
+    attacks = [kind() for kind in REGISTRY.values()]
+    reason = "the question does not apply: there are no items"
+    asking = [one for one in attacks if one.estimates.question() == "InteractionEstimate" and not one.baseline]
+    missing = {f"{one.family}/{one.name}": reason for one in asking}
+    found = not_tried(Evaluation(unrelated=missing), attacks)
+    (interactions,) = [one for one in found.does_not_apply if "recommendation" in one.question]
+    assert interactions.reason == "there are no items"
+    assert interactions.infers not in {one.infers for one in found.not_measured}
+    missing[f"{asking[0].family}/{asking[0].name}"] = "it is slow"
+    measurable = not_tried(Evaluation(unrelated=missing), attacks)
+    assert interactions.infers in {one.infers for one in measurable.not_measured}
+
+
+def test_what_colluding_clients_add_is_a_question_about_sums() -> None:
+    alone, summed = (not_tried(Evaluation(), [], summed=clients) for clients in (1, 10))
+    assert "collusion" in {one.question for one in alone.does_not_apply}
+    assert "collusion" in {one.question for one in summed.not_measured}
+
+
+def test_models_made_to_leak_are_counted_and_not_called_unknown() -> None:
+    """The package of servers has them; a recording that declares one measured them with the other questions."""
+    names = [kind.name for kind in classes_in(server, ModelManipulation) if hasattr(kind, "name")]
+    assert {"imprint", "trap-weights", "soliton", "suppression"} <= set(names)
+    honest = {one.question: one for one in not_tried(Evaluation(), []).not_measured}["manipulated-model"]
+    assert honest.summary.startswith("the recorded server sent no such model.")
+    assert f"{len(names)} ways to make one" in honest.summary
+    assert "no attack" not in honest.summary
+    made = not_tried(Evaluation(), [], manipulation="imprint")
+    assert "manipulated-model" not in {one.question for one in made.not_measured}
+    # The largest share that the sentence speaks of stands in the page with the measurements.
+    rows = (ROOT / "docs" / "cheating-servers.md").read_text(encoding="utf-8").splitlines()
+    assert any(row.startswith("| soliton") and "1.000" in row for row in rows)
+
+
+def test_the_baseline_that_reads_global_models_alone_is_said() -> None:
+    found = {one.question: one for one in not_tried(Evaluation(), [SentModelLoss()]).not_measured}
+    assert "only a baseline" in found["participants"].summary
+    assert found["eavesdropping"].summary == "this version has no attack on it"
 
 
 def test_largest_gaps_are_named() -> None:
