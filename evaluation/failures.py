@@ -267,18 +267,32 @@ def reasons(missing: Mapping[str, str]) -> list[str]:
     return [f"{', '.join(of_reason)} could not run: {reason}." for reason, of_reason in names.items()]
 
 
+def nearest_reason(missing: Mapping[str, str]) -> str:
+    """Reason of the attack that lacks least; ``missing`` has the reason by attack, and is not empty.
+
+    The order: only the ground truth is lacking, only the learner, fewer and more frequent needs; last what the question
+    of an attack does not apply to.
+    """
+    reasons = list(missing.values())
+
+    def distance(reason: str) -> tuple[bool, bool, bool, int, int]:
+        lacking = reason.partition(";")[0]
+        return (
+            is_inapplicable(reason),
+            not reason.startswith(_UNSCORED),
+            _LEARNER not in reason,
+            lacking.count(","),
+            -reasons.count(reason),
+        )
+
+    return min(reasons, key=distance)
+
+
 def nothing_scored(missing: Mapping[str, str], attacks: Sequence[Attack]) -> InputError:
     """Error for a recording on which none of `attacks` could be scored; `missing` holds the reason by attack."""
     baselines = {attack.name for attack in attacks if attack.baseline}
-
-    def distance(name: str) -> tuple[bool, bool, bool, bool, int, int]:
-        """Order by what is missing: only the ground truth, the learner, fewer and more frequent needs; or all of it."""
-        reason, shared = missing[name], sum(other == missing[name] for other in missing.values())
-        without_truth, without_learner = reason.startswith(_UNSCORED), _LEARNER in reason
-        asked = name in baselines, is_inapplicable(reason)
-        return *asked, not without_truth, not without_learner, reason.count(","), -shared
-
-    least = missing[min(missing, key=distance)] if missing else "no victims"
+    of_attacks = {name: reason for name, reason in missing.items() if name not in baselines}
+    least = nearest_reason(of_attacks or missing) if missing else "no victims"
     names = ", ".join(name for name, reason in missing.items() if reason == least)
     return InputError(
         expected="a recording that at least one attack can be scored on",

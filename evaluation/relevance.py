@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from attacks.base import Attack
-from evaluation.failures import is_slow, is_unscored
+from evaluation.failures import is_inapplicable, is_slow, is_unscored
 from evaluation.runner import Evaluation
 from recordings.recording import Recording
 
@@ -19,7 +19,7 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     they say nothing about the updates. Missing attacks are left out if their family does not fit. A family fits if one
     of its attacks was scored, or if the ground truth holds more than the clients' identities to score it; where it can
     score none, families fit that lack nothing else. Attacks on sums fit only if one was scored: other recordings have
-    none.
+    none. Attacks are left out too whose question cannot be asked of the recorded system.
     `truth` has the names in the ground truth.
     """
     evaluation = _without_lonely_baselines(evaluation, attacks)
@@ -33,6 +33,7 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     own |= evaluation.tracebacks.keys()
     missing = evaluation.missing.items()
     kept = {name: reason for name, reason in missing if name in own or (not families and is_unscored(reason))}
+    kept = {name: reason for name, reason in kept.items() if not is_inapplicable(reason)}
     unrelated = {name: reason for name, reason in missing if name not in kept}
     return dataclasses.replace(evaluation, missing=kept, unrelated=evaluation.unrelated | unrelated)
 

@@ -185,9 +185,7 @@ def write_statement(
         "assessment": assessment(system, questions),
         "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
         "sums": sums(evaluation),
-        "not_tried": not_tried(
-            evaluation, attacks, [one.estimate for one in questions], manipulation, scope.summed
-        ),
+        "not_tried": not_tried(evaluation, attacks, [one.estimate for one in questions], manipulation, scope.summed),
         "lowering": lowering(questions, audited=run, reading=reading_baselines(attacks)),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
@@ -206,9 +204,7 @@ def html(statement: Statement) -> str:
     """Page of a statement: one page first, the details on further pages."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"shown": shown, "percent": percent, "in_percent": in_percent}
-    return environment.get_template("statement.html.j2").render(
-        statement=statement, why_not_combined=why_not_combined
-    )
+    return environment.get_template("statement.html.j2").render(statement=statement, why_not_combined=why_not_combined)
 
 
 def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: System) -> Scope:

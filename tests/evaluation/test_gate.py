@@ -15,6 +15,8 @@ import pytest
 import attack
 from attacks.base import Attack
 from attacks.composition.decaf import Decaf
+from attacks.composition.label_sets import RLG
+from attacks.composition.output_mean import OutputShare
 from attacks.images.affine_inversion import AffineInversion
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.recommendation.item_deltas import Direction, RowNorm
@@ -142,6 +144,36 @@ def test_of_many_attacks_that_do_not_fit_three_are_named(number: int, named: str
     attacks = [Direction(), RowNorm(), MatchedFilter(), AffineInversion(), ListPosterior()][:number]
     (found,) = gate({"auc": 0.6}, attacks)(results(), Evaluation())
     assert f"no attack measured auc: {named} not fit this recording" in found.message
+
+
+ONE_OUTPUT = "the question does not apply: the network has a single output"
+
+
+@pytest.mark.parametrize("name", ["composition/l1", "l1"])
+def test_a_metric_that_this_network_does_not_have_is_answered_with_the_one_that_it_has(name: str) -> None:
+    attacks = [Decaf(), RLG(), OutputShare()]
+    row = {**cell("positive-share", "share-error", 0.13), "family": "composition", "tells": "the share of positives"}
+    missing = Evaluation(unrelated={"decaf": ONE_OUTPUT, "rlg": ONE_OUTPUT})
+    (found,) = gate({name: 0.1}, attacks)(results(row), missing)
+    assert found.message.startswith(
+        "gate could not be checked: for this network the question 'the share of positives' is measured by share-error;"
+        " write composition/share-error=0.1, or another limit on it; no attack measured"
+    )
+    assert found.message.endswith(f"no attack measured {name}, because none of 2 attacks could run: {ONE_OUTPUT}")
+
+
+def test_of_many_reasons_the_gate_says_that_of_the_attack_which_lacks_least() -> None:
+    attacks = [Direction(), RowNorm(), MatchedFilter()]
+    reasons = {
+        "direction": "the recording lacks x, y; z",
+        "row-norm": "the recording lacks x",
+        "matched-filter": "q, q",
+    }
+    (found,) = gate({"auc": 0.6}, attacks)(results(), Evaluation(missing=reasons))
+    assert found.message == (
+        "gate could not be checked: no attack measured auc, because row-norm could not run: the recording lacks x; nor"
+        " could 2 others"
+    )
 
 
 @pytest.mark.parametrize(
