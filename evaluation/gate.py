@@ -18,7 +18,6 @@ import pandas as pd
 
 from attacks.base import Attack
 from evaluation.changes import Changes
-from evaluation.failures import nearest_reason
 from evaluation.learner_match import simulates
 from evaluation.limit_names import asks, parts_of
 from evaluation.limits import FEWEST, Measured, measured
@@ -27,6 +26,7 @@ from evaluation.risk import worst_clients
 from evaluation.runner import Evaluation
 from evaluation.scores import differing, number, records, rows_of
 from evaluation.unmeasured_bits import BITS, questions_without_bits
+from evaluation.unmeasured_limits import measured_metric, why_unmeasured
 from protocol.metric_table import METRICS, metric
 
 FAILED = 3
@@ -314,64 +314,9 @@ def _why_not(
     asked: Sequence[Attack],
     evaluation: Evaluation,
 ) -> str:
-    """Why a limit could not be checked: first the metric that its question has here, then what the attacks lack.
-
-    Args:
-        name: name of the limit.
-        limit: the limit.
-        rows: results of attacks for its metric, without a value.
-        results: all results.
-        asked: attacks on its question.
-        evaluation: the reasons for which attacks did not run.
-    """
-    metric_name = parts_of(name)[1]
-    measuring = [attack for attack in asked if metric_name in attack.estimates.metric_names()]
+    """Why a limit could not be checked; `rows` are results for its metric without a value, `asked` its attacks."""
     if rows:
         return f"{name} is not defined for any of these clients"
-    if not measuring:
-        return f"no attack of this audit measures {name}"
-    instead = _measured_instead(limit, results, measuring)
     did_not_run = {**evaluation.unrelated, **evaluation.missing}
-    lacking = {
-        attack.name: did_not_run[label]
-        for attack in measuring
-        for label in (f"{attack.family}/{attack.name}", attack.name)
-        if label in did_not_run
-    }
-    if not lacking:
-        others = f" and {len(measuring) - 3} others" if len(measuring) > 3 else ""
-        names = ", ".join(attack.name for attack in measuring[:3])
-        return f"{instead}no attack measured {name}: {names}{others} do not fit this recording"
-    reason = nearest_reason(lacking)
-    first = next(attack for attack, of_attack in lacking.items() if of_attack == reason)
-    if len(lacking) > 1 and set(lacking.values()) == {reason}:
-        because = f"none of {len(lacking)} attacks could run: {reason}"
-    else:
-        because = f"{first} could not run: {reason}"
-        more = len(lacking) - 1
-        because += f"; nor could {more} other{'s' if more > 1 else ''}" if more else ""
-    return f"{instead}no attack measured {name}, because {because}".rstrip(".")
-
-
-def _measured_instead(limit: float, results: pd.DataFrame, measuring: Sequence[Attack]) -> str:
-    """Sentence on the metric that attacks of the same families have for this network; empty if there is none.
-
-    Args:
-        limit: the limit.
-        results: all results.
-        measuring: attacks that have the limited metric.
-    """
-    if results.empty:
-        return ""
-    families = {attack.family for attack in measuring}
-    judged = [entry.name for entry in METRICS.values() if entry.judged]
-    scored = results[results["role"].isin(("ours", "published")) & results["mean"].notna()]
-    scored = scored[scored["family"].isin(families) & scored["metric"].isin(judged)]
-    asked_here = records(scored.drop_duplicates(["family", "metric"]))
-    if len({row["family"] for row in asked_here}) != 1:
-        return ""  # none was measured, or the limit names no question and several may be meant
-    row = asked_here[0]
-    return (
-        f"for this network the question {row['tells']!r} is measured by {row['metric']}; write"
-        f" {row['family']}/{row['metric']}={limit:g}, or another limit on it; "
-    )
+    metric_here = measured_metric(name, limit, results, asked)
+    return metric_here + why_unmeasured(name, asked, did_not_run)

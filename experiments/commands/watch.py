@@ -1,16 +1,20 @@
 """``attack.py watch``: audit of a recording while the training that writes it runs."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from attacks.base import Attack
 from attacks.registry import REGISTRY, check_distinct, make_attack
 from evaluation.confidence_sequence import EXPECTED_ROUNDS
+from evaluation.fitting import misfits
 from evaluation.gate import FAILED, UNCHECKED, UNDECIDED
-from evaluation.limit_names import read_gate
-from evaluation.sequential_gate import measuring
+from evaluation.limit_names import asks, parts_of, read_gate
+from evaluation.sequential_gate import LimitState, measuring
+from evaluation.unmeasured_limits import fitting_metric, why_unmeasured
 from experiments.commands.open_recording import open_recording
 from experiments.commands.results import folder_above, results_folder
 from experiments.watch_view import LoggerName, WatchView, log_look, make_loggers
@@ -75,8 +79,20 @@ def watch(
             for one in loggers:
                 one.finalize("success")
     print("\n".join(f"round {last.round}: {state.sentence}" for state in last.states) if last else "no round to audit")
+    for state in last.states if last else ():
+        if state.attack is None:
+            did_not_run = misfits(open_recording(recording, learner, learner_arguments, running=True), chosen)
+            print(_why_unmeasured(state, chosen, did_not_run))
     print(f"verdict: {folder / VERDICT}")
     return _status(last)
+
+
+def _why_unmeasured(state: LimitState, attacks: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
+    """Why no attack has measured a limit, and which metric its question has for the recorded network."""
+    question, _ = parts_of(state.limit)
+    asked = [one for one in attacks if not one.baseline and asks(question)(one.family, one.estimates.inferred)]
+    metric_here = fitting_metric(state.limit, state.at, attacks, asked, did_not_run)
+    return f"{state.limit}: {metric_here}{why_unmeasured(state.limit, asked, did_not_run)}"
 
 
 def _status(last: Look | None) -> int:

@@ -34,8 +34,8 @@ COUNTS = {"class_counts": torch.ones(2, 3)}
 def test_the_remedies_stand_next_to_what_lacks() -> None:
     assert unfit(Decaf(), VIEW, COUNTS) == (
         "the recording lacks the clients' training algorithm, labelled examples of the server's own; add `learner:` to"
-        " the manifest, or give --learner my_package.MyLearner (one of the kind ClassifierAlgorithm); add images, labels"
-        " to the server's data (`auxiliary:`)"
+        " the manifest, or give --learner my_package.MyLearner (one of the kind ClassifierAlgorithm); add images,"
+        " labels to the server's data (`auxiliary:`)"
     )
     assert "known_pseudonyms" in str(unfit(MatchingChance(), VIEW, {}))
     assert "train with the defence Canaries" in str(unfit(CanaryBounds(), VIEW, {}))

@@ -103,6 +103,17 @@ def test_watch_of_a_closed_recording_ends(tmp_path: Path, capsys: pytest.Capture
     assert "watch/exceeded" in header
 
 
+def test_a_limit_that_no_attack_measures_ends_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with recorder(tmp_path / "deltas") as opened:
+        write_round(opened, 0)
+    assert attack.main(["watch", str(tmp_path / "deltas"), "--gate", "words/f1=0.5"]) == 4
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("words/f1: no attack measured words/f1, because ") for line in lines)
+    assert max(map(len, lines)) < 500
+
+
 def test_a_logger_that_fails_does_not_end_the_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

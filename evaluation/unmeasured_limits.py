@@ -1,0 +1,114 @@
+"""Why no attack measured a limit: first the metric that its question has for the recorded network, then what lacks."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from attacks.base import Attack
+from evaluation.failures import nearest_reason
+from evaluation.limit_names import parts_of
+from evaluation.scores import records
+from protocol.metric_table import METRICS
+
+_NAMED = 3
+"""Number of attacks that are named where nothing else is known of them."""
+
+
+def why_unmeasured(name: str, asked: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
+    """What the attacks lack that have a limit's metric: the reason of the one that lacks least.
+
+    Args:
+        name: name of the limit.
+        asked: attacks on its question, without baselines.
+        did_not_run: reason by attack, under its name or ``family/name``.
+    """
+    measuring = _measuring(name, asked)
+    if not measuring:
+        return f"no attack of this audit measures {name}"
+    lacking = {
+        attack.name: did_not_run[label]
+        for attack in measuring
+        for label in (f"{attack.family}/{attack.name}", attack.name)
+        if label in did_not_run
+    }
+    if not lacking:
+        others = f" and {len(measuring) - _NAMED} others" if len(measuring) > _NAMED else ""
+        names = ", ".join(attack.name for attack in measuring[:_NAMED])
+        return f"no attack measured {name}: {names}{others} do not fit this recording"
+    reason = nearest_reason(lacking)
+    if len(lacking) > 1 and set(lacking.values()) == {reason}:
+        because = f"none of {len(lacking)} attacks could run: {reason}"
+    else:
+        nearest = next(attack for attack, of_attack in lacking.items() if of_attack == reason)
+        because = f"{nearest} could not run: {reason}"
+        more = len(lacking) - 1
+        because += f"; nor could {more} other{'s' if more > 1 else ''}" if more else ""
+    return f"no attack measured {name}, because {because}".rstrip(".")
+
+
+def measured_metric(name: str, limit: float, results: pd.DataFrame, asked: Sequence[Attack]) -> str:
+    """Start of a sentence on the metric that attacks of the same family were scored by; empty if there is none.
+
+    Args:
+        name: name of the limit.
+        limit: the limit.
+        results: all results.
+        asked: attacks on its question.
+    """
+    if results.empty:
+        return ""
+    families = {attack.family for attack in _measuring(name, asked)}
+    scored = results[results["role"].isin(("ours", "published")) & results["mean"].notna()]
+    scored = scored[scored["family"].isin(families) & scored["metric"].isin(_judged())]
+    rows = records(scored.drop_duplicates(["family", "metric"]))
+    return _sentence([(row["family"], row["tells"], row["metric"]) for row in rows], limit)
+
+
+def fitting_metric(
+    name: str, limit: float, attacks: Sequence[Attack], asked: Sequence[Attack], did_not_run: Mapping[str, str]
+) -> str:
+    """The same by attacks of the same family that fit the recording, where no others than those of limits run.
+
+    Args:
+        name: name of the limit.
+        limit: the limit.
+        attacks: all attacks.
+        asked: attacks on the limit's question.
+        did_not_run: reason by ``family/name`` of the attacks that do not fit.
+    """
+    families = {attack.family for attack in _measuring(name, asked)}
+    fitting = [
+        attack
+        for attack in attacks
+        if attack.family in families and not attack.baseline and f"{attack.family}/{attack.name}" not in did_not_run
+    ]
+    judged = _judged()
+    metrics = [
+        (attack.family, attack.estimates.inferred, metric_name)
+        for attack in fitting
+        for metric_name in attack.estimates.metric_names()
+        if metric_name in judged
+    ]
+    return _sentence(metrics, limit)
+
+
+def _measuring(name: str, asked: Sequence[Attack]) -> list[Attack]:
+    return [attack for attack in asked if parts_of(name)[1] in attack.estimates.metric_names()]
+
+
+def _judged() -> list[str]:
+    return [entry.name for entry in METRICS.values() if entry.judged]
+
+
+def _sentence(metrics: Sequence[tuple[str, str, str]], limit: float) -> str:
+    """Start of a sentence on the first of some ``(family, what it infers, metric)``; empty for none.
+
+    Of a limit that names no question, several may be meant; it is then empty too.
+    """
+    if len({family for family, _, _ in metrics}) != 1:
+        return ""
+    family, inferred, metric_name = metrics[0]
+    return (
+        f"for this network the question {inferred!r} is measured by {metric_name}; write"
+        f" {family}/{metric_name}={limit:g}, or another limit on it; "
+    )
