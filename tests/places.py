@@ -8,6 +8,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs"
 GOLDEN = ROOT / "tests" / "golden"
 """Arrays made by other authors' code."""
+FILLED_SYSTEM = ROOT / "tests" / "shop_system.yaml"
+"""A declaration of an invented system in which every field is filled in."""
 REAL = Path(os.environ.get("FEDLEAK_DATA", ROOT.parent / "shared" / "data"))
 """Real data sets by their canonical names; tests that read one are skipped where it is not there."""
 

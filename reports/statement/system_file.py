@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -21,6 +21,7 @@ WAY_OUT = "docs/system-example.yaml is an example, docs/statement.md explains ev
 Share = Annotated[float, Field(gt=0, lt=1)]
 Text = Annotated[str, Field(min_length=1)]
 RiskLevel = Literal["negligible", "limited", "significant", "maximum"]
+_PLACEHOLDER = re.compile("<[^<>]+>")
 _BY_QUESTION = ("prior", "acceptable_fpr", "sensitivity", "risks")
 
 
@@ -191,6 +192,15 @@ def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
         content = yaml.load(text.decode("utf-8"), PlainLoader)
         if not isinstance(content, dict):
             raise ValueError("no `field: value` lines")
+        placeholders = list(_placeholders(content))
+        if placeholders:
+            field, placeholder = placeholders[0]
+            others = f" and {len(placeholders) - 1} others" if len(placeholders) > 1 else ""
+            raise InputError(
+                expected="values of your own in place of the placeholders of docs/system-example.yaml",
+                found=f"{placeholder!r} of {field}{others} in {path}",
+                way_out="Replace them, or remove optional fields: the statement has these as open.",
+            )
         system = System.model_validate(content)
     except ValidationError as error:
         raise _readable(error, path) from None
@@ -204,6 +214,19 @@ def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
                 expected = f"a question under {field}, one of {', '.join(sorted(questions))}"
                 raise InputError(expected=expected, found=f"{question!r} in {path}", way_out=_near(question, questions))
     return system
+
+
+def _placeholders(content: Any, field: str = "") -> Iterator[tuple[str, str]]:
+    """Field and text of each placeholder, ``<what belongs here>``, at any depth and in place of a key."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield from _placeholders(key, field)
+            yield from _placeholders(value, f"{field}.{key}" if field else str(key))
+    elif isinstance(content, list):
+        for value in content:
+            yield from _placeholders(value, field)
+    elif isinstance(content, str) and _PLACEHOLDER.fullmatch(content.strip()):
+        yield field, content.strip()
 
 
 def _readable(error: ValidationError, path: Path) -> InputError:

@@ -11,8 +11,8 @@ from attacks.estimates import Estimate
 from attacks.identifiability.pac import VectorEstimate
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.membership.retrieval import RetrievalEstimate
-from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.reconstruction.sentence_span import SpanEstimate
+from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.sums_over_rounds.estimates import SharesOverRounds
 from attacks.words.estimates import WordSetEstimate
 from client.engine.local_hyperparameters import LocalTraining

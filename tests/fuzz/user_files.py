@@ -28,7 +28,7 @@ from reports.statement.system_file import Declaration
 from tests.fuzz.damages import TENSORS
 from tests.fuzz.mutations import change_bytes, change_value
 from tests.fuzz.recordings import Files, read_tree
-from tests.places import CONFIGS, ROOT
+from tests.places import CONFIGS, FILLED_SYSTEM
 from tests.reports.bundle_toys import with_hashes
 from tests.reports.toys import run
 
@@ -129,7 +129,7 @@ def wrong_checkpoint(place: Path, before: Files, after: Files) -> str | None:
 
 def whole_system() -> Files:
     """The example of a declaration."""
-    return {_SYSTEM: (ROOT / "docs/system-example.yaml").read_bytes()}
+    return {_SYSTEM: FILLED_SYSTEM.read_bytes()}
 
 
 def change_system(files: Files, draws: random.Random) -> Mutant:

@@ -35,7 +35,7 @@ from recordings.joined_view import messages_view
 from recordings.recording import Recording
 from recordings.what_if import DefendedRecording
 from server.codebook import Codebook
-from tests.places import ROOT
+from tests.places import FILLED_SYSTEM
 from tests.ranking_toys import ranker, source
 from tests.ranking_toys import record as record_ranking
 from tests.sum_toys import digits, record, scored, sums
@@ -182,7 +182,7 @@ def test_a_verdict_is_on_the_recording_as_it_is_and_the_statement_advises(folder
     defences.write_text("sign: Sign\nclip: {1.0e-6: {class_path: Clip, init_args: {norm: $}}}\n")
     common = ["audit", "--deltas", str(folder), "--gate", "composition/l1=0.3", "--victims", "5"]
     status = attack.main([*common, "--out", str(tmp_path / "plain")])
-    system = ["--statement", str(ROOT / "docs" / "system-example.yaml"), "--what-if", str(defences)]
+    system = ["--statement", str(FILLED_SYSTEM), "--what-if", str(defences)]
     assert attack.main([*common, "--out", str(tmp_path / "tried"), *system]) == status
     messages = [
         json.loads((tmp_path / name / "results.json").read_text())["gate"][0]["message"] for name in ("plain", "tried")

@@ -15,7 +15,7 @@ from recordings.recording import Recording
 from reports.evidence_bundle import FILES, MANIFEST
 from reports.exporters.bundle import Bundle
 from reports.run import Run
-from tests.places import ROOT
+from tests.places import FILLED_SYSTEM
 from tests.reports.toys import run
 from tests.toys import train
 
@@ -25,7 +25,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An audit with a gate and a statement, whose results name pseudonyms."""
     folder = tmp_path_factory.mktemp("audit")
     train(folder, rounds=2, users=12, items=60)
-    options = ("--gate", "auc=0.6", "--statement", str(ROOT / "docs" / "system-example.yaml"), "--persons")
+    options = ("--gate", "auc=0.6", "--statement", str(FILLED_SYSTEM), "--persons")
     assert attack.main(["audit", "--deltas", str(folder / "deltas"), *options]) == 3
     return folder
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from reports.statement.assessment import OPEN, Assessment, assessment
 from reports.statement.system_file import Declaration
-from tests.places import ROOT
+from tests.places import FILLED_SYSTEM, ROOT
 
 QUESTIONS = ("recommendation", "composition", "reconstruction", "sums-over-rounds")
 
@@ -32,4 +32,4 @@ def test_a_whole_declaration_leaves_nothing_open() -> None:
 
 
 def test_the_example_declares_every_topic() -> None:
-    assert OPEN not in {one.declared for one in made(ROOT / "docs" / "system-example.yaml").topics}
+    assert OPEN not in {one.declared for one in made(FILLED_SYSTEM).topics}

@@ -9,7 +9,7 @@ from evaluation.scores import AttackInfo, Role, concat, score_table
 from evaluation.summary import summarise
 from reports.statement.measured import Measured, measured, names_of
 from reports.statement.system_file import Declaration
-from tests.places import ROOT
+from tests.places import FILLED_SYSTEM
 
 ATTACKS = [kind() for kind in REGISTRY.values()]
 
@@ -49,7 +49,7 @@ def evaluated(values: dict[str, dict[str, list[float]]], family: str, lines: dic
 
 
 def result(evaluation: Evaluation, **given: Any) -> list[Measured]:
-    system = Declaration.read(ROOT / "docs" / "system-example.yaml", ("recommendation", "composition")).system
+    system = Declaration.read(FILLED_SYSTEM, ("recommendation", "composition")).system
     results = with_luck(summarise(evaluation), evaluation.scores)
     return measured(results, evaluation, system, attacks=ATTACKS, seed=0, **given)
 

@@ -9,9 +9,9 @@ from evaluation.summary import summarise
 from reports.statement.measured import DECLARED_PRIVACY
 from reports.statement.privacy import Privacy, privacy
 from reports.statement.system_file import Declaration, Promise
-from tests.places import ROOT
+from tests.places import FILLED_SYSTEM
 
-EXAMPLE, QUESTIONS = ROOT / "docs" / "system-example.yaml", ("recommendation", "composition")
+QUESTIONS = ("recommendation", "composition")
 RELEASE = {"clip": 1.0, "noise_scale": 0.1, "parameters": ["w"]}
 PROMISE = Promise(value=8.0, delta=1e-5, unit="client")
 
@@ -59,7 +59,7 @@ def made(
     ]
     if tables:
         evaluation.scores = concat(tables)
-    system = Declaration.read(EXAMPLE, QUESTIONS).system.model_copy(update={"epsilon": promise})
+    system = Declaration.read(FILLED_SYSTEM, QUESTIONS).system.model_copy(update={"epsilon": promise})
     return privacy(summarise(evaluation), evaluation, system, releases)
 
 

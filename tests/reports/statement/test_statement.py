@@ -12,10 +12,8 @@ from datamodules.io.files import sha256_of
 from docs.tools.statement_page import schema
 from reports.statement.gaps import KNOWN_CLASSES
 from reports.statement.statement import Statement
-from tests.places import ROOT
+from tests.places import FILLED_SYSTEM
 from tests.toys import train
-
-EXAMPLE = ROOT / "docs" / "system-example.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +27,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(deltas: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An audit with the example, to which a limit and a promise are added."""
     out = tmp_path_factory.mktemp("audit")
-    content = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    content = yaml.safe_load(FILLED_SYSTEM.read_text(encoding="utf-8"))
     content |= {"limits": {"auc": 0.6}, "epsilon": {"value": 8.0, "delta": 1e-5, "unit": "client"}}
     (out / "system.yaml").write_text(yaml.safe_dump(content))
     given = ["--statement", str(out / "system.yaml")]
@@ -128,9 +126,12 @@ def test_what_was_not_looked_at_is_said(content: dict[str, Any]) -> None:
         o["question"] for o in missing["other_questions"]
     }
     names = {one["question"]: one["names"] for one in missing["not_measured"]}
-    assert names["composition"]["nist"] == "NISTAML.034"
-    assert "manipulated-model" in missing["without_attack"]
-    assert "sums-over-rounds" in names
+    assert names["attributes"]["nist"] == "NISTAML.034"
+    assert "manipulated-model" not in missing["without_attack"]  # this version has servers that send made models
+    assert "manipulated-model" in names
+    inapplicable = {one["question"]: one["reason"] for one in missing["does_not_apply"]}
+    assert "sums-over-rounds" in inapplicable
+    assert "no records but the items" in inapplicable["composition"]
     assert "Probing" in [one["deviation"] for one in missing["deviations"]]
     asked = {
         kind.estimates.question()
@@ -138,8 +139,10 @@ def test_what_was_not_looked_at_is_said(content: dict[str, Any]) -> None:
         if not kind.baseline and kind.estimates.truth and kind.family != "declared-privacy"
     }
     count = len(asked | (set(KNOWN_CLASSES) - {kind.family for kind in REGISTRY.values()}))
-    assert len(content["measured"]) + len(missing["not_measured"]) == count
-    assert f"Measured: {len(content['measured'])} of {count} questions" in content["summary"][-1]
+    asked = len(content["measured"]) + len(missing["not_measured"])
+    assert asked + len(missing["does_not_apply"]) == count
+    assert f"Measured: {len(content['measured'])} of {asked} questions that can be asked" in content["summary"][-1]
+    assert f"({len(missing['does_not_apply'])} others do not apply to it)" in content["summary"][-1]
     assert any("never a proof of anonymity" in one for one in content["limits"])
     assert "generated" in content["generated"]
 
@@ -155,9 +158,13 @@ def test_the_page_starts_with_five_sentences_and_a_row_for_every_question(
     assert first.count("<table") == 1
     assert "auc 0.6: not kept." in first
     rows = first.partition("<tbody>")[2].split("</tr>")[:-1]
-    for one, row in zip([*content["measured"], *content["not_tried"]["not_measured"]], rows, strict=True):
+    listed = [*content["measured"], *content["not_tried"]["not_measured"]]
+    for one, row in zip(listed, rows[: len(listed)], strict=True):
         assert one["infers"] in row
         assert (one["everyday"] if "everyday" in one else f"Not measured: {one['summary']}") in row
+    for one in content["not_tried"]["does_not_apply"]:
+        (row,) = [row for row in rows[len(listed) :] if f"Does not apply: {one['reason']}" in row]
+        assert one["infers"] in row
     assert "<script" not in page
     assert "http" not in page
     assert "None" not in page
@@ -188,7 +195,7 @@ def test_a_table_of_the_first_page_breaks_between_its_rows(folder: Path) -> None
 
 @pytest.mark.integration
 def test_the_example_judges_nothing(deltas: Path, tmp_path: Path) -> None:
-    given = ["--statement", str(EXAMPLE), "--victims", "6"]
+    given = ["--statement", str(FILLED_SYSTEM), "--victims", "6"]
     assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *given]) == 0
     content = json.loads((tmp_path / "statement.json").read_text(encoding="utf-8"))
     assert content["gate"] == []
@@ -200,7 +207,7 @@ def test_a_wrong_declaration_ends_before_any_attack(
     deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "system.yaml"
-    path.write_text(EXAMPLE.read_text(encoding="utf-8").replace("people: 12000", "people: 0"))
+    path.write_text(FILLED_SYSTEM.read_text(encoding="utf-8").replace("people: 12000", "people: 0"))
     assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), "--statement", str(path)]) == 2
     line = capsys.readouterr().err.strip()
     assert line.startswith("attack.py: expected people: a number greater than 0; found 0 in ")

@@ -6,7 +6,7 @@ import yaml
 
 from protocol.errors import InputError
 from reports.statement.system_file import Declaration, System
-from tests.places import ROOT
+from tests.places import FILLED_SYSTEM, ROOT
 
 EXAMPLE = ROOT / "docs" / "system-example.yaml"
 QUESTIONS = ("recommendation", "composition")
@@ -15,16 +15,60 @@ PROMISE = {"value": 8.0, "delta": 1e-5, "unit": "client"}
 
 
 def read(folder: Path, **changed: Any) -> Declaration:
-    content = {**yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")), **changed}
+    content = {**yaml.safe_load(FILLED_SYSTEM.read_text(encoding="utf-8")), **changed}
     path = folder / "system.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in content.items() if value != "absent"}))
     return Declaration.read(path, QUESTIONS)
 
 
-def test_the_example_is_read() -> None:
-    system = Declaration.read(EXAMPLE, QUESTIONS).system
+def test_a_filled_file_is_read() -> None:
+    system = Declaration.read(FILLED_SYSTEM, QUESTIONS).system
     assert (system.people, system.of("prior", "composition"), system.of("prior", "images")) == (12000, 0.1, None)
     assert system.of("acceptable_fpr", "images") == 0.01
+
+
+def leaves(content: Any) -> list[Any]:
+    """Values of a file below all its fields and lists."""
+    if isinstance(content, dict):
+        content = list(content.values())
+    return [leaf for part in content for leaf in leaves(part)] if isinstance(content, list) else [content]
+
+
+def test_every_value_of_the_example_is_a_placeholder() -> None:
+    content = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    assert content.keys() == System.model_fields.keys()
+    assert [value for value in leaves(content) if not (value.startswith("<") and value.endswith(">"))] == []
+
+
+def test_the_example_is_refused_in_one_line_that_names_a_field() -> None:
+    with pytest.raises(
+        InputError, match=r"^expected .*own.*; found '<name of the system>' of system and \d+ others"
+    ) as e:
+        Declaration.read(EXAMPLE, QUESTIONS)
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("recorded_clients", "<how the recorded clients were chosen>", "recorded_clients"),
+        ("readers", ["operators", " <who else> "], "readers"),
+        ("prior", {"composition": "<share>"}, "prior.composition"),
+        ("risks", {"<question>": RISK}, "risks"),
+        ("measures", [{"measure": "x", "owner": "<who answers for it>", "due": "2027-01-01"}], "measures.owner"),
+        ("people", "<number of people>", "people"),
+        ("next_review", "<date>", "next_review"),
+    ],
+)
+def test_one_placeholder_that_is_left_is_refused_wherever_it_stands(
+    field: str, value: Any, named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=rf"found '<[^>]*>' of {named} in "):
+        read(tmp_path, **{field: value})
+
+
+def test_less_than_and_greater_than_within_a_text_are_no_placeholder(tmp_path: Path) -> None:
+    assert read(tmp_path, purpose="values < 3 and > 1, mail to Ann <ann@a.example>").system.purpose.startswith("values")
 
 
 @pytest.mark.parametrize("field", [name for name, one in System.model_fields.items() if one.is_required()])
