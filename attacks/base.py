@@ -49,6 +49,7 @@ class Attack(abc.ABC):
         exact: whether it solves for the answer where theory guarantees one, instead of a statistical estimate.
         is_prior: whether it is a baseline whose scores say, without the update, how likely the answers are, so that its
             log odds can be added to those of an attack.
+        of_others: whether it is a baseline that may read the updates of other clients, and never the victim's.
         with_prior: how a prior is added to its scores, for results under ``NAME+prior``: ``likelihood`` if they are
             log-likelihood ratios of the answers up to one factor, ``rank`` if a higher score only means more likely,
             ``posterior`` if they are posterior probabilities, so that none is added; any of them for estimates of
@@ -78,6 +79,7 @@ class Attack(abc.ABC):
     references: ClassVar[tuple[str, ...]] = ()
     exact: ClassVar[bool] = False
     is_prior: ClassVar[bool] = False
+    of_others: ClassVar[bool] = False
     with_prior: ClassVar[WithPrior | None] = None
     certifies: ClassVar[bool] = False
     cost: ClassVar[str] = "milliseconds per victim"

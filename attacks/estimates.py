@@ -12,7 +12,7 @@ from torch import Tensor
 from attacks.answers import Choices, Quantities
 from protocol.class_paths import check_declared
 from protocol.errors import require
-from protocol.metric_table import METRICS, Metric, metric_names
+from protocol.metric_table import JUDGED_BY, METRICS, Metric, metric_names
 from protocol.view import View
 
 ROC_GRID = torch.linspace(0, 1, 101)
@@ -113,11 +113,13 @@ class Estimate(abc.ABC):
         inferred: what the server infers; completes "the server can infer from a client's update ..." in a report.
         truth: names of the recorded ground truth that `score` needs.
         metrics: what `score` returns; names in `protocol.metric_table.METRICS`, or new entries for it.
+        judged_by: which of them attacks on the question are compared by; empty for those that are `Metric.judged`.
     """
 
     inferred: ClassVar[str]
     truth: ClassVar[tuple[str, ...]]
     metrics: ClassVar[tuple[str | Metric, ...]]
+    judged_by: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -126,6 +128,9 @@ class Estimate(abc.ABC):
             require(
                 name in METRICS, f"metrics of {cls.__name__} in the table of metrics", name, "Give a Metric for it."
             )
+
+        if cls.judged_by:
+            JUDGED_BY[cls.question()] = cls.judged_by
 
     @classmethod
     def metric_names(cls) -> tuple[str, ...]:

@@ -9,13 +9,14 @@ import pandas as pd
 
 from evaluation.as_recorded import as_recorded
 from evaluation.change import CHANGE, Change, change
+from evaluation.judging import is_judged
 from evaluation.limits import FEWEST
 from evaluation.persons import without_persons
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, AttackInfo, describe, from_records, setting_columns
 from evaluation.stored import StoredRun
 from evaluation.summary import crossed
-from protocol.metric_table import METRICS, metric
+from protocol.metric_table import metric
 from protocol.seeding import KEY_VARIABLE, secret_key
 
 _DATA = SETTING + "data"
@@ -95,9 +96,9 @@ class _Side:
     def __init__(self, evaluation: Evaluation, name: str) -> None:
         scores, lines = as_recorded(evaluation.scores), evaluation.lines
         roles = scores["attack"].map({label: line.role for label, line in lines.items()})
-        judged = [label for label, entry in METRICS.items() if entry.judged]
+        judged = is_judged(scores, {label: line.question for label, line in lines.items()})
         self.name, self.lines = name, lines
-        self.scores = scores[roles.isin(("ours", "published")) & scores["metric"].isin(judged)]
+        self.scores = scores[roles.isin(("ours", "published")) & judged]
         self.columns = setting_columns(self.scores)
         self.distinct = {column: set(self.scores[column].map(repr)) for column in self.columns}
         self.people = set(self.scores["person"])

@@ -14,6 +14,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.composition.base import CompositionAttack, output_layer
 from evaluation.causes import POSSIBLE, Cause, measured_causes
+from evaluation.judging import is_judged
 from evaluation.luck import LEVEL, LUCK
 from evaluation.scores import records, setting_columns
 from protocol.errors import InputError, ViewError
@@ -92,9 +93,10 @@ def explain(results: pd.DataFrame, recording: Recording, *, seed: int) -> list[C
 
 def near_guessing(results: pd.DataFrame) -> list[Row]:
     """Attacks close to the best baseline by every metric that judges them, each with the first of them."""
-    judged = [name for name, entry in METRICS.items() if entry.judged]
-    attacks = results[results["role"].isin(_ATTACKS) & results["metric"].isin(judged)]
-    ordered = attacks.sort_values("metric", key=lambda names: names.map(judged.index), kind="stable")
+    order = list(METRICS)
+    attacks = results[results["role"].isin(_ATTACKS)]
+    attacks = attacks[is_judged(attacks)]
+    ordered = attacks.sort_values("metric", key=lambda names: names.map(order.index), kind="stable")
     keys = ["attack", *setting_columns(results)]
     near = ordered.assign(near=[is_near(row, results) for row in records(ordered)])
     failed = near[near.groupby(keys, dropna=False, sort=False)["near"].transform("all")] if len(near) else near

@@ -18,6 +18,7 @@ import pandas as pd
 
 from attacks.base import Attack
 from evaluation.changes import Changes
+from evaluation.judging import is_judged
 from evaluation.learner_match import simulates
 from evaluation.limit_names import asks, parts_of
 from evaluation.limits import FEWEST, Measured, measured
@@ -27,7 +28,7 @@ from evaluation.runner import Evaluation
 from evaluation.scores import differing, number, records, rows_of
 from evaluation.unmeasured_bits import BITS, questions_without_bits
 from evaluation.unmeasured_limits import measured_metric, why_unmeasured
-from protocol.metric_table import METRICS, metric
+from protocol.metric_table import metric
 
 FAILED = 3
 """Exit status if an attack exceeds a limit."""
@@ -227,9 +228,8 @@ def _of_attacks(name: str, results: pd.DataFrame) -> list[dict[str, Any]]:
     if results.empty:
         return []
     question, metric_name = parts_of(name)
-    judged = [one.name for one in METRICS.values() if one.judged]
-    names = judged if metric_name in RELATIVE else [metric_name]
-    rows = records(results[results["metric"].isin(names) & results["role"].isin(("ours", "published"))])
+    attacks = results[results["role"].isin(("ours", "published"))]
+    rows = records(attacks[is_judged(attacks) if metric_name in RELATIVE else attacks["metric"] == metric_name])
     return [row for row in rows if asks(question)(str(row["family"]), str(row["tells"]))]
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 from evaluation.mean_interval import MeanOverClients, Values
 from evaluation.scores import records, setting_columns
 from evaluation.summary import mean_over_clients, paired
-from protocol.metric_table import Metric, metric
+from protocol.metric_table import Metric, judges, metric
 
 LUCK = "luck"
 """Column of results with the probability."""
@@ -50,7 +50,7 @@ def with_luck(results: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     values = []
     for row in rows:
         probability = math.nan
-        if row["role"] in ATTACKS and metric(row["metric"]).judged and row["mean"] == row["mean"]:
+        if row["role"] in ATTACKS and judges(row["metric"], row["question"]) and row["mean"] == row["mean"]:
             compared = _compared_with(row, cells[_key(row, ["question", *settings])])
             tables = [scores_of.get(_key(compared_row, line)) for compared_row in (row, *compared)]
             probability = _largest_luck(metric(row["metric"]), tables)

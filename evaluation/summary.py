@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from evaluation.bootstrap import crossed_ratio
+from evaluation.judging import is_judged
 from evaluation.mean_interval import UNBOUNDED, MeanOverClients, Values
 from evaluation.posterior.posterior import combined_label
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, from_records, setting_columns
-from protocol.metric_table import METRICS
 from protocol.metric_table import metric as metric_of
 from protocol.seeding import generator_for
 
@@ -63,7 +63,7 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
     """
     scores = evaluation.scores
     settings = setting_columns(scores)
-    judged = scores[scores["metric"].isin([name for name, entry in METRICS.items() if entry.judged])]
+    judged = scores[is_judged(scores, {label: line.question for label, line in evaluation.lines.items()})]
     found = []
     for _, part in judged.groupby([*settings, "metric"], sort=False, dropna=False):
         name = str(part["metric"].iloc[0])

@@ -6,9 +6,10 @@ import pandas as pd
 
 from attacks.base import Attack
 from evaluation.failures import nearest_reason
+from evaluation.judging import is_judged
 from evaluation.limit_names import parts_of
 from evaluation.scores import records
-from protocol.metric_table import METRICS
+from protocol.metric_table import judges
 
 _NAMED = 3
 """Number of attacks that are named where nothing else is known of them."""
@@ -59,7 +60,7 @@ def measured_metric(name: str, limit: float, results: pd.DataFrame, asked: Seque
         return ""
     families = {attack.family for attack in _measuring(name, asked)}
     scored = results[results["role"].isin(("ours", "published")) & results["mean"].notna()]
-    scored = scored[scored["family"].isin(families) & scored["metric"].isin(_judged())]
+    scored = scored[scored["family"].isin(families) & is_judged(scored)]
     rows = records(scored.drop_duplicates(["family", "metric"]))
     return _sentence([(row["family"], row["tells"], row["metric"]) for row in rows], limit)
 
@@ -82,22 +83,17 @@ def fitting_metric(
         for attack in attacks
         if attack.family in families and not attack.baseline and f"{attack.family}/{attack.name}" not in did_not_run
     ]
-    judged = _judged()
     metrics = [
         (attack.family, attack.estimates.inferred, metric_name)
         for attack in fitting
         for metric_name in attack.estimates.metric_names()
-        if metric_name in judged
+        if judges(metric_name, attack.estimates.question())
     ]
     return _sentence(metrics, limit)
 
 
 def _measuring(name: str, asked: Sequence[Attack]) -> list[Attack]:
     return [attack for attack in asked if parts_of(name)[1] in attack.estimates.metric_names()]
-
-
-def _judged() -> list[str]:
-    return [entry.name for entry in METRICS.values() if entry.judged]
 
 
 def _sentence(metrics: Sequence[tuple[str, str, str]], limit: float) -> str:

@@ -23,6 +23,7 @@ from evaluation.as_recorded import DEFENCE as DEFENCE
 from evaluation.as_recorded import NONE as NONE
 from evaluation.auditing import AuditResult, audit
 from evaluation.evaluate import Slow, default_setting
+from evaluation.judging import is_judged
 from evaluation.processes import in_processes
 from evaluation.relevance import full_name
 from evaluation.runner import Evaluation, joined
@@ -264,9 +265,8 @@ def _shared_out(seconds: float, costs: Sequence[float]) -> float:
 def _best(found: AuditResult, spent: Mapping[_Name, float], most: float = math.inf) -> set[_Name]:
     """The attacks within so many seconds that were best at a question, or its fastest where none is."""
     results = found.results
-    judged = results["metric"].map(lambda name: metric(name).judged)
     ran = results["role"].isin(_ATTACKS) & (results["name"] != "") & ~results["with_prior"]
-    rows = results[judged & ran & results["mean"].notna()]
+    rows = results[is_judged(results) & ran & results["mean"].notna()]
     chosen = set[_Name]()
     for (_, name_of_metric), of_question in rows.groupby(["question", "metric"], dropna=False):
         ranked = of_question.sort_values("mean", ascending=metric(str(name_of_metric)).lower_is_better)

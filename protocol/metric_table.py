@@ -18,7 +18,8 @@ class Metric:
         leak: whether it measures leakage, so that a gate may limit it; other metrics measure the attack's calibration,
             or the model.
         lower_is_better: whether a lower value is better; for a leak, better for the attack.
-        judged: whether attacks are compared by it in figures, differences and the diagnosis of failures.
+        judged: whether attacks are compared by it in figures, differences and the diagnosis of failures, on questions
+            that name no metrics of their own, see `JUDGED_BY`.
         guessing: value of guessing for any data; None if only a baseline can show it.
         binary: whether a single value is 0 or 1, so that equal values still leave uncertainty.
         worst_client: whether a gate limits the worst client's value instead of the mean over clients.
@@ -61,6 +62,14 @@ class Metric:
 
 METRICS: dict[str, Metric] = {}
 """Every metric by name, in the order of reports."""
+JUDGED_BY: dict[str, tuple[str, ...]] = {}
+"""By question, the metrics by which attacks on it are compared, where they are others than `Metric.judged`."""
+
+
+def judges(name: str, question: str | None) -> bool:
+    """Whether attacks on a question are compared by a metric; `question` is None where it is unknown."""
+    chosen = JUDGED_BY.get(question or "")
+    return metric(name).judged if chosen is None else name in chosen
 
 
 def add_metric(metric: Metric) -> Metric:

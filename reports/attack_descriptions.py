@@ -24,6 +24,8 @@ class AttackDescription:
         question: first line of the documentation of its family.
         inferred: what the server infers, from the attack's type of estimate.
         needs: what the threat model needs, as text.
+        estimates: name of that question in results, see `attacks.estimates.Estimate.question`.
+        is_prior: whether it is a baseline that says, without the update, how likely the answers are.
         names: names in public taxonomies, see `protocol.taxonomy.Taxonomy`.
         about_data: whether the question is about the content of a client's data: other ground truth scores it than who
             sent which update, and in which of two worlds a canary is.
@@ -40,6 +42,8 @@ class AttackDescription:
     needs: list[str]
     names: list[str]
     about_data: bool
+    estimates: str
+    is_prior: bool
 
 
 def described() -> list[AttackDescription]:
@@ -77,6 +81,8 @@ def _imported() -> list[AttackDescription]:
             needs=list(kind.threat_model.described_needs),
             names=list(kind.public_names().names),
             about_data=bool(set(kind.estimates.truth) - _NO_DATA),
+            estimates=kind.estimates.question(),
+            is_prior=kind.is_prior,
         )
         for kind in REGISTRY.values()
     ]

@@ -1,5 +1,6 @@
 """Headline of a report: what the best attack infers, how well, and the values of guessing and the best baseline."""
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,10 +12,12 @@ from scipy.stats import binom
 
 from evaluation.as_recorded import as_recorded as as_recorded
 from evaluation.failures import hardly_exceeds, same_cell
+from evaluation.judging import is_judged
 from evaluation.limits import FEWEST
 from evaluation.luck import LEVEL, LUCK
 from evaluation.scores import describe, differing, number, records, setting_columns, setting_of
-from protocol.metric_table import METRICS, meanings, metric
+from protocol.metric_table import judges, meanings, metric
+from reports.attack_descriptions import described
 from reports.run import ATTACKS
 from reports.tables import DATA
 
@@ -64,8 +67,7 @@ def headline(results: pd.DataFrame) -> Headline:
     """
     results = as_recorded(results)
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
-    judged = [name for name, entry in METRICS.items() if entry.judged]
-    attacks = scored[scored["metric"].isin(judged)]
+    attacks = scored[is_judged(scored)]
     if attacks.empty:  # metrics that are unknown in this process, of attacks from other packages
         attacks = scored.drop_duplicates("attack")
     if attacks.empty:
@@ -92,7 +94,10 @@ def headline(results: pd.DataFrame) -> Headline:
     verdict, status = f"On {where}, the server can infer from a client's update {inferred}.", _status(best, results)
     if shown.empty:
         status = "undecided" if status == "leak" else status
-    if shown.empty and not comparisons(best, results):
+    if shown.empty and best["n"] < FEWEST:
+        clients = "one client is" if best["n"] == 1 else f"{best['n']} clients are"
+        verdict = f"On {where}, {clients} too few to say whether the server can infer {inferred}."
+    elif shown.empty and not comparisons(best, results):
         verdict = f"On {where}, no baseline ran that could show whether the server can infer {inferred}."
     elif shown.empty:
         verdict = f"On {where}, no attack is shown to infer {inferred}{_than(best, results, 'better')}."
@@ -104,7 +109,7 @@ def headline(results: pd.DataFrame) -> Headline:
 
 def _status(best: Row, results: pd.DataFrame) -> Status:
     """What the best attack's result is, if its leak is shown."""
-    if not metric(best["metric"]).judged:
+    if not judges(best["metric"], best["question"]):
         return "measured"
     if not hardly_exceeds(best, results):
         return "leak"
@@ -118,7 +123,7 @@ def reach(row: Row, value: float, results: pd.DataFrame) -> float | None:
     Values that are worse than the baseline have 0. None where there is nothing to count from, or no value.
     """
     entry, least = metric(row["metric"]), comparisons(row, results)
-    if not entry.judged or not least or value != value:
+    if not judges(row["metric"], row["question"]) or not least or value != value:
         return None
     start = min(least) if entry.lower_is_better else max(least)
     return None if start == entry.certainty else min(max((value - start) / (entry.certainty - start), 0.0), 1.0)
@@ -245,18 +250,18 @@ def _of_attack(row: Row, name: str, results: pd.DataFrame) -> float | None:
 def is_shown(row: Row, results: pd.DataFrame) -> bool:
     """Whether an attack on these clients is better than guessing and the best baseline, and not by luck.
 
-    At least `FEWEST` clients are needed, and a probability of luck of at most 5% for all attacks of the question
-    together, see `evaluation.luck`. Where it is unknown (results of an earlier version, or metrics by which attacks are
-    not compared), the whole interval must lie beyond.
+    At least `FEWEST` clients are needed, something to compare with (see `comparisons`), and a probability of luck of at
+    most 5% for all attacks of the question together, see `evaluation.luck`. Where it is unknown (results of an earlier
+    version, or metrics by which attacks are not compared), the whole interval must lie beyond.
     """
-    if row["n"] < FEWEST:
+    least = comparisons(row, results)
+    if row["n"] < FEWEST or not least:
         return False
     if (probability := row.get(LUCK, math.nan)) == probability:
         return bool(probability * tried(row, results) <= LEVEL)
     entry = metric(row["metric"])
     sign, end = (-1, "high") if entry.lower_is_better else (1, "low")
-    least = comparisons(row, results)
-    return bool(least) and all(sign * (row[end] - value) > 0 for value in least)
+    return all(sign * (row[end] - value) > 0 for value in least)
 
 
 def tried(row: Row, results: pd.DataFrame) -> int:
@@ -266,8 +271,15 @@ def tried(row: Row, results: pd.DataFrame) -> int:
 
 
 def comparisons(row: Row, results: pd.DataFrame) -> list[float]:
-    """Values of guessing and of the best baseline; 0 if there are none and more is better."""
+    """Values of guessing and of the best baseline; 0 if there are none and more is better.
+
+    It is empty where the question has a baseline that says how likely the answers are without the update, e.g. by the
+    frequency of words, and none of them ran: guessing alone is then too weak.
+    """
     entry, baseline = metric(row["metric"]), best_baseline(row, results)
+    priors = _priors().get(row["question"] or "", set())
+    if priors and priors.isdisjoint(_baselines(row, results)["attack"]):
+        return []
     cell = same_cell({**row, "metric": f"{row['metric']}-by-chance"}, results)
     found = [entry.guessing, *cell["mean"][cell["attack"] == row["attack"]]]
     found = [value for value in (*found, None if baseline is None else baseline["mean"]) if value is not None]
@@ -304,14 +316,30 @@ def _gains(attacks: pd.DataFrame, results: pd.DataFrame) -> NDArray[np.float64]:
     return gains.fillna(-np.inf)[attacks.index].to_numpy(dtype=np.float64)
 
 
-def best_baseline(row: Row, results: pd.DataFrame) -> Row | None:
-    """Best baseline of the same question and metric in the same setting, else on the same data."""
+@functools.cache
+def _priors() -> dict[str, set[str]]:
+    """Names of the baselines of each question that say how likely its answers are without the update."""
+    found: dict[str, set[str]] = {}
+    for attack in described():
+        if attack.is_prior:
+            found.setdefault(attack.estimates, set()).update((attack.name, f"{attack.family}/{attack.name}"))
+    return found
+
+
+def _baselines(row: Row, results: pd.DataFrame) -> pd.DataFrame:
+    """Results of baselines for the same question and metric in the same setting, else on the same data."""
     near = same_cell(row, results)
     near = near[(near["role"] == "baseline") & near["mean"].notna()]
     if near.empty:
         same = (results["question"] == row["question"]) & (results["metric"] == row["metric"])
         same &= (results["role"] == "baseline") & results["mean"].notna()
         near = results[same & (results[DATA] == row[DATA])] if DATA in results else results[same]
+    return near
+
+
+def best_baseline(row: Row, results: pd.DataFrame) -> Row | None:
+    """Best baseline of the same question and metric in the same setting, else on the same data."""
+    near = _baselines(row, results)
     sign = -1 if metric(row["metric"]).lower_is_better else 1
     return max(records(near), key=lambda other: sign * other["mean"], default=None)
 

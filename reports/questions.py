@@ -11,7 +11,7 @@ from evaluation.failures import is_inapplicable, why_inapplicable
 from evaluation.risk import worst_clients
 from evaluation.scores import SETTING, describe, differing, number, rows_of, setting_of
 from evaluation.what_if import UNDER
-from protocol.metric_table import metric
+from protocol.metric_table import judges, metric
 from reports.attack_descriptions import described
 from reports.headline import (
     Headline,
@@ -170,7 +170,9 @@ def _said(row: Row, cell: pd.DataFrame, tried: int, worst: float | None) -> list
     interval = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
     said = [f"{row['attack']}: {row['metric']} {number(row['mean'])}{interval}, n = {row['n']}{among}"]
     entry, baseline, least = metric(row["metric"]), best_baseline(row, cell), comparisons(row, cell)
-    start = None if not least or not entry.judged else (min if entry.lower_is_better else max)(least)
+    start = None
+    if least and judges(row["metric"], row["question"]):
+        start = min(least) if entry.lower_is_better else max(least)
     if baseline is not None and baseline["mean"] == start:
         said.append(f"baseline {baseline['attack']} {number(baseline['mean'])}")
     elif start is not None:

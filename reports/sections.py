@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from evaluation.judging import is_judged
 from evaluation.persons import CLIENT
 from evaluation.scores import differing
 from evaluation.update_table import MEANING, UPDATES
@@ -72,8 +73,9 @@ def by_question(results: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def metrics_of(results: pd.DataFrame) -> list[str]:
     """Metrics of some results: those that judge attacks, then the others, in the table's order."""
     given = list(dict.fromkeys(results["metric"]))
+    judging = set(results["metric"][is_judged(results)])
     order = [*METRICS, *given]
-    return sorted(given, key=lambda name: (not metric(name).judged, order.index(name)))
+    return sorted(given, key=lambda name: (name not in judging, order.index(name)))
 
 
 def sections(results: pd.DataFrame) -> list[Section]:

@@ -50,6 +50,7 @@ class WordsOverRounds(Estimate):
 
     inferred = "which words its texts have, although the server receives only sums of updates"
     truth = ("words", "clients")
+    judged_by = ("f1",)
     metrics: ClassVar[tuple[str | Metric, ...]] = ("auc", "f1", REVEALED, ROUNDS_TO_REVEAL, PREDICTED)
     senders: Tensor
     after: Tensor

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 
 from attacks.base import Attack
-from attacks.words.adapter_sums import adapter_sums
+from attacks.words.adapter_sums import AdapterSums, adapter_sums
 from attacks.words.estimates import WordSetEstimate
-from attacks.words.joint_pursuit import pursue
+from attacks.words.joint_pursuit import Pursuit, pursue
 from attacks.words.only_words import are_only_words
 from client.pretrained import PretrainedAlgorithm
 from protocol.progress import with_progress
@@ -66,8 +66,7 @@ class AdapterWords(Attack):
     places: PositiveInt = 32
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
-        systems = adapter_sums(view, self.places)
-        found = [pursue(own, self.words) for own in with_progress(systems.sums)]
+        systems, found = pursuits(view, self.words, self.places)
         decided = torch.zeros(view.victims, systems.vocabulary, dtype=torch.bool)
         scores = torch.zeros(view.victims, systems.vocabulary, dtype=torch.float64)
         for victim, (pursuit, own) in enumerate(zip(found, systems.sums, strict=True)):
@@ -83,3 +82,19 @@ class AdapterWords(Attack):
             if quiet and are_only_words(sums, pursuit, systems.tokens):
                 expected[victim] = 1.0
         return WordSetEstimate(scores=scores, decisions=decided, expected=expected, of_read=True)
+
+
+def pursuits(view: RoundView, words: int, places: int) -> tuple[AdapterSums, list[Pursuit]]:
+    """Sums of the vectors of each client's words, and the words that explain them; computed once for a view.
+
+    Args:
+        view: what the server saw; each client's words are found from its own update alone.
+        words: largest number of words of a client.
+        places: length of the longest text.
+    """
+
+    def compute() -> tuple[AdapterSums, list[Pursuit]]:
+        systems = adapter_sums(view, places)
+        return systems, [pursue(own, words) for own in with_progress(systems.sums)]
+
+    return view.shared(("words of adapters", words, places), compute)

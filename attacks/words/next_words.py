@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.composition.base import last_layer
-from attacks.words.baselines import TEXTS, word_frequencies
 from attacks.words.estimates import WordCountEstimate
+from attacks.words.frequencies import TEXTS, word_frequencies
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel

@@ -10,8 +10,8 @@ from torch.nn import functional
 from attacks.base import Attack
 from attacks.re_identification.messages import whole_table
 from attacks.scoring import best_decisions
-from attacks.words.baselines import expected_words
 from attacks.words.estimates import WordSetEstimate
+from attacks.words.frequencies import expected_words
 from attacks.words.next_words import next_words_among
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel

@@ -8,6 +8,7 @@ import pandas as pd
 import seaborn.objects as so
 from matplotlib.axes import Axes
 
+from evaluation.judging import is_judged
 from evaluation.scores import SETTING, number, records, setting_columns
 from evaluation.what_if import COSINE, NONE
 from protocol.metric_table import metric as metric_of
@@ -78,7 +79,7 @@ def privacy_and_utility(data: FigureData) -> list[DrawnFigure]:
 def signal_kept(data: FigureData) -> list[DrawnFigure]:
     """What defences leave of the mean update against the best attack, a point per defence tried on a recording."""
     kept = data.results[data.results["metric"] == COSINE]
-    if kept.empty or kept[DEFENCE].nunique() < 2 or not metric_of(data.metric).judged:
+    if kept.empty or kept[DEFENCE].nunique() < 2 or not is_judged(data.rows).any():
         return []
     under = data.rows[data.rows[DEFENCE] != NONE]["attack"]
     data = dataclasses.replace(data, rows=data.rows[data.rows["attack"].isin(under)])

@@ -6,13 +6,12 @@ from typing import Any, Literal
 import pandas as pd
 
 from evaluation.failures import best_guess
+from evaluation.limits import FEWEST
 from protocol.metric_table import metric
-from reports.headline import best_baseline, is_shown
+from reports.headline import best_baseline, comparisons, is_shown
 from reports.statement.numbers import Number, hundredths, shown
 
 Answer = Literal["yes", "slightly", "not shown", "cannot be said"]
-_FEW = 5
-"""Number of clients below which results decide little, as for the gate."""
 _SLIGHT = 0.2
 """Gain below which an attack is only slightly better than a baseline, as in the diagnosis of failures."""
 
@@ -24,7 +23,7 @@ def answer(
     reads: bool = False,
     summed: int = 1,
 ) -> Answer:
-    """Whether a result is beyond guessing and the best baseline; it cannot be said without either.
+    """Whether a result is beyond guessing and the best baseline; it cannot be said without either, or of few clients.
 
     An error cannot be compared with that of a baseline that `reads` the update either, because noise makes both worse.
     A gain is slight below a fifth of the way to certainty, see `gain`. It is not shown if
@@ -32,11 +31,12 @@ def answer(
     makes intervals over them too narrow.
     """
     own, entry = dict(row), metric(row["metric"])
+    if own["n"] < FEWEST or not comparisons(own, results):
+        return "cannot be said"
     if reads and entry.lower_is_better and entry.guessing is None:
         return "cannot be said"
     if not is_shown(own, results):
-        lacking = best_guess(own, results) is None and entry.lower_is_better
-        return "cannot be said" if lacking else "not shown"
+        return "not shown"
     if gain(own, results) >= _SLIGHT:
         return "yes"
     return "slightly" if own["low"] < own["high"] and summed == 1 else "not shown"
@@ -73,6 +73,9 @@ def everyday(made: Mapping[str, Any], who: str) -> str:
         "not shown": f"No attack that ran is shown to be better than {other}: to infer {inferred}, the best one",
         "cannot be said": f"No baseline that reads no update ran to compare with. To infer {inferred}, the best attack",
     }[made["answer"]]
+    if made["n"] < FEWEST:
+        clients = "One client is" if made["n"] == 1 else f"{made['n']} clients are"
+        start = f"{clients} too few to say whether {inferred} can be inferred: the best attack"
     compared = [f"95% interval {_of(name, made['result'].low)} to {_of(name, made['result'].high)}"]
     if baseline is not None:
         compared.append(f"{without}: {_of(name, baseline.result.value)}")
@@ -93,8 +96,7 @@ def _measured_on(made: Mapping[str, Any]) -> str:
     count, certain = made["n"], made["certain"]
     those = "one client" if count == 1 else f"{count} clients"
     right = f", without an error by this measure for {'all' if certain == count else certain} of them"
-    few = f" Fewer than {_FEW} clients decide little." if count < _FEW else ""
-    return f" Measured on {those}{right if certain else ''}.{few}"
+    return f" Measured on {those}{right if certain else ''}."
 
 
 def _words(name: str, value: Number) -> str:

@@ -13,7 +13,7 @@ from evaluation.risk import operating_point, worst_clients, worst_tenth
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, records, rows_of, setting_columns, setting_of
 from evaluation.summary import crossed
-from protocol.metric_table import metric
+from protocol.metric_table import judges, metric
 from protocol.taxonomy import MANIPULATING, NONE_FITS, TAXONOMY
 from reports.headline import added, best_baseline
 from reports.run import ATTACKS
@@ -194,7 +194,7 @@ def measured(
     found = []
     for _, rows in scored.groupby("question", sort=False):
         leaks = {name: max(records(own), key=_inferred) for name, own in rows.groupby("metric", sort=False)}
-        judging = [row for name, row in leaks.items() if metric(str(name)).judged] or list(leaks.values())[:1]
+        judging = [row for name, row in leaks.items() if judges(str(name), row["question"])] or list(leaks.values())[:1]
         best = max(judging, key=lambda row: gain(row, results))
         tried = rows[rows["metric"] == best["metric"]]["attack"].nunique()
         baseline = best_baseline(best, blind) or best_baseline(best, results)
@@ -253,7 +253,7 @@ def _by_metric(row: Row, results: pd.DataFrame) -> ByMetric:
 
 def reading_baselines(attacks: Sequence[Attack]) -> list[str]:
     """Names of the baselines that read the update."""
-    models = {one.name: one.threat_model for one in attacks if one.baseline}
+    models = {one.name: one.threat_model for one in attacks if one.baseline and not one.of_others}
     blind = ("no update", "no message")
     return [name for name, model in models.items() if "deltas" in model.fields and model.sees not in blind]
 

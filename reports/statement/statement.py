@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from attacks.base import Attack
 from datamodules.io.files import sha256_of, write_whole
+from evaluation.limits import FEWEST
 from evaluation.runner import Evaluation
 from protocol.provenance import CHECKOUT
 from recordings.recording import Recording
@@ -288,9 +289,14 @@ def _answers(questions: Sequence[Measured]) -> str:
         "yes": "Can be inferred about a client: ",
         "slightly": "Can be inferred slightly better than without the updates, or than a baseline does: ",
         "not shown": "Not shown, by the attacks that ran: ",
+        "few": f"Cannot be said, because fewer than {FEWEST} clients were measured: ",
         "cannot be said": "Cannot be said, because no baseline without the update ran: ",
     }
-    asked = {start: [one.infers for one in questions if one.answer == name] for name, start in starts.items()}
+    answers = ["few" if one.n < FEWEST else one.answer for one in questions]
+    asked = {
+        start: [one.infers for one, answer in zip(questions, answers, strict=True) if answer == name]
+        for name, start in starts.items()
+    }
     return " ".join(f"{start}{'; '.join(own)}." for start, own in asked.items() if own)
 
 

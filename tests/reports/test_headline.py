@@ -71,6 +71,40 @@ def test_a_leak_that_is_shown_comes_before_a_greater_one_that_is_not() -> None:
     assert "raifle, reaches auc 0.800" in headline(table(*rows)).measured
 
 
+@pytest.mark.parametrize(
+    ("n", "said"), [(1, "one client is too few to say whether"), (4, "4 clients are too few"), (5, "")]
+)
+def test_few_clients_show_nothing(n: int, said: str) -> None:
+    verdict = headline(table(cell("codebook", 0.95, n=n), cell("chance", 0.5, n=n))).verdict
+    assert ("can infer from a client's update what" in verdict) == (said == "")
+    assert said in verdict
+
+
+WORDS = {
+    "adapter-words": AttackInfo(role="ours", family="words", question="WordSetEstimate", tells="its words"),
+    "popular-words": AttackInfo(role="baseline", family="words", question="WordSetEstimate"),
+}
+
+
+def test_a_question_whose_prior_did_not_run_shows_nothing() -> None:
+    """Frequent words alone have an AUC near 1 and an F1 of some tenths."""
+    leak, popular = cell("adapter-words", 0.66, metric="f1"), cell("popular-words", 0.4, metric="f1")
+    alone = headline(table(leak, lines=WORDS))
+    assert alone.verdict == "On d, no baseline ran that could show whether the server can infer its words."
+    assert alone.status == "undecided"
+    assert "can infer" in headline(table(leak, popular, lines=WORDS)).verdict
+    assert "can infer" in headline(table(cell("codebook", 0.95))).verdict  # a question without such a baseline
+
+
+def test_sets_of_words_are_compared_by_f1() -> None:
+    """A list of frequent words has a higher AUC than an attack that finds more of a client's words."""
+    rows = [cell("adapter-words", 0.95), cell("adapter-words", 0.32, metric="f1")]
+    rows += [cell("popular-words", 0.5), cell("popular-words", 0.41, metric="f1")]
+    found = headline(table(*rows, lines=WORDS))
+    assert "reaches f1 0.320" in found.measured
+    assert "can infer" not in found.verdict
+
+
 def test_the_baseline_is_that_of_the_same_setting_and_question() -> None:
     other = {**LINES, "elsewhere": AttackInfo(role="baseline", question="another")}
     rows = [cell("codebook", 0.8, epsilon=1), cell("popularity", 0.6, epsilon=1), cell("popularity", 0.99, epsilon=2)]

@@ -1,11 +1,20 @@
-"""Popular words, by hand."""
+"""Popular words, by hand; without texts of the server's own, they are those of the other clients."""
+
+import dataclasses
 
 import pytest
 import torch
 
 from attacks.scoring import best_decisions
-from attacks.words.baselines import word_frequencies
-from tests.attacks.runs import plain_view
+from attacks.words.baselines import PopularWords, words_of_others
+from attacks.words.estimates import WordSetEstimate
+from attacks.words.frequencies import TEXTS, word_frequencies
+from protocol.errors import ViewError
+from protocol.view import RoundView
+from reports.statement.measured import reading_baselines
+from tests.attacks.runs import plain_view, run
+from tests.transformer_toys import algorithm, moved_model, view_of
+from tests.word_toys import STEP, words_seen
 
 
 def test_the_frequency_of_a_word_is_its_share_of_texts() -> None:
@@ -19,3 +28,83 @@ def test_as_many_words_as_give_the_largest_expected_f1() -> None:
     decisions, expected = best_decisions(torch.tensor([[0.1, 0.9, 0.8, 0.05]], dtype=torch.float64))
     assert decisions.tolist() == [[False, True, True, False]]
     assert expected.tolist() == pytest.approx([2 * 1.7 / (2 + 1.85)])
+
+
+def words(*clients: set[int], vocabulary: int = 8) -> torch.Tensor:
+    held = torch.zeros(len(clients), vocabulary, dtype=torch.bool)
+    for client, own in enumerate(clients):
+        held[client, list(own)] = True
+    return held
+
+
+def test_words_of_others_by_hand() -> None:
+    """Of three others, one word is of all, one of two, one of one: U = 6, Q_1 = 1, Q_2 = 1."""
+    held = words({5}, {1, 2, 3}, {1, 2}, {1})
+    likely = words_of_others(plain_view(4), held)
+    coverage = 1 - 1 / 6 * 2 * 1 / (2 * 1 + 2 * 1)
+    assert likely[0, 1:4].tolist() == pytest.approx([coverage, coverage * 2 / 3, coverage / 3])
+    assert likely[0, 4:].tolist() == pytest.approx([(1 - coverage) * 6 / 3 / 5] * 4)  # and 0, the padding
+    assert likely[0, 0] == 0
+
+
+def test_a_client_with_more_texts_has_more_words() -> None:
+    view = plain_view(3)
+    counts = torch.tensor([4.0, 1.0, 1.0])
+    often, once = (
+        words_of_others(dataclasses.replace(view, example_counts=values), words({1}, {1, 2}, {1, 3}))[0]
+        for values in (counts, torch.ones(3))
+    )
+    assert bool((often[1:] > once[1:]).all())
+    assert float(often[2]) == pytest.approx(1 - (1 - float(once[2])) ** 4)
+
+
+def test_clients_of_one_sum_are_no_others() -> None:
+    """Their message is that of the client itself."""
+    sums = torch.tensor([[0, 1], [0, 1], [2, 3], [2, 3]])
+    view = plain_view(4, participants=sums)
+    likely = words_of_others(view, words({1}, {1}, {2}, {2}))
+    assert likely[0].argmax() == likely[1].argmax() == 2
+    assert likely[2].argmax() == 1
+
+
+def test_without_others_there_are_no_frequencies() -> None:
+    with pytest.raises(ViewError, match="other clients"):
+        words_of_others(plain_view(1), words({1, 2}))
+
+
+def without_texts(view: RoundView) -> RoundView:
+    return dataclasses.replace(view, auxiliary={})
+
+
+def adapters() -> RoundView:
+    """Six clients whose texts share some words: a common half of few words, and a half of many."""
+    draw = torch.Generator().manual_seed(1)
+    common = torch.randint(1, 12, (6, 2, 4), generator=draw)
+    own = torch.randint(12, 400, (6, 2, 4), generator=draw)
+    return view_of(algorithm(), torch.cat([common, own], 2), moved_model())
+
+
+def tables() -> RoundView:
+    return without_texts(words_seen(STEP)[0])
+
+
+@pytest.mark.parametrize("view", [tables(), adapters()], ids=["embedding table", "adapters"])
+def test_the_update_of_the_client_has_no_part_in_its_popular_words(view: RoundView) -> None:
+    assert TEXTS not in view.auxiliary
+    before = run(PopularWords(), view, WordSetEstimate)
+    changed = {name: value.clone() for name, value in view.deltas.items()}
+    for value in changed.values():
+        value[0] = value[1:].sum(0) + torch.randn(value[0].shape, generator=torch.Generator().manual_seed(0))
+    after = run(PopularWords(), dataclasses.replace(view, deltas=changed), WordSetEstimate)
+    assert torch.equal(before.scores[0], after.scores[0])
+    assert torch.equal(before.decisions[0], after.decisions[0])
+    assert not torch.equal(before.scores[1:], after.scores[1:])  # of whom the first client is one of the others
+
+
+def test_words_that_clients_share_are_found_without_a_text() -> None:
+    found = run(PopularWords(), adapters(), WordSetEstimate)
+    assert bool((found.decisions[:, :12].sum(1) > found.decisions[:, 12:].sum(1)).all())
+
+
+def test_it_does_not_count_as_a_baseline_that_reads_the_update() -> None:
+    assert reading_baselines([PopularWords()]) == []

@@ -80,7 +80,22 @@ def test_an_answer_that_is_no_yes_claims_no_leak(verdict: str, start: str) -> No
 def test_clients_without_an_error_are_counted() -> None:
     assert "without an error by this measure for 12 of them." in said("auc", 0.9, certain=12)
     assert "without an error by this measure for all of them." in said("auc", 1.0, certain=30)
-    assert "Fewer than 5 clients decide little." in said("auc", 1.0, n=2, certain=0)
+
+
+def test_of_few_clients_nothing_is_said_to_be_inferred() -> None:
+    few = said("auc", 1.0, n=2, certain=0, verdict="cannot be said")
+    assert few.startswith("2 clients are too few to say whether which items it bought can be inferred: the best attack")
+    assert "Whoever can read" not in few
+    attack, baseline = row("auc", 0.9, 0.85, 0.95), row("auc", 0.7, 0.65, 0.75, "baseline")
+    assert answer({**attack, "n": 4}, pd.DataFrame([attack, baseline])) == "cannot be said"
+    assert answer({**attack, "n": 5}, pd.DataFrame([attack, baseline])) == "yes"
+
+
+def test_where_the_frequency_of_words_did_not_run_nothing_can_be_said() -> None:
+    attack = {**row("f1", 0.9, 0.85, 0.95), "question": "WordSetEstimate"}
+    assert answer(attack, pd.DataFrame([attack])) == "cannot be said"
+    popular = {**row("f1", 0.4, 0.35, 0.45, "baseline"), "question": "WordSetEstimate", "attack": "popular-words"}
+    assert answer(attack, pd.DataFrame([attack, popular])) == "yes"
 
 
 @pytest.mark.parametrize(
