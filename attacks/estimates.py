@@ -74,7 +74,7 @@ class Scores:
         positives: ``(V,)`` number of them that are true; 0 if left out.
         units: ``(U,)`` users, if the scores are of users instead of victims; every ``(V,)`` here is then ``(U,)``.
         influences: ``(U,)`` by metric, the users' jackknife pseudo-values for intervals, if the users' values depend on
-            one another; the mean is the same.
+            one another; the mean is the same. Single values may then lie beyond the metric's span.
         roc: ``(V, G)`` true-positive rates at `ROC_GRID`, NaN for a victim without a curve.
         profiles: ``(V, K, 4)`` true share, inferred share and interval of each class.
         candidates: what was ranked, so that a threshold on all scores has a true- and a false-positive rate.

@@ -14,7 +14,7 @@ from evaluation.bootstrap import crossed_ratio, crossed_weights
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, AttackInfo, from_records, setting_columns
 from evaluation.summary import described
-from protocol.metric_table import Metric, add_metric, metric
+from protocol.metric_table import ANY, Metric, add_metric, metric
 from protocol.seeding import generator_for
 
 AXIS = SETTING + "interactions"
@@ -40,6 +40,7 @@ add_metric(
         SHARE,
         "Share of ceiling is the gain of the AUC over the best baseline, relative to that of the same classifier on the"
         " raw data.",
+        span=ANY,
     )
 )
 

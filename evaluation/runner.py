@@ -19,11 +19,14 @@ from evaluation.channel import pure_epsilon, update_bits
 from evaluation.kept_estimates import KeptEstimates
 from evaluation.scores import AttackInfo, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
+from protocol.metric_table import ANY, metric
 from protocol.seeding import generator_for
 from protocol.view import RoundView, View
 
 MOST_CANDIDATES = 2**22
 """Number of an attack's candidates after which further views' are not kept."""
+_SPAN_TOLERANCE = 1e-5
+"""Rounding by which a value may lie beyond the span of its metric."""
 _PROFILE = ("true", "inferred", "low", "high")
 
 
@@ -297,7 +300,27 @@ def _scored(attack: Attack, estimate: Estimate, view: View, truth: Mapping[str, 
             found=f"{', '.join(sorted(unknown) or wrong)} of attack {attack.name}",
             way_out="Add the metric to the class attribute `metrics`, or return one value per victim.",
         )
+    for name, values in scores.metrics.items():
+        if name not in scores.influences:
+            _check_span(attack, name, values)
     return scores
+
+
+def _check_span(attack: Attack, name: str, values: Tensor) -> None:
+    """Checks that values lie within the span of their metric, on which the interval of their mean relies.
+
+    Raises:
+        AttackError: one does not.
+    """
+    least, most = metric(name).span or ANY
+    known = values[~values.isnan()].double()
+    beyond = known[(known < least - _SPAN_TOLERANCE) | (known > most + _SPAN_TOLERANCE)]
+    if len(beyond):
+        raise AttackError(
+            expected=f"values of {name} of attack {attack.name} within its span, {least:g} to {most:g}",
+            found=f"{float(beyond[0]):g}",
+            way_out="Correct the score of the estimate, or `span` of the Metric.",
+        )
 
 
 def successes(metrics: Mapping[str, Tensor], setting: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -30,7 +30,7 @@ from evaluation.runner import Evaluation, joined
 from evaluation.scores import SETTING, concat
 from evaluation.steps.step import RecordingRun, RecordingStep
 from protocol.history import History
-from protocol.metric_table import METRICS, Metric, metric
+from protocol.metric_table import CORRELATION, METRICS, POSITIVE, Metric, metric
 from recordings import adversary_devices
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -72,12 +72,14 @@ class SignalKept(RecordingStep):
             COSINE,
             "Aggregate cosine is that of the round's mean update with and without the defence; 1 is no change.",
             leak=False,
+            span=CORRELATION,
         ),
         Metric(
             ERROR,
             "Aggregate error is the norm of their difference over that of the mean update without the defence.",
             leak=False,
             lower_is_better=True,
+            span=POSITIVE,
         ),
         Metric(
             LOSS,
@@ -85,6 +87,7 @@ class SignalKept(RecordingStep):
             " mean update with the defence.",
             leak=False,
             lower_is_better=True,
+            span=POSITIVE,
         ),
     )
 

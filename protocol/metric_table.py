@@ -23,8 +23,8 @@ class Metric:
         guessing: value of guessing for any data; None if only a baseline can show it.
         binary: whether a single value is 0 or 1, so that equal values still leave uncertainty.
         worst_client: whether a gate limits the worst client's value instead of the mean over clients.
-        span: least and largest possible value, to which intervals are cut, and beyond which a gate has no limit; None
-            for no limits.
+        span: least and largest possible value, to which intervals are cut, and beyond which a gate has no limit; an
+            infinite end for no limit. None only in a metric from elsewhere that does not say it: it has no limits.
         predicts: metric whose value the attack expects of itself by this one, so that tables show the measured value
             next to it; None for what is measured.
         words: a value in everyday words, with ``{}`` for `words_scale` times the value, e.g. "names the right client
@@ -98,21 +98,34 @@ def meanings(names: Collection[str]) -> list[str]:
     return [entry.meaning for entry in METRICS.values() if entry.name in names and entry.meaning]
 
 
+SHARE = (0.0, 1.0)
+"""Span of a share, a rate, an AUC."""
+CORRELATION = (-1.0, 1.0)
+"""Span of a correlation or a cosine."""
+POSITIVE = (0.0, math.inf)
+"""Span of a number of things, a distance, an error."""
+ANY = (-math.inf, math.inf)
+"""Span of a metric that has any value."""
 _LOW: dict[str, Any] = {"lower_is_better": True}
 _OTHER: dict[str, Any] = {"leak": False}
-_SHARE: dict[str, Any] = {"span": (0.0, 1.0)}
+_SHARE: dict[str, Any] = {"span": SHARE}
 _LOW_SHARE: dict[str, Any] = _LOW | _SHARE
-_POSITIVE: dict[str, Any] = {"span": (0.0, math.inf)}
+_POSITIVE: dict[str, Any] = {"span": POSITIVE}
 for _metric in (
     Metric(
         "auc",
         "AUC is 0.5 for guessing and 1 for certainty.",
         judged=True,
         guessing=0.5,
-        words="puts the right one of a right and a wrong answer first in {} of 100 cases",
+        words="of one right and one wrong answer, picks the right one in {} of 100 cases",
         **_SHARE,
     ),
-    Metric("f1", "F1 is the harmonic mean of the precision and the recall of the decided items.", **_SHARE),
+    Metric(
+        "f1",
+        "F1 is the harmonic mean of the precision and the recall of the decided items.",
+        words="names the right ones with {} of 100 points, where what it misses and what it names wrongly count alike",
+        **_SHARE,
+    ),
     Metric(
         "l1",
         "L1 is 0 where all shares are right and 2 where nothing is.",
@@ -136,7 +149,7 @@ for _metric in (
         "Null false negative is the share of present classes that are called absent.",
         **_LOW_SHARE,
     ),
-    Metric("coverage", "Coverage is the part of the shares that lie within their 95% intervals.", **_OTHER),
+    Metric("coverage", "Coverage is the part of the shares that lie within their 95% intervals.", **_OTHER, **_SHARE),
     Metric("exact", "Exact is the share of clients of whom all class counts are right.", binary=True, **_SHARE),
     Metric(
         "error",
@@ -149,19 +162,20 @@ for _metric in (
         "label-error", "The label error is the share of a client's own items that are predicted wrongly.", **_LOW_SHARE
     ),
     Metric("success", "Success is the share of clients whose error is below the tolerance.", binary=True, **_SHARE),
-    Metric("cosine", "The cosine is that of the inferred and the true vector.", span=(-1.0, 1.0)),
-    Metric("flipped", "Flipped is the share of vectors with the wrong sign.", **_OTHER, binary=True),
+    Metric("cosine", "The cosine is that of the inferred and the true vector.", span=CORRELATION),
+    Metric("flipped", "Flipped is the share of vectors with the wrong sign.", **_OTHER, **_SHARE, binary=True),
     Metric(
         "sharpness",
         "Sharpness is the least share of the theorem's number of calls with which 1 - delta of the clients are found.",
         **_OTHER,
         **_LOW,
+        span=POSITIVE,
     ),
     Metric(
         "ap",
         "AP is the area under the precision-recall curve, 1 for certainty.",
         judged=True,
-        words="gives a ranking in which {} of 100 answers down to each right one are right on average",
+        words="ranks the answers so that, down to a right one, {} of 100 are right on average",
         **_SHARE,
     ),
     Metric("times-chance", "Times chance is AP over that of guessing, 1 for guessing.", **_POSITIVE),
@@ -175,33 +189,41 @@ for _metric in (
         **_POSITIVE,
     ),
     Metric("tpr", "TPR is the share of members that are called members.", binary=True, **_SHARE),
-    Metric("fpr", "FPR is the share of the others that are called members.", **_OTHER, **_LOW, binary=True),
-    Metric("detected", "Detected is the share of probes that a client's check finds.", **_OTHER, binary=True),
+    Metric("fpr", "FPR is the share of the others that are called members.", **_OTHER, **_LOW_SHARE, binary=True),
+    Metric("detected", "Detected is the share of probes that a client's check finds.", **_OTHER, **_SHARE, binary=True),
     Metric(
-        "false-alarm", "False alarm is the share of honest rounds that a check refuses.", **_OTHER, **_LOW, binary=True
+        "false-alarm",
+        "False alarm is the share of honest rounds that a check refuses.",
+        **_OTHER,
+        **_LOW_SHARE,
+        binary=True,
     ),
-    Metric("held-back", "Held back is the share of updates that were not sent.", **_OTHER, binary=True),
+    Metric("held-back", "Held back is the share of updates that were not sent.", **_OTHER, **_SHARE, binary=True),
     Metric(
         "bits",
         "Bits are what the update adds to the prior: the logarithm to base 2 of the probability of a client's true"
         " answers given both, over that given the prior; 0 for an update that says nothing.",
         guessing=0.0,
+        span=ANY,
     ),
     Metric(
         "bits-left",
         "Bits left are what remains unknown of a client's answers, given the prior, and the update where it is used.",
         **_OTHER,
         **_LOW,
+        span=ANY,
     ),
     Metric(
         "bits-bound",
         "Bits bound is the most that the client's updates can add, given what is publicly done to them.",
         **_OTHER,
+        span=POSITIVE,
     ),
     Metric(
         "bits-share",
         "Bits share is the part of what the client's updates can add that an attack gets from them.",
         **_OTHER,
+        span=ANY,
     ),
     Metric(
         "bits-possible",
@@ -233,9 +255,9 @@ for _metric in (
         " share of them that are true.",
         **_OTHER,
         **_LOW,
-        span=(0.0, 1.0),
+        span=SHARE,
     ),
-    Metric("hr@10", "HR@10 is the share of held-out items among the first ten.", **_OTHER, binary=True),
-    Metric("mae", "MAE is the model's mean absolute error.", **_OTHER, **_LOW),
+    Metric("hr@10", "HR@10 is the share of held-out items among the first ten.", **_OTHER, **_SHARE, binary=True),
+    Metric("mae", "MAE is the model's mean absolute error.", **_OTHER, **_LOW, span=POSITIVE),
 ):
     add_metric(_metric)

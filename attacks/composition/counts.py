@@ -11,7 +11,7 @@ from attacks.composition.base import CompositionAttack, certain
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.simulation import whole_counts
 from attacks.estimates import Detail, Scores, check_tensor
-from protocol.metric_table import Metric
+from protocol.metric_table import SHARE, Metric
 from protocol.view import View
 
 _SHARP = 0.35
@@ -43,13 +43,16 @@ class CountEstimate(CompositionEstimate):
         *CompositionEstimate.metrics,
         Metric("exact-classes", "Exact classes is the share of classes whose count is right.", span=(0.0, 1.0)),
         Metric("instance-recall", "Instance recall is the share of examples whose label is inferred.", span=(0.0, 1.0)),
-        Metric("class-existence", "Class existence is the share of classes rightly called present or absent."),
+        Metric(
+            "class-existence", "Class existence is the share of classes rightly called present or absent.", span=SHARE
+        ),
         Metric(
             "predicted-exact-classes",
             "Predicted exact classes is the share of classes that the attack expects to count right under its"
             " assumptions, without the truth; absent where its counts before rounding refute these.",
             leak=False,
             predicts="exact-classes",
+            span=SHARE,
         ),
     )
     counts: Tensor

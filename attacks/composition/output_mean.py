@@ -17,7 +17,7 @@ from client.nets.batch_norm import mask_batches
 from client.nets.dropout import draw_noise
 from client.network import NUMBER, NetworkAlgorithm, OneOutput
 from protocol.errors import ViewError
-from protocol.metric_table import Metric
+from protocol.metric_table import CORRELATION, POSITIVE, Metric
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, View
 
@@ -50,6 +50,7 @@ class PositiveShare(Estimate):
         Metric(
             "share-correlation",
             "Share correlation is that of inferred and true shares over the clients, the mean of their products.",
+            span=CORRELATION,
         ),
     )
     shares: Tensor
@@ -88,10 +89,12 @@ class TargetMean(Estimate):
             judged=True,
             words="is wrong by {} about the mean target, in the targets' unit",
             words_scale=1.0,
+            span=POSITIVE,
         ),
         Metric(
             "mean-correlation",
             "Mean correlation is that of inferred and true means over the clients, the mean of their products.",
+            span=CORRELATION,
         ),
     )
     means: Tensor
@@ -230,8 +233,13 @@ def _scored(inferred: Tensor, true: Tensor, name: str, view: View, assumes: str)
     units = [(value - value.mean()) / value.std(correction=0).clamp(min=_TINY) for value in (inferred, true)]
     varied = min(float(value.std(correction=0)) for value in (inferred, true)) > 0 if len(true) > 1 else False
     products = units[0] * units[1] if varied else torch.full_like(inferred, torch.nan)
+    # A client changes the correlation r by z_x z_y - r (z_x^2 + z_y^2) / 2 over the number of clients (its influence).
+    correlation = products.mean()
+    influences = correlation + products - correlation * (units[0].square() + units[1].square()) / 2
     details: list[Detail] = [{"clients": view.victims, "assumes": assumes}] if assumes else []
-    return Scores({f"{name}-error": (inferred - true).abs(), f"{name}-correlation": products}, details=details)
+    label = f"{name}-correlation"
+    errors = (inferred - true).abs()
+    return Scores({f"{name}-error": errors, label: products}, influences={label: influences}, details=details)
 
 
 def _head(view: RoundView, *, binary: bool) -> OneOutput | None:

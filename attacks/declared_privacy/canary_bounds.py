@@ -24,7 +24,7 @@ from attacks.declared_privacy.epsilon_bounds import (
 from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
 from protocol.errors import ViewError
 from protocol.history import History
-from protocol.metric_table import Metric
+from protocol.metric_table import POSITIVE, SHARE, Metric
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, View
@@ -61,11 +61,23 @@ class CanaryEstimate(Estimate):
     inferred = "in which of two worlds a canary client lives"
     truth = ("coin",)
     metrics = (
-        Metric("coin", "Coin is the share of canaries whose coin is guessed right.", guessing=0.5, binary=True),
-        Metric("epsilon-cp", "Epsilon (cp) is a lower bound at 95 % by Clopper-Pearson, 0 for no evidence."),
-        Metric("epsilon-one-run", "Epsilon (one-run) is a lower bound at 95 % that assumes nothing but fair coins."),
-        Metric("epsilon-one-run-fdp", "Epsilon (one-run, f-DP) is a lower bound at 95 % for a Gaussian trade-off."),
-        Metric("epsilon-gdp", "Epsilon (gdp) is a lower bound at 95 % for Gaussian scores."),
+        Metric(
+            "coin", "Coin is the share of canaries whose coin is guessed right.", guessing=0.5, binary=True, span=SHARE
+        ),
+        Metric(
+            "epsilon-cp", "Epsilon (cp) is a lower bound at 95 % by Clopper-Pearson, 0 for no evidence.", span=POSITIVE
+        ),
+        Metric(
+            "epsilon-one-run",
+            "Epsilon (one-run) is a lower bound at 95 % that assumes nothing but fair coins.",
+            span=POSITIVE,
+        ),
+        Metric(
+            "epsilon-one-run-fdp",
+            "Epsilon (one-run, f-DP) is a lower bound at 95 % for a Gaussian trade-off.",
+            span=POSITIVE,
+        ),
+        Metric("epsilon-gdp", "Epsilon (gdp) is a lower bound at 95 % for Gaussian scores.", span=POSITIVE),
     )
     clients: Tensor
     scores: Tensor

@@ -18,7 +18,7 @@ from attacks.estimates import Detail, Estimate, EstimateError, Scores
 from protocol.errors import ViewError
 from protocol.gaussian_budget import declared_precision, gaussian_epsilon
 from protocol.history import History
-from protocol.metric_table import Metric
+from protocol.metric_table import POSITIVE, Metric
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import Release, RoundView, View
@@ -51,8 +51,13 @@ class ReleaseEstimate(Estimate):
     truth = ()
     metrics = (
         "epsilon",
-        Metric("epsilon-declared", "Epsilon-declared is the same as declared.", leak=False),
-        Metric("noise-ratio", "The noise ratio is the measured over the declared scale of the noise.", leak=False),
+        Metric("epsilon-declared", "Epsilon-declared is the same as declared.", leak=False, span=POSITIVE),
+        Metric(
+            "noise-ratio",
+            "The noise ratio is the measured over the declared scale of the noise.",
+            leak=False,
+            span=POSITIVE,
+        ),
         Metric(
             "findings",
             "Findings are the number of violations of the declared release that concern a client.",

@@ -1,5 +1,6 @@
 """Estimate of attacks that reconstruct training examples."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, c
 from attacks.reconstruction.description_length import description_bits
 from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
 from attacks.reconstruction.table_rows import row_accuracy
-from protocol.metric_table import Metric
+from protocol.metric_table import CORRELATION, POSITIVE, SHARE, Metric
 from protocol.record_hash import grid_of, record_hashes
 from protocol.table_columns import COLUMNS, TableColumns
 from protocol.view import View
@@ -63,10 +64,15 @@ class ReconstructionEstimate(Estimate):
             "False certified is the number of reconstructions called certain that are no example of the client.",
             leak=False,
             lower_is_better=True,
+            span=POSITIVE,
         ),
-        Metric("label-accuracy", "Label accuracy is the share of recovered examples with the right class."),
-        Metric("psnr", "PSNR is the peak signal-to-noise ratio in dB, 80 at most; no image reaches about 10."),
-        Metric("ssim", "SSIM is the structural similarity, 1 for equal images."),
+        Metric("label-accuracy", "Label accuracy is the share of recovered examples with the right class.", span=SHARE),
+        Metric(
+            "psnr",
+            "PSNR is the peak signal-to-noise ratio in dB, 80 at most; no image reaches about 10.",
+            span=(-math.inf, 80.0),
+        ),
+        Metric("ssim", "SSIM is the structural similarity, 1 for equal images.", span=CORRELATION),
         Metric(
             "identified",
             "Identified is the share of training examples that are nearer to their reconstruction than up to 99 others"
@@ -75,7 +81,7 @@ class ReconstructionEstimate(Estimate):
             span=(0.0, 1.0),
             words="makes likenesses by which {} of 100 training examples are told from up to 99 others of their class",
         ),
-        Metric("identified-by-chance", "Identified by chance is that share for guessing.", leak=False),
+        Metric("identified-by-chance", "Identified by chance is that share for guessing.", leak=False, span=SHARE),
         Metric("rouge1", "ROUGE-1 is the F1 of the words of a sentence and of its reconstruction.", span=(0.0, 1.0)),
         Metric("rouge2", "ROUGE-2 is that of pairs of neighbouring words.", span=(0.0, 1.0)),
         Metric(
@@ -92,8 +98,14 @@ class ReconstructionEstimate(Estimate):
             "unique-recovered",
             "Unique recovered is the number of exact reconstructions that occur once in the whole table, each of which"
             " identifies its person.",
+            span=POSITIVE,
         ),
-        Metric("unique", "Unique is the number of a client's rows that occur once in the whole table.", leak=False),
+        Metric(
+            "unique",
+            "Unique is the number of a client's rows that occur once in the whole table.",
+            leak=False,
+            span=POSITIVE,
+        ),
         *("bits", "bits-left"),
     )
     records: Tensor

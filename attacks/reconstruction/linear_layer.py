@@ -16,7 +16,7 @@ from client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput, las
 from client.text import TextAlgorithm
 from protocol.declared_noise import noise_is_refuted
 from protocol.errors import ViewError
-from protocol.metric_table import Metric
+from protocol.metric_table import ANY, Metric
 from protocol.view import RoundView, View
 
 ELASTIC = "adam", "adadelta"
@@ -224,6 +224,7 @@ class LinearEstimate(ReconstructionEstimate):
             "Predicted PSNR is that of the mean squared error which follows from the declared noise.",
             leak=False,
             predicts="psnr",
+            span=ANY,
         ),
     )
     predicted: Tensor

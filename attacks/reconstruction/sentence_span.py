@@ -16,7 +16,7 @@ from attacks.reconstruction.span import Span, span_of
 from attacks.reconstruction.word_layers import RecurrentLayers, word_layers
 from client.text import EMBEDDING, TextAlgorithm
 from protocol.errors import ViewError
-from protocol.metric_table import Metric
+from protocol.metric_table import POSITIVE, SHARE, Metric
 from protocol.progress import with_progress
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from protocol.threat_model import ThreatModel
@@ -77,13 +77,18 @@ class SpanEstimate(ReconstructionEstimate):
     inferred = "which sentences it was trained on, word by word"
     metrics = (
         *ReconstructionEstimate.metrics,
-        Metric("rank", "Rank is the number of independent inputs that show in a layer's change.", leak=False),
-        Metric("spare", "Spare is the number of dimensions in which a wrong sentence shows.", leak=False),
+        Metric(
+            "rank", "Rank is the number of independent inputs that show in a layer's change.", leak=False, span=POSITIVE
+        ),
+        Metric(
+            "spare", "Spare is the number of dimensions in which a wrong sentence shows.", leak=False, span=POSITIVE
+        ),
         Metric(
             "predicted",
             "Predicted is the share of exact sentences that the rank implies, without the truth.",
             leak=False,
             predicts="recovered",
+            span=SHARE,
         ),
     )
     rank: Tensor

@@ -13,7 +13,7 @@ from attacks.applicability import without_records
 from attacks.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, clopper_pearson, rates_at, roc_per_victim
 from protocol.errors import ViewError
-from protocol.metric_table import Metric
+from protocol.metric_table import SHARE, Metric
 from protocol.view import CANDIDATE_LABELS, View
 
 RATES = (0.01, 0.001)
@@ -50,19 +50,25 @@ class RecordMembershipEstimate(Estimate):
                 f"tpr@{rate:g}",
                 f"TPR@{rate:g} is the share of members found by the one threshold for all clients that at most {rate:g}"
                 " of the others pass.",
+                span=SHARE,
             )
             for rate in RATES
         ),
         *(
-            Metric(f"fpr@{rate:g}", f"FPR@{rate:g} is the share of the others that do pass it.", leak=False)
+            Metric(f"fpr@{rate:g}", f"FPR@{rate:g} is the share of the others that do pass it.", leak=False, span=SHARE)
             for rate in RATES
         ),
-        Metric("no-false-alarm", "No false alarm is the share of members that score above every other candidate."),
+        Metric(
+            "no-false-alarm",
+            "No false alarm is the share of members that score above every other candidate.",
+            span=SHARE,
+        ),
         Metric(
             "predicted-auc",
             "Predicted AUC is the AUC that the attack expects of itself under its assumptions, without the truth.",
             leak=False,
             predicts="auc",
+            span=SHARE,
         ),
     )
     senders: Tensor

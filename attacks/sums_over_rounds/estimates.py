@@ -12,7 +12,7 @@ from attacks.estimates import Estimate, Scores, check_tensor
 from attacks.scoring import composition_errors, exact_counts
 from protocol.errors import ViewError
 from protocol.history import History
-from protocol.metric_table import Metric
+from protocol.metric_table import POSITIVE, Metric
 from protocol.view import View
 
 ROUNDS_TO_REVEAL = Metric(
@@ -21,6 +21,7 @@ ROUNDS_TO_REVEAL = Metric(
     " what is declared as sensitive; of the clients of whom it is within the recorded rounds.",
     lower_is_better=True,
     guessing=float("inf"),
+    span=POSITIVE,
 )
 PREDICTED = Metric(
     "predicted-rounds-to-reveal",
@@ -28,6 +29,7 @@ PREDICTED = Metric(
     leak=False,
     lower_is_better=True,
     predicts="rounds-to-reveal",
+    span=POSITIVE,
 )
 REVEALED = Metric(
     "revealed",
@@ -35,13 +37,16 @@ REVEALED = Metric(
     binary=True,
     span=(0.0, 1.0),
 )
-INTERVAL = Metric("interval", "Interval is the mean width of the 95 % intervals.", leak=False, lower_is_better=True)
+INTERVAL = Metric(
+    "interval", "Interval is the mean width of the 95 % intervals.", leak=False, lower_is_better=True, span=POSITIVE
+)
 PREDICTED_INTERVAL = Metric(
     "predicted-interval",
     "Predicted interval is that width as it follows from who takes part and the declared noise.",
     leak=False,
     lower_is_better=True,
     predicts=INTERVAL.name,
+    span=POSITIVE,
 )
 
 

@@ -11,7 +11,7 @@ from attacks.applicability import without_texts
 from attacks.composition.counts import right_when_rounded
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, average_precision, best_decisions, f1_per_victim, r_precision
-from protocol.metric_table import Metric
+from protocol.metric_table import SHARE, Metric
 from protocol.view import View
 
 
@@ -61,12 +61,14 @@ class WordSetEstimate(Estimate):
             "Predicted F1 is the one that the attack expects of itself from the noise, without the truth.",
             leak=False,
             predicts="f1",
+            span=SHARE,
         ),
         Metric(
             "predicted-read-f1",
             "Predicted read F1 is the read F1 that the attack expects of itself, without the truth.",
             leak=False,
             predicts="read-f1",
+            span=SHARE,
         ),
     )
     scores: Tensor
@@ -137,15 +139,23 @@ class WordCountEstimate(Estimate):
             "exact-words",
             "Exact words is the share of occurring words whose rounded count is right.",
             words="gets the number of occurrences right for {} of 100 words",
+            span=SHARE,
         ),
-        Metric("within-one", "Within one is the share of occurring words whose count is wrong by at most one."),
-        Metric("word-recall", "Word recall is the share of a text's words that are inferred, repetitions included."),
+        Metric(
+            "within-one", "Within one is the share of occurring words whose count is wrong by at most one.", span=SHARE
+        ),
+        Metric(
+            "word-recall",
+            "Word recall is the share of a text's words that are inferred, repetitions included.",
+            span=SHARE,
+        ),
         Metric(
             "predicted-exact-words",
             "Predicted exact words is the share that the attack expects of itself under its assumptions, without the"
             " truth.",
             leak=False,
             predicts="exact-words",
+            span=SHARE,
         ),
     )
     counts: Tensor

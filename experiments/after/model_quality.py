@@ -17,7 +17,7 @@ from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
 from modules.federated import FederatedModule
-from protocol.metric_table import Metric
+from protocol.metric_table import SHARE, Metric
 
 RECORDED, UNRECORDED, CENTRAL = "global-model", "global-model-unrecorded", "central-model"
 """Labels of the attacked training's model, of the same training without a recorder, and of centralised training."""
@@ -75,11 +75,13 @@ class Fitted(AfterStep):
             "train-accuracy",
             "Train accuracy is the share of the clients' images that the model classifies rightly.",
             leak=False,
+            span=SHARE,
         ),
         Metric(
             "test-accuracy",
             "Test accuracy is the share of the test images that the model classifies rightly.",
             leak=False,
+            span=SHARE,
         ),
     )
 

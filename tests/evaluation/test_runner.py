@@ -1,10 +1,12 @@
 """What an attack comes to on one view, and on several."""
 
+import pytest
 import torch
 
-from attacks.estimates import ROC_GRID
+from attacks.estimates import ROC_GRID, Scores
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.item_deltas import Direction
-from evaluation.runner import attack_view, joined
+from evaluation.runner import AttackError, attack_view, joined
 from tests.toys import leaky_view
 
 
@@ -18,3 +20,25 @@ def test_curves_are_summed_over_victims_and_views() -> None:
     whole, number = joined([one, one]).roc["direction"]
     assert number == 6
     assert torch.equal(whole, 2 * sums)
+
+
+@pytest.mark.parametrize(
+    ("value", "influenced", "refused"), [(1.2, False, True), (1.2, True, False), (1.0, False, False)]
+)
+def test_a_value_beyond_the_span_of_its_metric_is_a_defect(
+    monkeypatch: pytest.MonkeyPatch, value: float, influenced: bool, refused: bool
+) -> None:
+    """Intervals rely on the span; a mean of influences lies within it where single values do not."""
+    view, labels = leaky_view(victims=4)
+    values = torch.full((4,), value, dtype=torch.float64)
+    scores = Scores({"auc": values}, influences={"auc": values} if influenced else {})
+    monkeypatch.setattr(InteractionEstimate, "score", lambda *_: scores)
+
+    def attacked() -> None:
+        attack_view(Direction(), view, {"labels": labels}, seed=0, setting={"data": "d"})
+
+    if refused:
+        with pytest.raises(AttackError, match=r"values of auc of attack direction within its span, 0 to 1; found 1\.2"):
+            attacked()
+    else:
+        attacked()

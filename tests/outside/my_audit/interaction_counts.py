@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Estimate, Scores, check_tensor
-from protocol.metric_table import Metric
+from protocol.metric_table import POSITIVE, Metric
 from protocol.taxonomy import PROPERTY
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView, View
@@ -30,6 +30,7 @@ class CountEstimate(Estimate):
             meaning="The count error is the relative error of the number of interactions, 0 for certainty.",
             lower_is_better=True,
             judged=True,
+            span=POSITIVE,
         ),
     )
     counts: Tensor
