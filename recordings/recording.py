@@ -295,6 +295,9 @@ class Recording:
             f"none of {min(rounds - truth, default='')} in the journal of {self.directory}",
             "Copy the recording again, whole; or, to publish it without truth, leave out all of truth/.",
         )
+        if truth and not (self.directory / "truth").exists():
+            _logger.info("%s has no folder truth/: it was passed on without ground truth", self.directory)
+            lines = {name: line for name, line in lines.items() if not name.startswith("truth/")}
         for name, line in lines.items():
             path = self.directory / name
             size = path.stat().st_size if path.is_file() else None

@@ -86,7 +86,8 @@ for path in sorted(folder.rglob("*")):
 # %%
 # Audit it
 # --------
-# ``truth/`` is a folder of its own, which only the scores open: leave it out when you pass a recording on.
+# ``truth/`` is a folder of its own, which only the scores open. ``python attack.py convert --deltas DIR --out COPY``
+# writes a copy without it, to pass on.
 
 show(audit(folder, progress=False))
 

@@ -215,6 +215,22 @@ def test_a_recording_without_truth_can_be_read(tmp_path: Path) -> None:
     assert opened.truth(view) == {}
 
 
+def test_a_recording_whose_folder_truth_is_gone_is_one_without_ground_truth(tmp_path: Path) -> None:
+    """Whoever passes a recording on may leave out the folder; a part of it may not be missing."""
+    files = recording("clicks")
+    seen_alone = {name: content for name, content in files.items() if not name.startswith("truth/")}
+    opened = Recording(write_tree(tmp_path / "alone", seen_alone))
+    view = next(opened.views())
+    assert view.victims
+    assert opened.truth(view) == {}
+    copied = Recording(write_tree(tmp_path / "copied", without(files, "truth/")))
+    assert opened.sha256() == copied.sha256()
+    (first, *others) = [name for name in files if name.startswith("truth/")]
+    assert others
+    partly = {name: content for name, content in files.items() if name != first}
+    refused(tmp_path / "partly", partly, "missing or cut short")
+
+
 def test_auxiliary_data_without_a_hash_are_refused(tmp_path: Path) -> None:
     refused(tmp_path, with_manifest(recording("classes"), lambda m: m.update(auxiliary=None)), "no hash")
 
