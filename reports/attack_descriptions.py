@@ -12,7 +12,7 @@ from protocol.cache import cache_folder
 
 _DESCRIBING = ("attacks", "client", "protocol")
 """Packages whose source the descriptions depend on."""
-_NO_DATA = frozenset({"clients", "user", "known_user", "coin"})
+NO_DATA = frozenset({"clients", "user", "known_user", "coin"})
 """Ground truth that says nothing of the content of a client's data."""
 
 
@@ -80,7 +80,7 @@ def _imported() -> list[AttackDescription]:
             cost=kind.cost,
             needs=list(kind.threat_model.described_needs),
             names=list(kind.public_names().names),
-            about_data=bool(set(kind.estimates.truth) - _NO_DATA),
+            about_data=bool(set(kind.estimates.truth) - NO_DATA),
             estimates=kind.estimates.question(),
             is_prior=kind.is_prior,
         )

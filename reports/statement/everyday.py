@@ -76,7 +76,8 @@ def everyday(made: Mapping[str, Any], who: str) -> str:
     if made["n"] < FEWEST:
         clients = "One client is" if made["n"] == 1 else f"{made['n']} clients are"
         start = f"{clients} too few to say whether {inferred} can be inferred: the best attack"
-    compared = [f"95% interval {_of(name, made['result'].low)} to {_of(name, made['result'].high)}"]
+    low, high = (_of(name, end) for end in (made["result"].low, made["result"].high))
+    compared = [f"95% interval for clients like these {low} to {high}"]
     if baseline is not None:
         compared.append(f"{without}: {_of(name, baseline.result.value)}")
     if made["guessing"] is not None:
@@ -97,6 +98,11 @@ def _measured_on(made: Mapping[str, Any]) -> str:
     those = "one client" if count == 1 else f"{count} clients"
     right = f", without an error by this measure for {'all' if certain == count else certain} of them"
     return f" Measured on {those}{right if certain else ''}."
+
+
+def limited(name: str, limit: float) -> str:
+    """A limit on a metric in everyday words, as the predicate of an attack that just reaches it."""
+    return _words(name, limit)
 
 
 def _words(name: str, value: Number) -> str:

@@ -15,6 +15,7 @@ from evaluation.scores import AttackInfo, records, rows_of, setting_columns, set
 from evaluation.summary import crossed
 from protocol.metric_table import judges, metric
 from protocol.taxonomy import MANIPULATING, NONE_FITS, TAXONOMY
+from reports.attack_descriptions import NO_DATA
 from reports.headline import added, best_baseline
 from reports.run import ATTACKS
 from reports.statement.everyday import Answer, answer, everyday, gain
@@ -178,7 +179,10 @@ def measured(
     seed: int,
     summed: int = 1,
 ) -> list[Measured]:
-    """Best attack of each question, the largest leak first, by the results and the evaluation behind them.
+    """Best attack of each question, by the results and the evaluation behind them.
+
+    Questions about the content of a client's data come before those about whose update it is, and of each kind the
+    largest leak first.
 
     Of several metrics that judge attacks, the one counts by which the best attack goes furthest from guessing, or the
     best baseline, to certainty. What an attack infers without ground truth is no question. `summed` is the largest
@@ -187,6 +191,7 @@ def measured(
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna() & results["family"].notna()]
     scored = scored[(scored["family"] != DECLARED_PRIVACY) & scored["metric"].map(lambda name: metric(name).leak)]
     asked = {one.estimates.question() for one in attacks if one.estimates.truth}
+    of_content = {one.estimates.question() for one in attacks if set(one.estimates.truth) - NO_DATA}
     scored = scored[scored["question"].isin(asked)]
     reading = reading_baselines(attacks)
     results = _with_blind_baselines(results, attacks, reading)
@@ -209,8 +214,8 @@ def measured(
             "everyday": everyday(made, _READS_UPDATES if summed == 1 else _READS_SUMS),
             "sentence": _sentence(made),
         }
-        found.append((gain(best, results), Measured(**made)))
-    return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+        found.append((made["estimate"] in of_content, gain(best, results), Measured(**made)))
+    return [question for *_, question in sorted(found, key=lambda entry: (not entry[0], -entry[1]))]
 
 
 def _with_blind_baselines(results: pd.DataFrame, attacks: Sequence[Attack], reading: Sequence[str]) -> pd.DataFrame:

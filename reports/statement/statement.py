@@ -1,7 +1,7 @@
 """The statement of an audit: its content as JSON, format 3, and as a page."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from attacks.base import Attack
 from datamodules.io.files import sha256_of, write_whole
+from evaluation.limit_names import asks, parts_of
 from evaluation.limits import FEWEST
+from evaluation.relative_limits import RELATIVE
 from evaluation.runner import Evaluation
 from protocol.provenance import CHECKOUT
 from recordings.recording import Recording
@@ -19,6 +21,7 @@ from reports.html import GENERATED, TEMPLATES
 from reports.run import Run
 from reports.statement.assessment import Assessment, assessment
 from reports.statement.combined import Combined, combined, why_not_combined
+from reports.statement.everyday import limited
 from reports.statement.gaps import NotTried, not_tried
 from reports.statement.lowering import Lowering, lowering
 from reports.statement.measured import Measured, measured, reading_baselines
@@ -90,7 +93,9 @@ class Verdict(Strict):
     verdict: str
     """verdict of the gate"""
     message: str
-    """the verdict in a sentence"""
+    """the verdict in a sentence, with the attack and the metric"""
+    everyday: str
+    """the limit and its verdict in everyday words"""
 
 
 class Provenance(Strict):
@@ -134,7 +139,8 @@ class Statement(Strict):
     scope: Scope
     """what was attacked, by whom"""
     measured: list[Measured]
-    """result by question, the largest leak first"""
+    """result by question: those about the content of a client's data, then those about whose update it is; the largest
+    leak first"""
     declared: System
     """declaration of the controller, verbatim"""
     combined: list[Combined]
@@ -188,7 +194,7 @@ def write_statement(
         "sums": sums(evaluation),
         "not_tried": not_tried(evaluation, attacks, [one.estimate for one in questions], manipulation, scope.summed),
         "lowering": lowering(questions, audited=run, reading=reading_baselines(attacks)),
-        "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
+        "gate": [_verdict(one, attacks) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
         "limits": [*LIMITS, *([SHARED] if scope.summed > 1 else [])],
         "generated": GENERATED if "synthetic" in run.data["name"] else "",
@@ -232,6 +238,33 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
         releases=[dict(release) for release in manifest.releases],
         outside=[*system.outside, "parameters that clients keep or that are not listed here", "all other channels"],
     )
+
+
+_OUTCOMES = {
+    "ok": "Kept.",
+    "failed": "Not kept.",
+    "undecided": "Undecided: these clients do not show on which side of the limit clients like them are.",
+    "unchecked": "Could not be checked, so it is not known to be kept.",
+}
+
+
+def _verdict(entry: Mapping[str, Any], attacks: Sequence[Attack]) -> Verdict:
+    """Verdict on a limit, in everyday words too."""
+    question, name = parts_of(entry["metric"])
+    limited_attacks = [
+        attack
+        for attack in attacks
+        if asks(question)(attack.family, attack.estimates.inferred)
+        and (name in RELATIVE or name in attack.estimates.metric_names())
+    ]
+    asked = [] if question is None else list(dict.fromkeys(one.estimates.inferred for one in limited_attacks))
+    about = f" that infers {' or '.join(asked)}" if asked else ""
+    if name in RELATIVE:
+        said = f"The limit for an attack{about}: {shown(entry['limit'])}, {RELATIVE[name]}."
+    else:
+        said = f"No attack{about} may be better than one that {limited(name, float(entry['limit']))}."
+    fields = {field: entry[field] for field in ("metric", "limit", "verdict", "message")}
+    return Verdict(**fields, everyday=f"{said} {_OUTCOMES[entry['verdict']]}")
 
 
 def _provenance(directory: Path, run: Run, recording: Recording, declared: Declaration) -> Provenance:

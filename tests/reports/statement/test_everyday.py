@@ -38,16 +38,16 @@ def test_every_metric_that_judges_attacks_has_words() -> None:
 
 def test_rates_read_as_counts_with_the_baseline_and_the_worst_clients() -> None:
     assert said("auc", 0.98, guessing=0.5) == (
-        "Whoever can read a client's updates can infer which items it bought: the best attack puts the right one of a"
-        " right and a wrong answer first in 98 of 100 cases (95% interval 97 to 99; without the update: 72; guessing:"
-        " 50). Measured on 30 clients. For the 3 clients about whom most is inferred: 95 (without the update: 90)."
+        "Whoever can read a client's updates can infer which items it bought: the best attack picks the right one of a"
+        " right and a wrong answer in 98 of 100 cases (95% interval for clients like these 97 to 99; without the"
+        " update: 72; guessing: 50). Measured on 30 clients. For the 3 clients about whom most is inferred: 95 (without the update: 90)."
     )
 
 
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("l1", 0.16, "assigns 8 of 100 examples of a client to a wrong class (95% interval 8 to 8"),
+        ("l1", 0.16, "assigns 8 of 100 examples of a client to a wrong class (95% interval for clients like these 8"),
         ("recovered", 0.998, "rebuilds more than 99 of 100 training examples exactly"),
         ("share-error", 0.031, "wrong by 3 percentage points"),
         ("mean-error", 12.0, "wrong by 12 about the mean target"),

@@ -78,8 +78,8 @@ def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[s
     assert one["rates"]["fpr"]["value"] <= one["rates"]["acceptable_fpr"] == 0.01
     assert one["rates"]["tpr"]["value"] > 0.5
     assert one["answer"] == "yes"
-    assert "which of the items it was shown the client interacted with: the best attack puts" in one["everyday"]
-    assert "of 100 cases (95% interval" in one["everyday"]
+    assert "which of the items it was shown the client interacted with: the best attack picks" in one["everyday"]
+    assert "of 100 cases (95% interval for clients like these" in one["everyday"]
     assert "For the 3 clients about whom most is inferred: " in one["everyday"]
     assert "raifle" in one["not_run"]
     assert {other["metric"] for other in one["others"]} >= {"f1", "bits"}
@@ -156,7 +156,10 @@ def test_the_page_starts_with_five_sentences_and_a_row_for_every_question(
     first = page.partition('<div class="details">')[0]
     assert first.count("<li>") == 5
     assert first.count("<table") == 1
-    assert "auc 0.6: not kept." in first
+    limit = (
+        "No attack may be better than one that picks the right one of a right and a wrong answer in 60 of 100 cases."
+    )
+    assert f"{limit} Not kept." in first
     rows = first.partition("<tbody>")[2].split("</tr>")[:-1]
     listed = [*content["measured"], *content["not_tried"]["not_measured"]]
     for one, row in zip(listed, rows[: len(listed)], strict=True):
