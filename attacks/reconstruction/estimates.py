@@ -79,7 +79,8 @@ class ReconstructionEstimate(Estimate):
             " of the same class.",
             judged=True,
             span=(0.0, 1.0),
-            words="makes likenesses by which {} of 100 training examples are recognised among up to 99 others of their class",
+            words="makes likenesses by which {} of 100 training examples are recognised among up to 99 others of their"
+            " class",
         ),
         Metric("identified-by-chance", "Identified by chance is that share for guessing.", leak=False, span=SHARE),
         Metric("rouge1", "ROUGE-1 is the F1 of the words of a sentence and of its reconstruction.", span=(0.0, 1.0)),

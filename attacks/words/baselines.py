@@ -64,7 +64,7 @@ def inferred_words(view: RoundView, generator: torch.Generator) -> Tensor:
     if not isinstance(view.algorithm, PretrainedAlgorithm):
         # One client at a time, so that no client's update has a part in what is inferred of another one.
         alone = [view.select(torch.tensor([victim])) for victim in range(view.victims)]
-        return torch.cat([TouchedRows()(one, generator=generator).decisions for one in alone])
+        return torch.cat([TouchedRows().run(one, generator=generator).decisions for one in alone])
     systems, found = pursuits(view, AdapterWords.words, AdapterWords.places)
     words = torch.zeros(view.victims, systems.vocabulary, dtype=torch.bool)
     for victim, pursuit in enumerate(found):

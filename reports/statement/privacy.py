@@ -17,6 +17,13 @@ from reports.statement.system_file import Promise, System
 
 BOUNDS = ("epsilon-gdp", "epsilon-cp", "epsilon-one-run", "epsilon-one-run-fdp")
 """Metrics of lower bounds from canaries: the first that an audit gives is the bound, the others check it."""
+_ASSUMES: Mapping[str, str] = {
+    "epsilon-gdp": "if the canaries' scores are Gaussian, as its test says",
+    "epsilon-cp": "by the counts of right guesses",
+    "epsilon-one-run": "which assumes nothing but fair coins",
+    "epsilon-one-run-fdp": "for the trade-off of Gaussian noise",
+}
+"""What each bound relies on, in words."""
 
 
 class Bound(Strict):
@@ -223,7 +230,7 @@ def _of_worst(sent: Sent, promise: Promise | None) -> str:
 
 def _about_bound(bound: Bound, checks: int) -> str:
     own = "" if bound.delta is None else f" with delta {shown(bound.delta)} over {bound.rounds} rounds"
-    text = f"the lower bound from {bound.n} canaries is {shown(bound.value)}{own} ({bound.metric})"
+    text = f"the lower bound from {bound.n} canaries is {shown(bound.value)}{own} ({_ASSUMES[bound.metric]})"
     others = f"; {checks} other bounds, which check it, decide nothing" if checks else ""
     if bound.refutes is None:
         return f"{text}, which does not compare with the declaration: {bound.note}{others}"

@@ -40,7 +40,8 @@ def test_rates_read_as_counts_with_the_baseline_and_the_worst_clients() -> None:
     assert said("auc", 0.98, guessing=0.5) == (
         "Whoever can read a client's updates can infer which items it bought: the best attack picks the right one of a"
         " right and a wrong answer in 98 of 100 cases (95% interval for clients like these 97 to 99; without the"
-        " update: 72; guessing: 50). Measured on 30 clients. For the 3 clients about whom most is inferred: 95 (without the update: 90)."
+        " update: 72; guessing: 50). Measured on 30 clients. For the 3 clients about whom most is inferred: 95"
+        " (without the update: 90)."
     )
 
 

@@ -7,7 +7,7 @@ from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, score_table
 from evaluation.summary import summarise
 from reports.statement.measured import DECLARED_PRIVACY
-from reports.statement.privacy import Privacy, privacy
+from reports.statement.privacy import BOUNDS, Privacy, privacy
 from reports.statement.system_file import Declaration, Promise
 from tests.places import FILLED_SYSTEM
 
@@ -178,3 +178,10 @@ def test_largest_of_several_bounds_decides_nothing() -> None:
 def test_baseline_is_no_bound() -> None:
     found = made({"epsilon-gdp": [6.7, 6.7]}, PROMISE, [RELEASE], guesses={"epsilon-gdp": [0.0, 0.0]})
     assert [one.value for one in found.lower_bounds] == [6.7]
+
+
+def test_what_a_bound_relies_on_is_said_in_words() -> None:
+    for name in BOUNDS:
+        sentence = made({name: [9.0, 9.0]}, PROMISE, [RELEASE]).sentence
+        assert "the lower bound from" in sentence
+        assert name not in sentence

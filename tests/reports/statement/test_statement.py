@@ -139,9 +139,9 @@ def test_what_was_not_looked_at_is_said(content: dict[str, Any]) -> None:
         if not kind.baseline and kind.estimates.truth and kind.family != "declared-privacy"
     }
     count = len(asked | (set(KNOWN_CLASSES) - {kind.family for kind in REGISTRY.values()}))
-    asked = len(content["measured"]) + len(missing["not_measured"])
-    assert asked + len(missing["does_not_apply"]) == count
-    assert f"Measured: {len(content['measured'])} of {asked} questions that can be asked" in content["summary"][-1]
+    applying = len(content["measured"]) + len(missing["not_measured"])
+    assert applying + len(missing["does_not_apply"]) == count
+    assert f"Measured: {len(content['measured'])} of {applying} questions that can be asked" in content["summary"][-1]
     assert f"({len(missing['does_not_apply'])} others do not apply to it)" in content["summary"][-1]
     assert any("never a proof of anonymity" in one for one in content["limits"])
     assert "generated" in content["generated"]
