@@ -17,7 +17,7 @@ from client.matrix_factorization import MFAlgorithm
 from client.ranking import RankingAlgorithm
 from evaluation.attack_bar import AttackBar
 from evaluation.drawn_victims import drawn_victims, in_random_order
-from evaluation.failures import slow_reason, unfit
+from evaluation.failures import slow_reason, unfit, unreadable
 from evaluation.fitting import of_devices_and_clients, together
 from evaluation.kept_estimates import KeptEstimates
 from evaluation.message_selection import MessageSelection
@@ -116,7 +116,7 @@ def evaluate_recording(
         except InputError as error:
             if len(whole) == len(attacks):
                 raise
-            reason = f"expected {error.expected}"
+            reason = unreadable(recording, group, error)
             found.append(Evaluation(missing={full_name(attack, attacks): reason for attack in group}))
     single = [attack for attack in attacks if attack.view is RoundView]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]

@@ -21,6 +21,7 @@ from protocol.errors import InputError, ViewError
 from protocol.memory import gibibytes, memory_bound
 from protocol.metric_table import METRICS, metric
 from protocol.view import ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS, View
+from recordings.adversary_devices import PSEUDONYMS as KNOWN_PSEUDONYMS
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
@@ -34,7 +35,7 @@ _VIEWS, _VICTIMS = 4, 16
 _ATTACKS = ("ours", "published")
 _UNSCORED, _SLOW, _INAPPLICABLE = "without ", "it is slow", "the question does not apply: "
 """Starts of reasons."""
-_LACKS = "the recording lacks "
+_LACKS, _OTHERS = "the recording lacks ", "it needs "
 _LEARNER = "the clients' training algorithm"
 _REMEDIES = {
     "algorithm": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
@@ -226,10 +227,9 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
     kinds = [need for need in attack.threat_model.needs if isinstance(need, type)]
     other = [kind for kind in kinds if not isinstance(view.algorithm, kind)]
     if view.algorithm is not None and other:
-        return (
-            f"it needs {', '.join(map(_described, other))}; the clients' algorithm is {type(view.algorithm).__name__},"
-            f" no {', no '.join(kind.__name__ for kind in other)}"
-        )
+        needed = ", ".join(dict.fromkeys(map(_described, other)))
+        names = ", no ".join(kind.__name__ for kind in other)
+        return f"{_OTHERS}{needed}; the clients' algorithm is {type(view.algorithm).__name__}, no {names}"
     lacking = view.missing(attack.threat_model.needs)
     if lacking:
         return _lacks(lacking)
@@ -244,6 +244,14 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
     added = f"add {unknown} to the truth of each client (docs/recording-format.md)"
     way_out = added if truth else "the recording was published without truth/, audit it where that is"
     return f"{_UNSCORED}{unknown} in truth/ of the recording it cannot be scored; {way_out}"
+
+
+def unreadable(recording: Recording, attacks: Sequence[Attack], error: InputError) -> str:
+    """Reason why attacks on all messages cannot read those of a recording, of which an error was raised."""
+    needs = {need for attack in attacks for need in attack.threat_model.needs}
+    if needs & {"known", "pairs"} and not len(recording.auxiliary().get(KNOWN_PSEUDONYMS, ())):
+        return _lacks(["known"])
+    return f"expected {error.expected}"
 
 
 def _lacks(lacking: Sequence[str]) -> str:
@@ -344,6 +352,11 @@ def is_inapplicable(reason: str) -> bool:
 def why_inapplicable(reason: str) -> str:
     """The clause behind the start of such a reason."""
     return reason.removeprefix(_INAPPLICABLE)
+
+
+def needs_other_clients(reason: str) -> bool:
+    """Whether an attack is on clients of another kind, which the reason describes up to a semicolon."""
+    return reason.startswith(_OTHERS)
 
 
 def is_lacking(reason: str) -> bool:

@@ -7,7 +7,7 @@ from torch import Tensor
 from attacks.base import Attack
 from client.algorithm import ClientAlgorithm
 from evaluation.drawn_victims import MANY, messages_of_few
-from evaluation.failures import unfit
+from evaluation.failures import unfit, unreadable
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
 from protocol.errors import InputError
 from protocol.history import History
@@ -33,7 +33,7 @@ def misfits(recording: Recording, attacks: Sequence[Attack]) -> dict[str, str]:
             view, truth = together(recording, group, MessageSelection(), learner=learner, rounds=rounds, seed=0)
             views.append((group, view, truth, ""))
         except InputError as error:
-            views.append((group, None, {}, f"expected {error.expected}"))
+            views.append((group, None, {}, unreadable(recording, group, error)))
     return {
         f"{attack.family}/{attack.name}": reason
         for group, own, truth, lacking in views

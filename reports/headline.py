@@ -96,7 +96,7 @@ def headline(results: pd.DataFrame) -> Headline:
         status = "undecided" if status == "leak" else status
     if shown.empty and best["n"] < FEWEST:
         clients = "one client is" if best["n"] == 1 else f"{best['n']} clients are"
-        verdict = f"On {where}, {clients} too few to say whether the server can infer {inferred}."
+        verdict = f"On {where}, {clients} too few to say whether a client's update shows {inferred}."
     elif shown.empty and not comparisons(best, results):
         verdict = f"On {where}, no baseline ran that could show whether the server can infer {inferred}."
     elif shown.empty:

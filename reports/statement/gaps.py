@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import server
 from attacks.base import Attack
-from evaluation.failures import is_inapplicable, is_lacking, is_slow, is_unscored, why_inapplicable
+from evaluation.failures import (
+    is_inapplicable,
+    is_lacking,
+    is_slow,
+    is_unscored,
+    needs_other_clients,
+    why_inapplicable,
+)
 from evaluation.runner import Evaluation
 from protocol.class_paths import classes_in
 from protocol.taxonomy import NONE_FITS, TAXONOMY
@@ -229,6 +236,8 @@ def _plain(reason: str) -> str:
         return "the recording does not hold the true answers, with which a result would be compared"
     if is_lacking(reason):
         return reason.partition(";")[0]
+    if needs_other_clients(reason):
+        return f"the attacks on it need {reason.partition(';')[0].removeprefix('it needs ')}"
     return "the attacks on it do not fit what was recorded (section 6 has the reasons)"
 
 

@@ -60,6 +60,8 @@ def test_the_reason_of_a_question_is_that_of_the_attack_which_lacks_least_in_pla
     assert summaries["what share of its examples each class has"] == "the attacks on it are slow and were left out"
     interactions = summaries["which of the items it was shown the client interacted with"]
     assert interactions == "the recording lacks the items that the server showed"
+    (recommends,) = [one for one in found if "recommendation" in one.question]
+    assert "it needs x; the clients' algorithm is SomeAlgorithm" in recommends.reasons
     attributes = summaries["attributes of the person, such as gender or age, that its data do not name"]
     assert attributes == "the recording does not hold the true answers, with which a result would be compared"
     vector = summaries["the client's private vector, which predicts what it likes"]
@@ -126,3 +128,12 @@ def test_a_deviation_that_the_recording_declares_is_no_gap() -> None:
     )
     assert honest.items() - manipulated.items() == {("Codebook", "F")}
     assert honest["RepeatedSelection"] == "H"
+
+
+def test_clients_of_another_kind_are_described_without_the_name_of_their_class() -> None:
+    reason = "it needs clients that factorise a matrix; the clients' algorithm is FNCFAlgorithm, no MFAlgorithm"
+    attacks = [kind() for kind in REGISTRY.values() if kind.family == "identifiability"]
+    evaluation = Evaluation(unrelated={f"{one.family}/{one.name}": reason for one in attacks})
+    (vector,) = [one for one in not_tried(evaluation, attacks).not_measured if one.question == "identifiability"]
+    assert vector.summary == "the attacks on it need clients that factorise a matrix"
+    assert vector.reasons == [reason]
