@@ -17,6 +17,7 @@ from evaluation.causes import POSSIBLE, Cause, measured_causes
 from evaluation.judging import is_judged
 from evaluation.luck import LEVEL, LUCK
 from evaluation.scores import records, setting_columns
+from evaluation.time_budget import LATE
 from protocol.errors import InputError, ViewError
 from protocol.memory import gibibytes, memory_bound
 from protocol.metric_table import METRICS, metric
@@ -280,16 +281,18 @@ def reasons(missing: Mapping[str, str]) -> list[str]:
 def nearest_reason(missing: Mapping[str, str]) -> str:
     """Reason of the attack that lacks least; ``missing`` has the reason by attack, and is not empty.
 
-    The order: only the ground truth is lacking, only the learner, fewer and more frequent needs; last what the question
-    of an attack does not apply to.
+    The order: only the ground truth is lacking, only time, the learner, other data, of which fewer come first; then
+    attacks on clients of another kind, and last those whose question does not apply.
     """
     reasons = list(missing.values())
 
-    def distance(reason: str) -> tuple[bool, bool, bool, int, int]:
+    def distance(reason: str) -> tuple[bool, bool, bool, bool, bool, int, int]:
         lacking = reason.partition(";")[0]
         return (
             is_inapplicable(reason),
-            not reason.startswith(_UNSCORED),
+            not is_unscored(reason),
+            not (is_slow(reason) or is_late(reason)),
+            not is_lacking(reason),
             _LEARNER not in reason,
             lacking.count(","),
             -reasons.count(reason),
@@ -342,6 +345,11 @@ def slow_reason(attack: Attack) -> str:
 def is_slow(reason: str) -> bool:
     """Whether an attack was left out because it takes minutes."""
     return reason.startswith(_SLOW)
+
+
+def is_late(reason: str) -> bool:
+    """Whether an attack was left out because the time of the audit was not enough."""
+    return reason.startswith(LATE)
 
 
 def is_inapplicable(reason: str) -> bool:

@@ -11,6 +11,8 @@ from evaluation.scores import AttackInfo
 
 _AFTER = 0.15, 10.0
 """Share of the budget, and seconds, for what follows the attacks: posteriors, bounds and the page."""
+LATE = "it does not fit into --minutes "
+"""Start of the reason for which an attack was left out for want of time."""
 _SHOWN = 0.01
 """Share of the time from which an attack is named."""
 _SEEN = 2.0, 0.02
@@ -73,7 +75,7 @@ class TimeBudget:
 
     def reason(self, seconds: float | None, cost: str) -> str:
         """Why an attack was left out that needs some seconds, or an unknown time of declared cost."""
-        why = f"it does not fit into --minutes {self.minutes:g}"
+        why = f"{LATE}{self.minutes:g}"
         if seconds is None:
             return f"{why}: nothing is left, and its cost is {cost}; add minutes"
         needed = _of_attacks(60 * (self.minutes or 0)) - self.left + seconds

@@ -1,13 +1,13 @@
 """Questions of a report, a line each: what leaks most, what is near the baseline, and what was not measured."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import pandas as pd
 
-from evaluation.failures import is_inapplicable, why_inapplicable
+from evaluation.failures import is_inapplicable, nearest_reason, why_inapplicable
 from evaluation.risk import worst_clients
 from evaluation.scores import SETTING, describe, differing, number, rows_of, setting_of
 from evaluation.what_if import UNDER
@@ -201,27 +201,26 @@ def _verdict(gate: Sequence[Mapping[str, Any]], family: str, attacks: set[str], 
 def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question], list[str]]:
     """Questions of this version that a run asked and did not measure, with the reason, and those that it did not ask.
 
-    The reason is the one that most of a family's attacks have. A question does not apply where none of them could be
-    asked of the recorded system.
+    The reason is that of the attack of a family which lacks least. A question does not apply where none of them could
+    be asked of the recorded system.
     """
     asks, families = _asks(), dict[str, str]()
     for one in described():
         families |= {one.name: one.family, f"{one.family}/{one.name}": one.family}
-    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    reasons: dict[str, dict[str, str]] = defaultdict(dict)
     baselines = {name for one in described() if one.baseline for name in (one.name, f"{one.family}/{one.name}")}
     for label, reason in {**run.not_run, **run.unrelated}.items():
         name = label.removesuffix(UNDER)
         if name in families and name not in baselines:
-            reasons[families[name]][reason] += 1
+            reasons[families[name]][label] = reason
     answered = {one.family for one in measured}
     missing = [family for family in asks if family not in answered]
     found = []
     for family in missing:
         if family not in reasons:
             continue
-        inapplicable = all(map(is_inapplicable, reasons[family]))
-        asked = Counter({reason: n for reason, n in reasons[family].items() if not is_inapplicable(reason)})
-        reason = (asked or reasons[family]).most_common(1)[0][0]
+        reason = nearest_reason(reasons[family])
+        inapplicable = is_inapplicable(reason)  # which is the last of all reasons
         found.append(
             Question(
                 family=family,

@@ -1,12 +1,13 @@
 """What participation alone says of sums over rounds: after how many rounds each client's statistics are determined."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from attacks.applicability import without_sums
 from attacks.base import Attack
 from attacks.estimates import Detail, Estimate, EstimateError, Scores
 from attacks.sums_over_rounds.base import USUAL
@@ -46,6 +47,10 @@ class ParticipationEstimate(Estimate):
     clients: Tensor
     first: Tensor
     rows: tuple[Detail, ...]
+
+    @classmethod
+    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
+        return without_sums(view, truth)
 
     def check(self, view: View) -> None:
         if self.first.shape != self.clients.shape:

@@ -48,9 +48,9 @@ def combined(questions: Sequence[Measured], system: System) -> list[Combined]:
 
 
 def why_not_combined(questions: Sequence[Measured]) -> str:
-    """Why no question has clients exposed, as a clause; of questions of which none has rates and a declared prior."""
+    """Why none of some questions has clients exposed, as a clause; none of them has rates and a declared prior."""
     if not questions:
-        return "no attack was scored"
+        return "nothing is shown to be inferred"
     ranked = [question.infers for question in questions if question.rates is not None]
     if ranked:
         return f"the declaration has no share of clients for whom the answer is yes for: {'; '.join(ranked)}"

@@ -9,8 +9,10 @@ from attacks.base import Attack
 from evaluation.failures import (
     is_inapplicable,
     is_lacking,
+    is_late,
     is_slow,
     is_unscored,
+    nearest_reason,
     needs_other_clients,
     why_inapplicable,
 )
@@ -211,27 +213,23 @@ def _not_measured(attacks: Sequence[Attack], by_attack: Mapping[str, str]) -> No
         reason = by_attack.get(f"{attack.family}/{attack.name}")
         by_family[attack.family].update([] if reason is None else [reason])
     reasons = [*dict.fromkeys(of_family.most_common(1)[0][0] for of_family in by_family.values() if of_family)]
-    asked = [reason for reason in by_attack.values() if not is_inapplicable(reason)]
+    asked = {name: reason for name, reason in by_attack.items() if not is_inapplicable(reason)}
     letters = ", ".join(sorted({letter for attack in attacks if (letter := attack.public_names().letter)}))
     return NotMeasured(
         question=", ".join(by_family),
         infers=attacks[0].estimates.inferred,
         reasons=reasons or [_NO_VALUE],
-        summary=_plain(min(asked, key=_distance)) if asked else _NO_VALUE,
+        summary=_plain(nearest_reason(asked)) if asked else _NO_VALUE,
         names=of_taxonomy(replace(attacks[0].public_names(), letter=letters or None)),
     )
-
-
-def _distance(reason: str) -> tuple[bool, bool, bool, int]:
-    """Order of reasons by how little is lacking: the truth alone, time, data, of which fewer come first."""
-    lacking = reason.partition(";")[0]
-    return not is_unscored(reason), not is_slow(reason), not is_lacking(reason), lacking.count(",")
 
 
 def _plain(reason: str) -> str:
     """A reason in plain words, without names of classes and fields, and without what to do about it."""
     if is_slow(reason):
         return "the attacks on it are slow and were left out"
+    if is_late(reason):
+        return "the time of the audit was not enough for the attacks on it"
     if is_unscored(reason):
         return "the recording does not hold the true answers, with which a result would be compared"
     if is_lacking(reason):

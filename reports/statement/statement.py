@@ -295,8 +295,9 @@ def _summary(content: dict[str, Any]) -> list[str]:
     """The statement in five sentences: scope, measured, combined, differential privacy, limits."""
     scope, system, questions = content["scope"], content["declared"], content["measured"]
     sentences = {one.estimate: one.sentence for one in content["combined"]}
-    exposed = [sentences[question.estimate] for question in questions if question.estimate in sentences]
-    judged = exposed[0] if exposed else f"not computed, because {why_not_combined(questions)}."
+    shown_leaks = [question for question in questions if question.answer in ("yes", "slightly")]
+    exposed = [sentences[question.estimate] for question in shown_leaks if question.estimate in sentences]
+    judged = exposed[0] if exposed else f"not computed, because {why_not_combined(shown_leaks)}."
     count = len(questions) + len(content["not_tried"].not_measured)
     others = len(content["not_tried"].does_not_apply)
     inapplicable = f" ({others} others do not apply to it)" if others else ""

@@ -102,12 +102,12 @@ def test_the_gate_is_said_of_the_questions_that_it_decides(limits: list[tuple[st
     assert found.verdict == verdict
 
 
-def test_a_question_without_a_result_has_the_reason_of_most_of_its_attacks() -> None:
+def test_a_question_without_a_result_has_the_reason_of_the_attack_which_lacks_least() -> None:
     lacks = {"dlg": "it is slow", "linear-ratio": "no pool", "linear-peeling": "no pool", "mean-image": "it is slow"}
     given = run(cell("codebook", 0.9), not_run=lacks, unrelated={"plain-cosine": "one round"})
     asked, others = not_measured(given, questions(given.results))
     assert [(one.family, one.word, one.lacks) for one in asked] == [
-        ("reconstruction", "not measured", "no pool"),
+        ("reconstruction", "not measured", "it is slow"),
         ("linkability", "not measured", "one round"),
     ]
     assert "composition" in others

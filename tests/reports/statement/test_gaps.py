@@ -2,6 +2,7 @@ import server
 from attacks.record_membership.baselines import SentModelLoss
 from attacks.registry import REGISTRY
 from evaluation.runner import Evaluation
+from evaluation.time_budget import TimeBudget
 from protocol.class_paths import classes_in
 from protocol.taxonomy import RECONSTRUCTION
 from reports.statement.gaps import KNOWN_CLASSES, not_tried
@@ -137,3 +138,11 @@ def test_clients_of_another_kind_are_described_without_the_name_of_their_class()
     (vector,) = [one for one in not_tried(evaluation, attacks).not_measured if one.question == "identifiability"]
     assert vector.summary == "the attacks on it need clients that factorise a matrix"
     assert vector.reasons == [reason]
+
+
+def test_want_of_time_is_a_reason_in_plain_words() -> None:
+    attacks = [kind() for kind in REGISTRY.values() if kind.family == "linkability"]
+    late = TimeBudget(30).reason(3394.0, "seconds per victim")
+    missing = {one.name: late for one in attacks if not one.baseline}
+    (links,) = [one for one in not_tried(Evaluation(missing=missing), attacks).not_measured if one.reasons == [late]]
+    assert links.summary == "the time of the audit was not enough for the attacks on it"
