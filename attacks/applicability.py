@@ -13,7 +13,6 @@ from client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput
 from client.pointwise_descent import VoteAlgorithm
 from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
-from client.tagger import TaggerAlgorithm
 from protocol.view import ITEM_EMBEDDING, View
 
 _ITEMS = (RecommenderAlgorithm, RankingAlgorithm, VoteAlgorithm)
@@ -22,6 +21,8 @@ _OF_RECORDS = frozenset({"class_counts", "target_mean", "words"})
 """Ground truth that only clients have who train on records of their own: labelled examples, or texts."""
 _INTERACTIONS = "labels"
 """Ground truth of which shown items a client interacted with."""
+_EXAMPLES = ("images", "prior_features")
+"""Auxiliary data that are examples like those of the clients."""
 _IMAGE = 4
 """Dimensions of a batch of images."""
 
@@ -47,10 +48,8 @@ def without_texts(view: View, truth: Collection[str]) -> str | None:
     """Why a question about texts does not apply."""
     if "words" in truth:
         return None
-    images = view.auxiliary.get("images")
-    if isinstance(view.algorithm, ImageClassifierAlgorithm | TaggerAlgorithm):
-        return "the clients train on images"
-    if images is not None and images.dim() == _IMAGE:
+    examples = [view.auxiliary[name] for name in _EXAMPLES if name in view.auxiliary]
+    if isinstance(view.algorithm, ImageClassifierAlgorithm) or any(batch.dim() == _IMAGE for batch in examples):
         return "the clients train on images"
     if "columns" in view.auxiliary:
         return "the clients train on rows of a table"
