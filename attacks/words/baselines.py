@@ -15,6 +15,10 @@ from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
 
+_IN_A_BIN = 10
+"""Words of others whose numbers are taken to be equally dense."""
+
+
 class PopularWords(Attack):
     """Baseline: the words that as many texts as the client's would have, by their frequency in other texts.
 
@@ -76,11 +80,11 @@ def inferred_words(view: RoundView, generator: torch.Generator) -> Tensor:
 def words_of_others(view: RoundView, words: Tensor) -> Tensor:
     """``(V, W)`` probability that each client's texts have each word, by the words of the clients of other messages.
 
-    Of K others, Q_1 have a word that no other of them has, Q_2 words are those of two, and U is the number of words of
-    all of them together. A client's words are then among theirs with probability
-    ``C = 1 - Q_1 / U * (K - 1) Q_1 / ((K - 1) Q_1 + 2 Q_2)`` (sample coverage of incidences); the words of c others
-    have the probability ``C c / K``, and the ``(1 - C) U / K`` words that are new are equally likely among all others.
-    A client with N times as many texts as the others has a word of probability p with ``1 - (1 - p)^N``.
+    Of K others, Q_1 words are those of one of them, and Q_2 those of two. A word of c others has the probability
+    ``(c - d) / K`` with ``d = Q_1 / (Q_1 + 2 Q_2)`` (absolute discounting), which leaves ``d S / K`` for words that none
+    of them has, with the S words of all. These are not alike: tokenizers number frequent words together, so they are
+    as likely as the numbers of the S words are dense about theirs, see `_density`. A client with N times as many texts
+    as the others has a word of probability p with ``1 - (1 - p)^N``.
 
     Args:
         view: the clients, of which those in one sum have one message.
@@ -90,25 +94,33 @@ def words_of_others(view: RoundView, words: Tensor) -> Tensor:
         ViewError: there are no other messages, or no words are inferred of their clients.
 
     References:
-        Chao and Jost, "Coverage-based rarefaction and extrapolation", Ecology 2012; Chao et al., "Rarefaction and
-        extrapolation with Hill numbers", Ecological Monographs 2014, for incidences.
+        Ney, Essen and Kneser, "On Structuring Probabilistic Dependences in Stochastic Language Modelling", Computer
+        Speech and Language 1994, equation 25, for the discount.
     """
     _, message = view.distinct_messages()
     likely = torch.zeros(words.shape, dtype=torch.float64)
     for victim in range(view.victims):
         others = message != message[victim]
         held = words[others].double().sum(0)
-        total = float(held.sum())
-        if not total:
+        seen = held.nonzero().flatten()
+        if not len(seen):
             raise ViewError("expected the words of other clients of the round, whose frequency is compared; got none")
         count = int(others.sum())
         once, twice = int((held == 1).sum()), int((held == 2).sum())
-        repeated = (count - 1) * once + 2 * twice
-        coverage = 1 - once / total * (count - 1) * once / repeated if repeated else 1.0
-        new = (1 - coverage) * total / count / max(int((held == 0).sum()), 1)
-        # A word of one other is no less likely than one of none, also where nothing was seen twice.
-        chance = (coverage * held / count).clamp(min=new, max=1 - 1e-9)
+        discount = once / (once + 2 * twice) if once else 0.0
+        chance = (held - discount).clamp(min=0) / count
+        chance = chance + discount * len(seen) / count * _density(seen, words.shape[1])
         texts = view.example_counts[victim] / view.example_counts[others].double().mean().clamp(min=1)
-        likely[victim] = -torch.expm1(texts * (-chance).log1p())
+        likely[victim] = -torch.expm1(texts * (-chance.clamp(max=1 - 1e-9)).log1p())
     likely[:, 0] = 0
     return likely
+
+
+def _density(seen: Tensor, vocabulary: int) -> Tensor:
+    """``(W,)`` share of each number of a word, by how dense the numbers ``seen (S,)``, ascending, are about it."""
+    ends = torch.tensor([1, vocabulary])
+    edges = torch.cat([seen[_IN_A_BIN::_IN_A_BIN], ends]).unique()
+    counts = torch.bucketize(seen, edges, right=True).bincount(minlength=len(edges) + 1)[1:-1].double()
+    density = counts / edges.diff()
+    shares = density[torch.bucketize(torch.arange(1, vocabulary), edges, right=True) - 1]
+    return torch.cat([shares.new_zeros(1), shares / shares.sum()])

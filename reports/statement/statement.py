@@ -300,7 +300,7 @@ def _summary(content: dict[str, Any]) -> list[str]:
     judged = exposed[0] if exposed else f"not computed, because {why_not_combined(shown_leaks)}."
     count = len(questions) + len(content["not_tried"].not_measured)
     others = len(content["not_tried"].does_not_apply)
-    inapplicable = f" ({others} others do not apply to it)" if others else ""
+    inapplicable = f" ({others} {'other does' if others == 1 else 'others do'} not apply to it)" if others else ""
     messages, rounds = _number(scope.messages, "message"), _number(scope.rounds, "round")
     sums = f", each a sum over up to {scope.summed} clients," if scope.summed > 1 else ""
     return [

@@ -38,13 +38,23 @@ def words(*clients: set[int], vocabulary: int = 8) -> torch.Tensor:
 
 
 def test_words_of_others_by_hand() -> None:
-    """Of three others, one word is of all, one of two, one of one: U = 6, Q_1 = 1, Q_2 = 1."""
+    """Of three others, one word is of all, one of two, one of one: Q_1 = 1 and Q_2 = 1, so the discount is 1 / 3."""
     held = words({5}, {1, 2, 3}, {1, 2}, {1})
     likely = words_of_others(plain_view(4), held)
-    coverage = 1 - 1 / 6 * 2 * 1 / (2 * 1 + 2 * 1)
-    assert likely[0, 1:4].tolist() == pytest.approx([coverage, coverage * 2 / 3, coverage / 3])
-    assert likely[0, 4:].tolist() == pytest.approx([(1 - coverage) * 6 / 3 / 5] * 4)  # and 0, the padding
+    new = 1 / 3 * 3 / 3 / 7  # of three words, spread evenly over 7 numbers: they are fewer than a bin has
+    assert likely[0, 1:4].tolist() == pytest.approx([(c - 1 / 3) / 3 + new for c in (3, 2, 1)])
+    assert likely[0, 4:].tolist() == pytest.approx([new] * 4)
     assert likely[0, 0] == 0
+
+
+def test_new_words_are_likely_where_the_numbers_of_others_are_dense() -> None:
+    """Tokenizers number frequent words together."""
+    clients = [set(range(100 + client, 200, 3)) | {500 + 7 * client} for client in range(4)]
+    likely = words_of_others(plain_view(4), words(*clients, vocabulary=1000))
+    seen = torch.stack([words(own, vocabulary=1000)[0] for own in clients[1:]]).any(0)
+    near, far = likely[0, 100:200][~seen[100:200]], likely[0, 600:]
+    assert float(near.min()) > 3 * float(far.max())
+    assert float(far.min()) > 0
 
 
 def test_a_client_with_more_texts_has_more_words() -> None:
