@@ -14,7 +14,6 @@ from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
-
 _IN_A_BIN = 10
 """Words of others whose numbers are taken to be equally dense."""
 
@@ -81,10 +80,10 @@ def words_of_others(view: RoundView, words: Tensor) -> Tensor:
     """``(V, W)`` probability that each client's texts have each word, by the words of the clients of other messages.
 
     Of K others, Q_1 words are those of one of them, and Q_2 those of two. A word of c others has the probability
-    ``(c - d) / K`` with ``d = Q_1 / (Q_1 + 2 Q_2)`` (absolute discounting), which leaves ``d S / K`` for words that none
-    of them has, with the S words of all. These are not alike: tokenizers number frequent words together, so they are
-    as likely as the numbers of the S words are dense about theirs, see `_density`. A client with N times as many texts
-    as the others has a word of probability p with ``1 - (1 - p)^N``.
+    ``(c - d) / K`` with ``d = Q_1 / (Q_1 + 2 Q_2)`` (absolute discounting), which leaves ``d S / K`` for words that
+    none of them has, with the S words of all. Tokenizers number frequent words together, so such a word is as likely as
+    the numbers of the S words are dense about its own, see `_density`. A client with N times as many texts as the
+    others has a word of probability p with ``1 - (1 - p)^N``.
 
     Args:
         view: the clients, of which those in one sum have one message.
@@ -119,7 +118,7 @@ def words_of_others(view: RoundView, words: Tensor) -> Tensor:
 def _density(seen: Tensor, vocabulary: int) -> Tensor:
     """``(W,)`` share of each number of a word, by how dense the numbers ``seen (S,)``, ascending, are about it."""
     ends = torch.tensor([1, vocabulary])
-    edges = torch.cat([seen[_IN_A_BIN::_IN_A_BIN], ends]).unique()
+    edges = torch.unique(torch.cat([seen[_IN_A_BIN::_IN_A_BIN], ends]))
     counts = torch.bucketize(seen, edges, right=True).bincount(minlength=len(edges) + 1)[1:-1].double()
     density = counts / edges.diff()
     shares = density[torch.bucketize(torch.arange(1, vocabulary), edges, right=True) - 1]
