@@ -75,7 +75,7 @@ class Candidate:
         sources: change of the bias, and its error, by the row that is nothing but a multiple of the vector.
         label: class, -1 if unknown.
         multiple: how many such records of that class the update has, at the known step size; NaN if unknown.
-        multiple_error: bound on its error.
+        multiple_error: bound on its relative error.
         isolated: whether its changes of the bias were found and subtracted.
         is_corner: whether no other image in the span of the rows has its black and white pixels.
         in_columns: whether its changes are known to be in the span of the columns.
@@ -400,7 +400,7 @@ class RecordSpan:
         return fit
 
     def _multiples(self, candidate: Candidate) -> tuple[Tensor, Tensor]:
-        """``(K,)`` number of times that the sources show, as a record of each class, and bounds on its error."""
+        """``(K,)`` number of times that the sources show, as a record of each class, and bounds on its relative error."""
         assert candidate.changes is not None
         numbers = torch.tensor(list(candidate.sources))
         biases, errors = torch.tensor(list(candidate.sources.values()), dtype=torch.float64).T
@@ -446,7 +446,7 @@ class RecordSpan:
             multiples = multiples.where(multiples > 0, torch.inf)
             bounds = _SURE * self.deviation * duals.norm(dim=1) * (inside / values).norm() * multiples
         measured, bounds = bounds, bounds.clamp(min=_LEAST_COLUMNS_ERROR)
-        fits &= multiples.isfinite() & (bounds <= _MOST_COARSE_ERROR * multiples)
+        fits &= multiples.isfinite() & (bounds <= _MOST_COARSE_ERROR)
         if not bool(fits.any()):
             return None
         single = fits & ((multiples - 1).abs() <= bounds)
