@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import ColumnPrior, LinearInversion, MajorityRow, TabLeak
+from attacks.reconstruction import ColumnPrior, LinearInversion, MajorityRow, TabLeak, possible_rows
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from attacks.reconstruction.linear_layer import LinearEstimate
 from attacks.reconstruction.peeled_rows import RowChanges
@@ -17,6 +17,7 @@ from attacks.reconstruction.possible_rows import (
     _is_certain,
     _repaired,
     _repaired_sum,
+    nonnegative_least_squares,
     search_possible,
     whole_numbers,
 )
@@ -254,6 +255,24 @@ def test_update_of_zeros_gives_no_row() -> None:
         one_step=True,
     )
     assert not bool(nothing.certain.any())
+
+
+def test_least_squares_ends_after_a_number_of_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = torch.randn(200, 60, generator=generator_for(0, "vectors")).double()
+    target = torch.randn(60, generator=generator_for(1, "target")).double()
+
+    def chosen_of() -> Tensor:
+        return nonnegative_least_squares(
+            lambda chosen: vectors @ vectors[chosen].T,
+            vectors @ target,
+            vectors.square().sum(1),
+            floor=1e-9,
+            is_enough=lambda *_: False,
+        )[0]
+
+    complete = len(chosen_of())
+    monkeypatch.setattr(possible_rows, "_MOST_WORK", 1000)
+    assert 0 < len(chosen_of()) < complete
 
 
 def test_whole_numbers_keep_the_total() -> None:

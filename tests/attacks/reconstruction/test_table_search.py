@@ -9,7 +9,6 @@ from torch import Tensor
 from attacks.reconstruction import LinearInversion, LinearPeeling, LinearRatio
 from attacks.reconstruction.estimates import ReconstructionAttack
 from attacks.reconstruction.linear_layer import LinearEstimate
-from attacks.reconstruction.peeled_rows import DistinctRows, nearest_rows
 from attacks.reconstruction.record_supports import FoundRecords
 from attacks.reconstruction.table_search import TableUpdate, distinct_rows, search_table
 from client.engine.local_hyperparameters import LocalTraining
@@ -92,12 +91,6 @@ def test_records_are_the_nearest_possible_rows_equal_ones_together() -> None:
     assert rows.copies.tolist() == [2, 1]
 
 
-def test_distance_of_a_ratio_is_in_steps_of_a_number_and_units_of_a_category() -> None:
-    values, distances = nearest_rows(KNOWN, torch.tensor([[0.1, 0.9, 0.0], [0.5, 0.7, 0.3]], dtype=torch.float64))
-    assert values.tolist() == [[2, 0], [3, 0]]
-    assert distances.tolist() == pytest.approx([0.2, 0.3])
-
-
 def test_update_of_zeros_gives_no_row() -> None:
     empty = FoundRecords(torch.zeros(0, 3).double(), torch.zeros(0).long(), torch.zeros(0).bool())
     update = TableUpdate(
@@ -122,7 +115,3 @@ def test_ratios_on_the_grid_stand_next_to_possible_rows_of_which_none_is_certain
     assert together.classes.tolist() == [1, -1]
     sure = FoundRecords(other, torch.tensor([1]), torch.tensor([True]))
     assert search_table(update, lambda: sure, lambda: found).records.tolist() == [[-1, 0, 1]]
-
-
-def test_rows_without_any_have_the_shape_of_the_columns() -> None:
-    assert DistinctRows.of({}, KNOWN).values.shape == (0, 2)
