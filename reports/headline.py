@@ -94,7 +94,7 @@ def headline(results: pd.DataFrame) -> Headline:
     verdict, status = f"On {where}, the server can infer from a client's update {inferred}.", _status(best, results)
     if shown.empty:
         status = "undecided" if status == "leak" else status
-    if shown.empty and best["n"] < FEWEST:
+    if shown.empty and are_too_few(best, results):
         clients = "one client is" if best["n"] == 1 else f"{best['n']} clients are"
         verdict = f"On {where}, {clients} too few to say whether a client's update shows {inferred}."
     elif shown.empty and not comparisons(best, results):
@@ -262,6 +262,14 @@ def is_shown(row: Row, results: pd.DataFrame) -> bool:
     entry = metric(row["metric"])
     sign, end = (-1, "high") if entry.lower_is_better else (1, "low")
     return all(sign * (row[end] - value) > 0 for value in least)
+
+
+def are_too_few(row: Row, results: pd.DataFrame) -> bool:
+    """Whether so few clients were attacked that no result on them could be shown, see `is_shown`.
+
+    Luck has a probability of at least ``2^-n`` on n clients, for each of the attacks.
+    """
+    return bool(row["n"] < FEWEST or 0.5 ** row["n"] * tried(row, results) > LEVEL)
 
 
 def tried(row: Row, results: pd.DataFrame) -> int:

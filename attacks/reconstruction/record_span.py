@@ -400,7 +400,7 @@ class RecordSpan:
         return fit
 
     def _multiples(self, candidate: Candidate) -> tuple[Tensor, Tensor]:
-        """``(K,)`` number of times that the sources show, as a record of each class, and bounds on its relative error."""
+        """``(K,)`` number of times that the sources show, as a record of each class, and bounds of its error."""
         assert candidate.changes is not None
         numbers = torch.tensor(list(candidate.sources))
         biases, errors = torch.tensor(list(candidate.sources.values()), dtype=torch.float64).T

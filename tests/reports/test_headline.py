@@ -66,6 +66,11 @@ def test_four_clients_show_nothing() -> None:
     assert "can infer" not in headline(table(*rows)).verdict
 
 
+def test_five_clients_and_several_attacks_are_too_few() -> None:
+    rows = [{**cell("codebook", 1.0, n=5), LUCK: 1 / 32}, cell("raifle", 0.8, n=5), cell("popularity", 0.7, n=5)]
+    assert "5 clients are too few" in headline(table(*rows)).verdict
+
+
 def test_a_leak_that_is_shown_comes_before_a_greater_one_that_is_not() -> None:
     rows = [cell("codebook", 0.9, half=0.5), cell("raifle", 0.8), cell("chance", 0.5)]
     assert "raifle, reaches auc 0.800" in headline(table(*rows)).measured
