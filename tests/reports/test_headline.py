@@ -67,7 +67,8 @@ def test_four_clients_show_nothing() -> None:
 
 
 def test_five_clients_and_several_attacks_are_too_few() -> None:
-    rows = [{**cell("codebook", 1.0, n=5), LUCK: 1 / 32}, cell("raifle", 0.8, n=5), cell("popularity", 0.7, n=5)]
+    rows = [{**cell("codebook", 1.0, n=5), LUCK: 1 / 32}]
+    rows += [{**cell("raifle", 0.8, n=5), LUCK: 1.0}, cell("popularity", 0.7, n=5)]
     assert "5 clients are too few" in headline(table(*rows)).verdict
 
 
