@@ -219,8 +219,6 @@ class RecordSpan:
         """Singular values of the rows; the direction of the last is known worst."""
         self.left = self.rank
         """Rank of the rows without the records that were subtracted."""
-        self._of_records = True
-        """Whether all that was subtracted are records, so that the others span what remains."""
         self._known: dict[bytes, Candidate] = {}
         self._decomposition: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -383,7 +381,6 @@ class RecordSpan:
         self.bounds = self.bounds + fit.change_error[:, None]
         candidate.label, candidate.multiple, candidate.multiple_error = fit.label, fit.multiple, fit.multiple_error
         candidate.isolated, candidate.in_columns = True, fit.in_columns
-        self._of_records &= candidate.is_corner or not math.isnan(fit.multiple)
         if fit.in_columns:
             self.left -= 1
 
@@ -400,7 +397,7 @@ class RecordSpan:
         return fit
 
     def _multiples(self, candidate: Candidate) -> tuple[Tensor, Tensor]:
-        """``(K,)`` number of times that the sources show, as a record of each class, and bounds of its error."""
+        """``(K,)`` number of times that the sources show, as a record of each class, and its relative error."""
         assert candidate.changes is not None
         numbers = torch.tensor(list(candidate.sources))
         biases, errors = torch.tensor(list(candidate.sources.values()), dtype=torch.float64).T
@@ -493,15 +490,11 @@ class RecordSpan:
 
         A mixture of images with positive shares is black or white only where all of them are.
         """
-        basis = self.remaining()[1] if self._of_records else self.basis
-        misfit = candidate.point - candidate.point @ basis.T @ basis
-        error = float(_SURE * self.deviation / self.core_values[-1])
-        if float(misfit.norm()) > max(self.slack, error) * float(candidate.point.norm()):
-            return False
         extreme = (candidate.levels == 0) | (candidate.levels == _LEVELS)
-        fixed = basis[:, torch.cat([extreme, torch.ones(1, dtype=torch.bool)])]
-        if fixed.shape[1] < len(basis):
+        fixed = self.basis[:, torch.cat([extreme, torch.ones(1, dtype=torch.bool)])]
+        if fixed.shape[1] < self.rank:
             return False
+        error = float(_SURE * self.deviation / self.core_values[-1])
         return float(decomposed(fixed)[1][-1]) > max(_FIXED, error)
 
 
