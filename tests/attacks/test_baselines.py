@@ -35,6 +35,7 @@ CONTROLS = {
     "coin-guess",
 }
 """Baselines that read updates, but nothing that says more of the client they are about."""
+ITEMS = "item_embedding.weight"
 BASELINES = {key: kind for key, kind in REGISTRY.items() if kind.baseline and kind.name not in CONTROLS}
 
 
@@ -42,8 +43,8 @@ BASELINES = {key: kind for key, kind in REGISTRY.items() if kind.baseline and ki
 def seen() -> tuple[View, ...]:
     """Views of classifiers, candidates, words, devices and people, of one round and of several."""
     served = dataclasses.replace(
-        plain_view(6, deltas={"item_embedding.weight": torch.rand(6, 20, 4)}),
-        row_parameters=frozenset({"item_embedding.weight"}),
+        plain_view(6, deltas={ITEMS: torch.rand(6, 20, 4)}, model={ITEMS: torch.rand(20, 4)}),
+        row_parameters=frozenset({ITEMS}),
         served=torch.arange(20).expand(6, -1),
         priors={POPULARITY: torch.randint(1, 40, (6, 20))},
     )
