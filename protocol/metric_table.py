@@ -230,12 +230,14 @@ for _metric in (
         "Bits possible is the logarithm to base 2 of the number of possible answers, above which no update adds bits on"
         " average.",
         **_OTHER,
+        span=POSITIVE,
     ),
     Metric(
         "bits-beyond-counts",
         "Bits beyond counts are the part of the bits that is left for a server that knows how many of a client's"
         " records are of each class.",
         **_OTHER,
+        span=ANY,
     ),
     Metric(
         "matched-clients",
@@ -243,11 +245,13 @@ for _metric in (
         " client with as many true answers.",
         **_OTHER,
         binary=True,
+        span=SHARE,
     ),
     Metric(
         "matched-clients-bound",
         "Matched clients bound is the most of them that the declared epsilon allows, whatever the server knew before.",
         **_OTHER,
+        span=SHARE,
     ),
     Metric(
         "calibration-error",
