@@ -5,7 +5,7 @@ code. A new kind of figure is a function and an entry of `FIGURES`.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +26,7 @@ from reports.figures.curves import reliability
 from reports.figures.curves import roc as roc_curves
 from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.images import reconstructions
-from reports.figures.line_styles import line_styles
+from reports.figures.line_styles import LineStyle, line_styles
 from reports.figures.trade_offs import (
     DEFENCE,
     MANIPULATION,
@@ -74,31 +74,67 @@ def report_figures(evaluation: Evaluation, results: pd.DataFrame, metrics: Seque
     tables = {"results": results, "profiles": profiles, "roc": roc_table(evaluation)}
     tables["reliability"] = reliability_table(evaluation)
     tables |= {name: table.assign(attack=_attack(table)) for name, table in tables.items() if "label" in table}
-    shown = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
+    shown_metrics = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
     styles = line_styles(results)
-    asked = [(one.key, _data(one)) for one in questions(results[results["metric"].isin(metrics)])]
-    found: list[tuple[str, CaptionedFigure]] = []
+    drawings: list[tuple[str, CaptionedFigure]] = []
     for figure in FIGURES:
         table = tables[figure.table]
-        for name in ([figure.metric] if figure.metric else shown) if "metric" in table else [""]:
-            rows, own_scores = (one[one["metric"] == name] if name else one for one in (table, scores))
-            for data, part in rows.groupby(DATA, sort=False) if DATA in rows else [("", rows)]:
-                of_data = results[results[DATA] == data] if data else results
-                by_data = own_scores[own_scores[DATA] == data] if name and data and DATA in own_scores else scores[:0]
-                for question, lines in _lines(of_data, name):
-                    own = part[part["attack"].isin(lines)] if "attack" in part else part
-                    given = FigureData(own, name, of_data, styles, by_data, clients)
-                    several = f"-{data!s}" if data and results[DATA].nunique() > 1 else ""
-                    for drawing in figure.draw(given) if figure.fits(own) else []:
-                        named = dataclasses.replace(drawing, name=f"{drawing.name}{several}", question=question)
-                        found.append((str(data), named))
+        names: Iterable[str] = [""]
+        if "metric" in table:
+            names = [figure.metric] if figure.metric else shown_metrics
+        for name in names:
+            drawings += _drawn(figure, table, name, results=results, scores=scores, styles=styles, clients=clients)
     for label, images in evaluation.pictures.items():
         line = evaluation.lines.get(label.partition(" (")[0], AttackInfo())
-        found.append(("", dataclasses.replace(reconstructions(label, images), question=line.question)))
-    places = {(key, ""): len(asked) - place for place, (key, _) in reversed([*enumerate(asked)])}
-    places |= {about: len(asked) - place for place, about in reversed([*enumerate(asked)])}
-    found.sort(key=lambda one: -places.get((one[1].question, one[0]), 0))
-    return [*(drawing for _, drawing in found), *evaluation.figures]
+        drawings.append(("", dataclasses.replace(reconstructions(label, images), question=line.question)))
+    answered = [(one.key, _data(one)) for one in questions(results[results["metric"].isin(metrics)])]
+    # A drawing stands where its question and data are answered, one of all data at the first answer of its question.
+    places: dict[tuple[str | None, str], int] = {}
+    for place, about in enumerate(answered):
+        places.setdefault(about, place)
+    for place, (question, _) in enumerate(answered):
+        places.setdefault((question, ""), place)
+    drawings.sort(key=lambda drawing: places.get((drawing[1].question, drawing[0]), len(answered)))
+    return [*(drawing for _, drawing in drawings), *evaluation.figures]
+
+
+def _drawn(
+    figure: FigureKind,
+    table: pd.DataFrame,
+    name: str,
+    *,
+    results: pd.DataFrame,
+    scores: pd.DataFrame,
+    styles: Mapping[str, LineStyle],
+    clients: Mapping[int, str],
+) -> Iterator[tuple[str, DrawnFigure]]:
+    """Drawings of one figure and metric for each data set and question, with the name of the data set.
+
+    Args:
+        figure: what is drawn.
+        table: its table.
+        name: metric, empty where the table has none.
+        results: results of the run.
+        scores: scores of its clients.
+        styles: styles of the lines.
+        clients: label of each client by its number.
+    """
+    rows = table[table["metric"] == name] if name else table
+    metric_scores = scores[scores["metric"] == name] if name else scores
+    several = results[DATA].nunique() > 1 if DATA in results else False
+    for data, rows_of_data in rows.groupby(DATA, sort=False) if DATA in rows else [("", rows)]:
+        results_of_data = results[results[DATA] == data] if data else results
+        scores_of_data = scores[:0]
+        if name and data and DATA in metric_scores:
+            scores_of_data = metric_scores[metric_scores[DATA] == data]
+        for question, lines in _lines(results_of_data, name):
+            asked = rows_of_data[rows_of_data["attack"].isin(lines)] if "attack" in rows_of_data else rows_of_data
+            if not figure.fits(asked):
+                continue
+            suffix = f"-{data!s}" if data and several else ""
+            for drawing in figure.draw(FigureData(asked, name, results_of_data, styles, scores_of_data, clients)):
+                named = dataclasses.replace(drawing, name=f"{drawing.name}{suffix}", question=question)
+                yield str(data), named
 
 
 def _data(asked: Question) -> str:

@@ -111,7 +111,11 @@ def in_percent(found: Number) -> str:
     """
     if not isinstance(found, float):
         return shown(found)
-    return f"{shown(round(100 * found, 1 if found > 0.01 else 4)) if 0 < found < 0.1 else hundredths(100 * found)}%"
+    of_hundred = 100 * found
+    if not 0 < found < 0.1:
+        return f"{hundredths(of_hundred)}%"
+    digits = 1 if found > 0.01 else 4  # a share below 1% keeps two digits that are not 0
+    return f"{shown(round(of_hundred, digits))}%"
 
 
 def percent(found: Interval) -> str:
