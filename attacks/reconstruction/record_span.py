@@ -289,6 +289,7 @@ class RecordSpan:
         for candidate in isolated:
             if math.isnan(candidate.multiple):
                 candidate.certain = candidate.is_corner
+                candidate.by_levels = True  # corners that are no records have fractions of few levels
         sure = [candidate for candidate in isolated if candidate.multiple_error < _MOST_COARSE_ERROR]
         for candidate in sure:
             candidate.by_levels = candidate.multiple_error > _MOST_MULTIPLE_ERROR
