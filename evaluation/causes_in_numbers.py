@@ -106,7 +106,12 @@ def _precision(tensors: Sequence[Tensor]) -> Finding | None:
 
 
 def _quantised(tensors: Sequence[Tensor]) -> Finding | None:
-    counts = [levels(row) for delta in tensors for row in delta[:4].flatten(1) if bool(row.any()) and len(row) > 1]
+    counts = []
+    for delta in tensors:
+        few_clients = delta[:4]
+        for numbers in few_clients.reshape(len(few_clients), -1):
+            if bool(numbers.any()) and len(numbers) > 1:
+                counts.append(levels(numbers))
     known = [count for count in counts if count]
     if not known or len(known) < len(counts) / 2:
         return None
@@ -121,12 +126,12 @@ def _quantised(tensors: Sequence[Tensor]) -> Finding | None:
 
 
 def _sparse(tensors: Sequence[Tensor]) -> Finding | None:
-    zeros = torch.cat([(delta == 0).flatten(1) for delta in tensors], dim=1).double().mean()
+    zeros = torch.cat([(delta == 0).reshape(len(delta), -1) for delta in tensors], dim=1).double().mean()
     if float(zeros) < _SPARSE:
         return None
     kept, small = 0, 0
     for delta in tensors:
-        for row in delta.flatten(1):
+        for row in delta.reshape(len(delta), -1):
             sizes = row[row != 0].abs()
             if len(sizes) > 1:
                 kept += len(sizes)

@@ -103,7 +103,7 @@ def _bits(views: Sequence[RoundView]) -> Iterator[str]:
         names = [name for name in release.parameters if name in views[0].deltas]
         margin = _MARGIN if release.bits >= _FEW_BITS else _MARGIN_OF_FEW
         for name in names:
-            numbers = torch.cat([view.deltas[name].flatten(1) for view in views])
+            numbers = torch.cat([view.deltas[name].reshape(view.victims, -1) for view in views])
             allowed = release.bits + _COMMON_BITS / numbers.shape[1] + margin
             entropies = torch.tensor([value_bits(row) for row in numbers], dtype=torch.float64)
             if bool((entropies > allowed).any()):
@@ -129,5 +129,6 @@ def value_bits(numbers: Tensor) -> float:
 
 def _norms(view: RoundView, names: Sequence[str]) -> Tensor:
     """``(V,)`` norms of the updates of some parameters together."""
-    held = [view.deltas[name].double().flatten(1).square().sum(1) for name in names if name in view.deltas]
+    sent = [view.deltas[name].double().reshape(view.victims, -1) for name in names if name in view.deltas]
+    held = [numbers.square().sum(1) for numbers in sent]
     return torch.stack(held).sum(0).sqrt()

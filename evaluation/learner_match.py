@@ -315,7 +315,7 @@ def _what_is_sent(view: RoundView, differences: _Differences, expected: Likeness
         return "they take few values, so clients may send signs, rounded numbers, or a single step of Adam"
     if differences.zeros:
         return "clients may send only the largest"
-    lengths = torch.cat([value.double().flatten(1) for value in view.deltas.values()], dim=1).norm(dim=1)
+    lengths = torch.cat([value.double().reshape(view.victims, -1) for value in view.deltas.values()], dim=1).norm(dim=1)
     if len(lengths) > 2 and float(lengths.std() / lengths.mean()) < _EQUAL_LENGTHS < float(expected.length.std()):
         return f"all are {float(lengths.mean()):.3g} long, so clients may clip them: declare the clip"
     return ""
@@ -324,7 +324,7 @@ def _what_is_sent(view: RoundView, differences: _Differences, expected: Likeness
 def _takes_few_values(view: RoundView) -> bool:
     """Whether the numbers of the largest tensor, without zeros, are mostly repetitions of the same absolute values."""
     largest = max(view.deltas.values(), key=lambda value: value[0].numel())
-    values = [update[update != 0].abs() for update in largest.flatten(1)]
+    values = [update[update != 0].abs() for update in largest.reshape(len(largest), -1)]
     distinct = sum(len(torch.unique(update)) for update in values)
     return distinct < (1 - _FEW) * sum(len(update) for update in values)
 

@@ -38,6 +38,8 @@ def with_luck(results: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
         results: see `evaluation.summary.summarise`.
         scores: scores of the clients.
     """
+    if results.empty or scores.empty:
+        return results.assign(**{LUCK: math.nan})
     settings = setting_columns(results)
     line = ["attack", "metric", *settings]
     scores_of = {}

@@ -44,7 +44,7 @@ def _fits_others(inferred: np.ndarray, true: np.ndarray) -> bool:
 
 def _one_for_all(view: RoundView) -> str:
     """That all clients sent the same update, to the last bit."""
-    sent: Tensor = torch.cat([value.flatten(1) for value in view.deltas.values()], dim=1)
+    sent: Tensor = torch.cat([value.reshape(len(value), -1) for value in view.deltas.values()], dim=1)
     if view.victims < _FEWEST or len(torch.unique(sent, dim=0)) > 1:
         return ""
     return f"all {view.victims} clients sent one and the same update: check that each is recorded with its own"

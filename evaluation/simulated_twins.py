@@ -103,7 +103,7 @@ def flat_alike(*updates: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         for name in first
         if not is_statistic(name) and all(name in one and one[name].shape == first[name].shape for one in updates[1:])
     ]
-    return [{name: one[name].double().flatten(1) for name in names} for one in updates]
+    return [{name: one[name].double().reshape(len(one[name]), -1) for name in names} for one in updates]
 
 
 class Twins:

@@ -90,7 +90,8 @@ def time_shares(scores: pd.DataFrame, lines: Mapping[str, AttackInfo], seconds: 
     What another attack had computed before on the same view counts for each that uses it, so the shares of attacks that
     share work, or that run side by side in processes, may add up to more than all of the time.
     """
-    timed = scores[[not lines.get(label, AttackInfo()).with_prior for label in scores["attack"]]]
+    takes_time = scores["attack"].map(lambda label: not lines.get(label, AttackInfo()).with_prior).astype(bool)
+    timed = scores[takes_time]
     each = timed.drop_duplicates(["attack", "round", "victim"]).groupby("attack")["seconds"].sum()
     each = each[each >= _SHOWN * seconds].sort_values(ascending=False)
     parts = [f"{name} {spent:.1f} s ({spent / seconds:.0%})" for name, spent in each.items()]

@@ -36,7 +36,7 @@ def noise_chances(view: View, names: Collection[str] | None = None) -> Tensor:
     held = [name for name in (view.deltas if names is None else names) if is_last_noise(view, name)]
     energy, numbers = torch.zeros(view.victims, dtype=torch.float64), torch.zeros(view.victims, dtype=torch.float64)
     for name in held:
-        squares = view.deltas[name].double().flatten(1).square().sum(1)
+        squares = view.deltas[name].double().reshape(view.victims, -1).square().sum(1)
         energy += squares / view.noise_scale(name) ** 2
         numbers += sent_numbers(view, name)
     chances = torch.from_numpy(np.asarray(chi2.cdf(energy.numpy(), numbers.clamp(min=1).numpy())))

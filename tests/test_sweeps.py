@@ -99,7 +99,7 @@ def test_a_point_trains_attacks_and_logs(tmp_path: Path, monkeypatch: pytest.Mon
     assert sweep["metric"]["name"].encode() in logged["run"]
     assert b"val/hr@10" in logged["run"]
     table = json.loads(logged["table"])
-    assert [row[0] for row in table["data"]].count("direction") == 5  # auc, f1, and three of the posterior
+    assert [row[0] for row in table["data"]].count("direction") == 6  # auc, f1, and four of the posterior
     assert b"<svg" in logged["html"]
 
 

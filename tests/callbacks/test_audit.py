@@ -44,7 +44,7 @@ def test_the_end_of_a_training_is_attacked(tmp_path: Path, caplog: pytest.LogCap
     results = {(r["attack"], r["metric"]): r for r in records(Run.read(tmp_path / "results.json").results)}
     assert logged["audit/direction/auc"] == [pytest.approx(results["direction", "auc"]["mean"])]
     assert results["direction", "auc"]["n"] == 24
-    assert results["direction", "auc"]["low"] > 0.9
+    assert results["direction", "auc"]["low"] > 0.8  # of 24 clients like these
     low, high = (results["chance", "auc"][end] for end in ("low", "high"))
     assert low < 0.5 < high
     assert (tmp_path / "report.html").exists()

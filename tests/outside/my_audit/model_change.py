@@ -7,14 +7,18 @@ import pandas as pd
 from evaluation.runner import Evaluation
 from experiments.after import AfterStep
 from experiments.cell_cache import CellRun
-from protocol.metric_table import Metric
+from protocol.metric_table import POSITIVE, Metric
 
 
 class ModelChange(AfterStep):
     """L2 distance of the trained model from the one before the training."""
 
     name = "model-change"
-    metrics = (Metric("model-change", "The model change is the L2 distance that the training moved it.", leak=False),)
+    metrics = (
+        Metric(
+            "model-change", "The model change is the L2 distance that the training moved it.", leak=False, span=POSITIVE
+        ),
+    )
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         before = run.build()[0].state_dict()

@@ -6,14 +6,16 @@ import pandas as pd
 import torch
 
 from evaluation.steps import RecordingRun, RecordingStep
-from protocol.metric_table import Metric
+from protocol.metric_table import POSITIVE, Metric
 
 
 class UpdateNorms(RecordingStep):
     """L2 norm of each client's whole update."""
 
     name = "update-norms"
-    metrics = (Metric("update-norm", "The update norm is the L2 norm of a client's whole update.", leak=False),)
+    metrics = (
+        Metric("update-norm", "The update norm is the L2 norm of a client's whole update.", leak=False, span=POSITIVE),
+    )
 
     def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
         for view in run.recording.views(victims_per_view=256):

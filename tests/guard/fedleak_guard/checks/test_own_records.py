@@ -49,7 +49,7 @@ def client(seed: int = 0) -> Message:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_certified_records_are_those_of_the_attack_at_the_server(policy: Policy, seed: int) -> None:
+def test_records_are_those_of_the_attack_at_the_server(policy: Policy, seed: int) -> None:
     own = client(seed)
     found = OwnRecords().measure(own, policy, first=False)
     assert found is not None
@@ -65,7 +65,12 @@ def test_certified_records_are_those_of_the_attack_at_the_server(policy: Policy,
     )
     estimate = LinearInversion()(view, generator=torch.Generator().manual_seed(0))
     assert isinstance(estimate, LinearEstimate)
-    assert found.value == int(estimate.certified.sum()) >= RECORDS - 1
+    assert own.records is not None
+    true = torch.as_tensor(own.records).double()
+    solved = estimate.records[0, : int(estimate.count[0])].double().reshape(-1, true.shape[1])
+    exact = int(((solved[None] - true[:, None]).abs().amax(2) < 1e-3).any(1).sum())
+    assert found.value == exact >= RECORDS - 1
+    assert int(estimate.certified.sum()) <= exact  # without the algorithm, few images are certain
     assert found.found
 
 
