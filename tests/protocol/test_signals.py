@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ def swallow_errors(number: signal.Signals) -> None:
         time.sleep(30)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A process that SIGINT interrupts, also where the tests were started in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_is_an_exception_that_no_except_exception_swallows(number: signal.Signals, status: int) -> None:
     before = signal.getsignal(number), signal.getsignal(signal.SIGTERM)
