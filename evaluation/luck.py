@@ -117,6 +117,7 @@ def luck(difference: MeanOverClients, sign: int = 1) -> float:
     if len(difference.influences):
         return _of_t_test(sign * difference.mean, difference.influences)
     weighted = sign * difference.values * difference.sizes
+    weighted = weighted[weighted != 0]  # the sign of a difference of 0 changes nothing
     total = float(weighted.sum())
     if total <= 0:
         return 1.0
@@ -128,7 +129,7 @@ def luck(difference: MeanOverClients, sign: int = 1) -> float:
     return (as_large + drawn) / (len(sums) + drawn)  # the signs as they are count among the drawn ones
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=2)  # up to 65 MB each
 def _signs(units: int) -> NDArray[np.float32]:
     """``(2**units, units)`` all choices of signs, or as many drawn ones as 14 units have."""
     if units <= _ENUMERATED:

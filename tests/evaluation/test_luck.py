@@ -35,7 +35,8 @@ def test_it_is_the_share_of_signs_that_give_as_much() -> None:
 
 
 def test_one_exposed_client_is_no_proof() -> None:
-    assert luck(differences([1.0] + [0.0] * 39)) == pytest.approx(0.5, abs=0.02)
+    assert luck(differences([1.0] + [0.0] * 39)) == 0.5
+    assert luck(differences([1.0] * 3 + [0.0] * 2000)) == 1 / 8
 
 
 def test_of_many_clients_it_is_drawn_and_never_zero() -> None:
