@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+import attacks.words.estimates  # noqa: F401 - says by which metric sets of words are judged
 from evaluation.luck import LUCK
 from evaluation.scores import AttackInfo
 from reports.headline import Headline, false_bounds, headline
