@@ -280,9 +280,9 @@ def _whom(
         return f"{interval}the worst of {worst.n} clients"
     if recorded is None:
         return f"for clients like these: {interval}n = {worst.n}"
-    if low == high:
-        return f"for the {worst.n} clients of this recording, all of them attacked"
-    return f"for the {recorded} clients of this recording: {interval}n = {worst.n} of them drawn"
+    if worst.whole:
+        return f"for the clients of this recording, all of them attacked, n = {worst.n}"
+    return f"for the clients of this recording, some of them attacked: {interval}n = {worst.n}"
 
 
 def _needed(candidate: Measured, limit: float, worst_client: bool) -> str:

@@ -35,6 +35,7 @@ class Measured:
         enough: whether there are enough clients to decide.
         doubt: why it does not pass, although the interval is on the safe side of the limit; None for no reason.
         excuse: why it does not fail, although the whole interval is beyond the limit; None for no reason.
+        whole: whether all clients of the recording that the limit is about were attacked, so that the mean is a fact.
         about: what the value is made of, for the message; empty for the attack's own metric.
     """
 
@@ -47,6 +48,7 @@ class Measured:
     doubt: str | None = None
     about: str = ""
     excuse: str | None = None
+    whole: bool = False
 
 
 def measured(
@@ -85,7 +87,9 @@ def measured(
         return
     of_clients = sign * crossed(attack_scores).mean(axis=1)
     doubt = hidden(of_clients, limit=limit, tests=attacks, binary=entry.binary, sign=sign)
-    yield Measured(label, sign * row["mean"], *_ends(attack_scores, sign, attacks, recorded), n, enough, doubt)
+    ends = _ends(attack_scores, sign, attacks, recorded)
+    whole = recorded is not None and attack_scores["victim"].nunique() >= recorded
+    yield Measured(label, sign * row["mean"], *ends, n, enough, doubt, whole=whole)
     yield from _rounds(attack_scores, label, sign, limit, attacks, recorded)
 
 
