@@ -2,10 +2,11 @@
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.places import ROOT, tracked
+from tests.places import ROOT, source_files, tracked
 
 TESTS = ROOT / "tests"
 KINDS = {
@@ -40,6 +41,14 @@ def test_a_test_is_named_after_what_it_tests(module: object) -> None:
 def test_a_test_without_a_source_is_found() -> None:
     assert source_of("protocol/test_view")
     assert not source_of("protocol/test_nothing")
+
+
+def test_compiled_files_are_no_source(tmp_path: Path) -> None:
+    """Python writes them beside what it imports, unless a variable of the environment forbids it."""
+    for name in ("tests/test_view.py", "tests/__pycache__/test_view.cpython-311.pyc", ".venv/lib/view.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert source_files(tmp_path) == [tmp_path / "tests" / "test_view.py"]
 
 
 def test_no_test_imports_a_test() -> None:
