@@ -20,11 +20,15 @@ _MOST_DISTINCT = 256
 """Distinct values above which neighbours are replaced by their mean: bins of 1/256 of the range of the values shift an
 end by less than 1e-5 of this range."""
 _STEP = 0.05
-"""Step of the integral in the logarithm of the frequency; half of it changes no end by more than 1e-6."""
+"""Step of the integral in the logarithm of the distance from the real axis. With it a tail of 1,000 clients is right to
+1e-5 of itself, one of 100,000 to about a hundredth."""
 _FIRST, _LAST = 1e-4, 1e9
-"""Frequencies, over the deviation of the sum, at which the integral starts (below, it is linear) and ends at last."""
+"""Distances from the real axis, over the saddle point, at which the integral starts (below, it is constant) and ends at
+last."""
 _VANISHED = 25.0
-"""Negative logarithm of the size of the integrand at which it counts as zero."""
+"""Negative logarithm of the size of the integrand, relative to that on the real axis, at which it counts as zero."""
+_LEAST = 1e-300
+"""Probability that stands for any smaller one, so that it has a logarithm."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None 
     coverage that was measured.
 
     Uniform weights are independent exponential variables over their sum, so the sum is at most t where
-    ``Q = sum_i E_i (z_i - t) <= 0``, of which `_probability_not_positive` computes the probability.
+    ``Q = sum_i E_i (z_i - t) <= 0``; `_probability_positive` computes the probability of the contrary.
 
     >>> round(upper_end(np.zeros(5), 1.0, 0.025), 4)  # 1 - 0.025^(1/5)
     0.5218
@@ -172,7 +176,8 @@ def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None 
 
     def excess(end: float) -> float:
         gaps = np.append(sizes * (values - end), most - end)
-        return _probability_not_positive(gaps, np.append(counts, 1.0)) - (1 - tail)
+        probability = _probability_positive(gaps, np.append(counts, 1.0))
+        return math.log(tail) - math.log(max(probability, _LEAST))
 
     start = float(np.average(values, weights=sizes * counts))
     almost = start + (most - start) * (1 - 1e-12)
@@ -196,33 +201,43 @@ def _merged(values: Values, sizes: Values) -> tuple[Values, Values, Values]:
     return mean_value, mean_size, in_bin
 
 
-def _probability_not_positive(gaps: Values, counts: Values) -> float:
-    """Probability that ``sum_i G_i gaps_i <= 0``, for independent gamma variables ``G_i`` of shapes ``counts (K,)``.
+def _probability_positive(gaps: Values, counts: Values) -> float:
+    """Probability that ``Q = sum_i G_i gaps_i > 0``, for independent gamma variables ``G_i`` of shapes ``counts (K,)``.
 
-    By the inversion of the characteristic function, whose phase and size at a frequency u are
-    ``sum_i counts_i arctan(u gaps_i)`` and ``prod_i (1 + u^2 gaps_i^2)^(-counts_i / 2)``:
-    ``1/2 - 1/pi integral_0^inf sin(phase) size / u du``. In the logarithm of u the integrand decays at both ends, so
-    that a sum over equal steps converges fast.
+    With the moment generating function ``M(s) = prod_i (1 - s gaps_i)^(-counts_i)`` it is the integral of ``M(s) / s``
+    over the line ``s = c + iy``, by 2 pi i, for any c from 0 to the first pole of M. Where c is the saddle point of the
+    integrand, its phase hardly turns before it has vanished, so that a tail of any size is right relative to itself. In
+    the logarithm of y the integrand decays at both ends, so that a sum over equal steps converges fast.
 
     References:
-        J. P. Imhof, "Computing the distribution of quadratic forms in normal variables", Biometrika, 1961, (3.2).
+        R. Lugannani and S. Rice, "Saddle point approximation for the distribution of the sum of independent random
+        variables", Advances in Applied Probability, 1980, (2.1) to (2.3).
     """
+    if gaps.max() <= 0:
+        return 0.0
     gaps = gaps / math.sqrt(float((counts * gaps**2).sum()))
+    pole = 1 / float(gaps.max())
+
+    def slope(s: float) -> float:
+        """Derivative of the logarithm of the integrand."""
+        return float(counts @ (gaps / (1 - s * gaps))) - 1 / s
+
+    saddle = float(brentq(slope, 1e-9 * pole, (1 - 1e-9) * pole, rtol=1e-3))
+    on_axis = 1 - saddle * gaps
     last = 10.0
-    while last < _LAST and 0.5 * float((counts * np.log1p((last * gaps) ** 2)).sum()) < _VANISHED:
+    while last < _LAST and 0.5 * float(counts @ np.log1p((last * saddle * gaps / on_axis) ** 2)) < _VANISHED:
         last *= 10.0
-    frequencies = np.exp(_frequency_logarithms(last))
-    scaled = frequencies[:, None] * gaps
-    phase = np.arctan(scaled) @ counts
-    size = np.exp(-0.5 * np.log1p(scaled**2) @ counts)
-    integrand = np.sin(phase) * size
-    below_first = _FIRST * float(counts @ gaps)  # the integrand is linear there
-    integral = below_first + _STEP * (float(integrand.sum()) - 0.5 * float(integrand[0]))
-    return 0.5 - integral / math.pi
+    distances = saddle * np.exp(_distance_logarithms(last))
+    turned = distances[:, None] * gaps / on_axis
+    phase = np.arctan(turned) @ counts - np.arctan(distances / saddle)
+    size = np.exp(-0.5 * (np.log1p(turned**2) @ counts + np.log1p((distances / saddle) ** 2)))
+    integrand = np.cos(phase) * size * distances
+    integral = float(integrand[0]) + _STEP * (float(integrand.sum()) - 0.5 * float(integrand[0]))
+    return integral * math.exp(-float(counts @ np.log(on_axis))) / (saddle * math.pi)
 
 
 @functools.cache
-def _frequency_logarithms(last: float) -> Values:
+def _distance_logarithms(last: float) -> Values:
     return np.arange(math.log(_FIRST), math.log(last), _STEP)
 
 

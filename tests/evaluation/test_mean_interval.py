@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from attacks.scoring import clopper_pearson
 from evaluation.mean_interval import UNBOUNDED, MeanOverClients, upper_end
@@ -126,3 +127,12 @@ def test_without_a_finite_value_there_is_no_interval() -> None:
     assert np.isnan(nothing.ends()).all()
     infinite = MeanOverClients(np.inf, np.array([1.0, np.inf]), np.ones(2), (0.0, np.inf), NOTHING, NOTHING)
     assert infinite.ends()[1] == np.inf
+
+
+@pytest.mark.parametrize("clients", [1000, 20_000, 100_000])
+@pytest.mark.parametrize("tests", [1, 200])
+def test_of_very_many_clients_it_is_that_of_clopper_and_pearson(clients: int, tests: int) -> None:
+    for ones in (0, 1, clients // 2, clients - 1):
+        values = np.r_[np.ones(ones), np.zeros(clients - ones)]
+        end = beta.isf(0.025 / tests, ones + 1, clients - ones)
+        assert upper_end(values, 1.0, 0.025 / tests) == pytest.approx(end, rel=2e-3)
