@@ -27,6 +27,8 @@ _FIRST, _LAST = 1e-4, 1e9
 last."""
 _VANISHED = 25.0
 """Negative logarithm of the size of the integrand, relative to that on the real axis, at which it counts as zero."""
+_BEYOND, _MOST_NUMBERS = 200, 2**22
+"""Simulations of clients that were not drawn: so many with a mean beyond the end, and so many numbers at most."""
 _LEAST = 1e-300
 """Probability that stands for any smaller one, so that it has a logarithm."""
 
@@ -101,27 +103,11 @@ class MeanOverClients:
         high = self._upper_end(TAIL / high_tests, sign=1)
         return low, high
 
-    def _upper_end(self, tail: float, sign: int) -> float:
-        """Upper end for the values times `sign`."""
-        mean, values = sign * self.mean, sign * self.values
-        most = max(sign * end for end in self.span)
-        if not math.isfinite(mean):  # no client has a value, or one has an infinite one
-            return mean
-        if math.isfinite(most):
-            end = upper_end(values, most, tail, sizes=self.sizes)
-        else:
-            end = mean + _half_of_t(values, tail)
-        if len(self.influences):
-            end = max(end, mean + _half_of_t(self.influences, tail))
-        if len(self.trainings):
-            end = mean + math.hypot(end - mean, _half_of_t(self.trainings, tail))
-        return max(mean, min(end, most))
-
     def ends_of_recording(self, not_drawn: float, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
         """Ends of the mean over all clients of a recording, of which these were drawn without replacement.
 
-        The distance from the mean shrinks with the root of the share that was not drawn, and clients that were not
-        drawn have values within the span. With all clients drawn the mean is a fact: both ends are the mean.
+        What is unknown is the mean of the clients that were not drawn, see `upper_end_of_others`. A t interval shrinks
+        with the root of their share. With all clients drawn the mean is a fact: both ends are the mean.
 
         Args:
             not_drawn: share of the clients of the recording that were not drawn, from 0 to 1.
@@ -129,13 +115,36 @@ class MeanOverClients:
             high_tests: see `ends`.
 
         References:
-            W. G. Cochran, "Sampling Techniques", 3rd edition, 1977, section 2.6.
+            W. G. Cochran, "Sampling Techniques", 3rd edition, 1977, section 2.6, for t.
         """
         if not_drawn <= 0:
             return self.mean, self.mean
-        low, high = (self.mean + math.sqrt(not_drawn) * (end - self.mean) for end in self.ends(low_tests, high_tests))
-        least, most = ((1 - not_drawn) * self.mean + not_drawn * end for end in self.span)
-        return max(low, least), min(high, most)
+        low = -self._upper_end(TAIL / low_tests, sign=-1, not_drawn=not_drawn)
+        high = self._upper_end(TAIL / high_tests, sign=1, not_drawn=not_drawn)
+        return low, high
+
+    def _upper_end(self, tail: float, sign: int, not_drawn: float = 1.0) -> float:
+        """Upper end for the values times `sign`; of clients like these where nobody, of infinitely many, was drawn."""
+        mean, values = sign * self.mean, sign * self.values
+        most = max(sign * end for end in self.span)
+        if not math.isfinite(mean):  # no client has a value, or one has an infinite one
+            return mean
+        # Clients that were drawn are known, so only the others' mean can be at the largest value.
+        most_of_all = (1 - not_drawn) * mean + not_drawn * most
+        shrunk = math.sqrt(not_drawn)
+        if not math.isfinite(most):
+            end = mean + shrunk * _half_of_t(values, tail)
+        elif not_drawn < 1:
+            others = max(round(len(values) * not_drawn / (1 - not_drawn)), 1)
+            of_others = upper_end_of_others(values, most, tail, others, sizes=self.sizes)
+            end = (1 - not_drawn) * mean + not_drawn * of_others
+        else:
+            end = upper_end(values, most, tail, sizes=self.sizes)
+        if len(self.influences):
+            end = max(end, mean + shrunk * _half_of_t(self.influences, tail))
+        if len(self.trainings):
+            end = mean + math.hypot(end - mean, shrunk * _half_of_t(self.trainings, tail))
+        return max(mean, min(end, most_of_all))
 
 
 def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None = None) -> float:
@@ -186,6 +195,45 @@ def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None 
     if excess(start) >= 0:  # with a tail of about a half
         return start
     return float(brentq(excess, start, almost, xtol=1e-9 * (most - start)))
+
+
+def upper_end_of_others(values: Values, most: float, tail: float, others: int, *, sizes: Values | None = None) -> float:
+    """Upper end of the mean of clients of a recording who were not drawn, by those who were.
+
+    It is the quantile ``1 - tail`` of the mean of so many clients who are drawn from Pólya's urn: it has the values and
+    one more, `most`, and every client who is drawn is put back with a copy. So the weights are those of `upper_end`, as
+    far as a finite number of clients has them. For values of 0 and 1 it is the exact end, that of the hypergeometric
+    distribution.
+
+    Args:
+        values: ``(U,)`` values of the clients that were drawn.
+        most: largest possible value.
+        tail: probability that the mean is above the end.
+        others: number of clients that were not drawn.
+        sizes: see `upper_end`.
+
+    References:
+        G. Meeden and S. Vardeman, "A noninformative Bayesian approach to interval estimation in finite population
+        sampling", Journal of the American Statistical Association, 1991, for the urn without the added client.
+    """
+    values = np.minimum(values, most)  # beyond it by rounding alone
+    sizes = np.ones_like(values) if sizes is None else sizes / sizes.mean()
+    values, sizes, balls = _merged(values, sizes)
+    values, sizes, balls = np.append(values, most), np.append(sizes, 1.0), np.append(balls, 1.0)
+    repetitions = min(math.ceil(_BEYOND / tail), _MOST_NUMBERS // len(balls))
+    drawn = _drawn_from_urn(tuple(balls), others, repetitions)
+    means = (drawn @ (sizes * values)) / (drawn @ sizes)
+    place = repetitions - 1 - math.floor(tail * repetitions)
+    return float(np.partition(means, place)[place])
+
+
+@functools.lru_cache(maxsize=2)  # up to 32 MB each
+def _drawn_from_urn(balls: tuple[float, ...], draws: int, repetitions: int) -> Values:
+    """``(repetitions, K)`` how often each kind of ball is drawn from Pólya's urn, which starts with so many of each."""
+    random = np.random.default_rng(0)
+    # The shares of the kinds in the limit have a Dirichlet distribution; given these, draws are independent.
+    shares = random.dirichlet(balls, repetitions)
+    return random.multinomial(draws, shares).astype(np.float64)
 
 
 def _merged(values: Values, sizes: Values) -> tuple[Values, Values, Values]:

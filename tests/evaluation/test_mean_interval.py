@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy.stats import beta, hypergeom
 
 from attacks.scoring import clopper_pearson
-from evaluation.mean_interval import UNBOUNDED, MeanOverClients, upper_end
+from evaluation.mean_interval import UNBOUNDED, MeanOverClients, upper_end, upper_end_of_others
 
 NOTHING = np.empty(0)
 
@@ -111,15 +111,25 @@ def test_of_a_recording_that_was_attacked_whole_the_mean_is_a_fact() -> None:
     assert nearly[1] <= 0.99 * mean.mean + 0.01  # clients that were not drawn have at most 1
 
 
-def test_the_mean_of_all_clients_of_a_recording_is_covered_where_some_are_drawn() -> None:
-    draw = np.random.default_rng(0)
-    for exposed in (1, 3, 10):
-        recorded = np.r_[np.ones(exposed), np.zeros(40 - exposed)]
-        covered = 0
-        for _ in range(200):
-            low, high = mean_of(draw.choice(recorded, 20, replace=False)).ends_of_recording(0.5)
-            covered += low <= recorded.mean() <= high
-        assert covered >= 190
+@pytest.mark.parametrize(("recorded", "drawn"), [(6, 3), (30, 28), (40, 20), (60, 59)])
+def test_the_mean_of_all_clients_of_a_recording_is_covered_where_some_are_drawn(recorded: int, drawn: int) -> None:
+    """An end misses the mean as seldom as promised, whatever number of clients is exposed."""
+    ones = np.arange(drawn + 1)
+    ends = [mean_of(np.r_[np.ones(one), np.zeros(drawn - one)]).ends_of_recording(1 - drawn / recorded) for one in ones]
+    low, high = np.array(ends).T
+    for exposed in range(recorded + 1):
+        probability = hypergeom.pmf(ones, recorded, exposed, drawn)
+        mean = exposed / recorded
+        assert probability[mean > high + 1e-9].sum() <= 0.03
+        assert probability[mean < low - 1e-9].sum() <= 0.03
+
+
+def test_of_clients_that_were_not_drawn_groups_count_by_their_sizes() -> None:
+    """With very many of them, the end is that of clients like these."""
+    values, sizes = np.array([0.2, 0.8, 0.3]), np.array([1.0, 13.0, 4.0])
+    infinitely_many = upper_end(values, 1.0, 0.025, sizes=sizes)
+    assert upper_end_of_others(values, 1.0, 0.025, 100_000, sizes=sizes) == pytest.approx(infinitely_many, abs=0.01)
+    assert upper_end_of_others(values, 1.0, 0.025, 1, sizes=sizes) == 1.0
 
 
 def test_without_a_finite_value_there_is_no_interval() -> None:
