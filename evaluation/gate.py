@@ -262,7 +262,7 @@ def _message(
     if outcome == "failed":
         return f"GATE FAILED: {measured_value} is {beyond} the limit {limit:g} {known}"
     if outcome == "undecided":
-        needed = _needed(worst, sign * limit, entry.worst_client)
+        needed = _needed(worst, sign * limit, entry.worst_client, recorded)
         return f"GATE UNDECIDED: {measured_value} may be {beyond} the limit {limit:g} {known}: {needed}"
     place = "at" if value == limit else within
     extreme = "lowest" if lower else "highest"
@@ -285,25 +285,26 @@ def _whom(
     return f"for the clients of this recording, some of them attacked: {interval}n = {worst.n}"
 
 
-def _needed(candidate: Measured, limit: float, worst_client: bool) -> str:
-    """What would decide: the number of clients at which the interval's end reaches the limit, if the mean stays."""
+def _needed(candidate: Measured, limit: float, worst_client: bool, recorded: int | None) -> str:
+    """What would decide: as many clients like these as move the end of the interval to the limit."""
     if not candidate.enough:
-        return f"at least {FEWEST - candidate.n} more clients are needed"
-    if candidate.safe > limit and candidate.excuse is not None:
+        return f"at least {FEWEST - candidate.n} more {_clients(FEWEST - candidate.n)} needed"
+    if candidate.value > limit and candidate.excuse is not None:
         return candidate.excuse
-    if candidate.leaky == math.inf:
-        return "a client has no value"
     if worst_client:
-        return "its interval contains the limit"
+        return "a client has no value" if candidate.leaky == math.inf else "its interval contains the limit"
     if candidate.doubt is not None:
         return candidate.doubt
-    gap = limit - candidate.value
-    end = candidate.safe if candidate.value > limit else candidate.leaky
-    # The distance of an end from the mean shrinks with the root of the number of clients.
-    ratio = ((end - candidate.value) / gap) ** 2 if gap else math.inf
-    if not math.isfinite(ratio) or ratio > 1e4:
+    if recorded is not None:
+        return f"attack more of the {recorded} clients; with all of them it is decided"
+    more = candidate.more_clients(limit)
+    if more is None:
         return "the mean is too near to the limit for more clients to decide it"
-    return f"about {math.ceil(round(candidate.n * (ratio - 1), 6))} more clients are needed, if the mean stays"
+    return f"about {more} more {_clients(more)} needed, if they are like these"
+
+
+def _clients(number: int) -> str:
+    return "client is" if number == 1 else "clients are"
 
 
 def _why_not(

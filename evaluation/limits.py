@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from evaluation.mean_interval import TAIL
+from evaluation.mean_interval import MOST_TIMES, TAIL, MeanOverClients
 from evaluation.scores import describe, rows_of, setting_of
 from evaluation.summary import crossed, mean_over_clients
 from protocol.metric_table import metric
@@ -37,6 +37,8 @@ class Measured:
         excuse: why it does not fail, although the whole interval is beyond the limit; None for no reason.
         whole: whether all clients of the recording that the limit is about were attacked, so that the mean is a fact.
         about: what the value is made of, for the message; empty for the attack's own metric.
+        mean: mean of which the ends are, None where they are not made of one.
+        tests: number of tests together for which `safe` is.
     """
 
     label: str
@@ -49,6 +51,20 @@ class Measured:
     about: str = ""
     excuse: str | None = None
     whole: bool = False
+    mean: MeanOverClients | None = None
+    tests: int = 1
+
+    def more_clients(self, limit: float) -> int | None:
+        """About how many more clients would decide, if they are like these; None for no number.
+
+        Without a mean, the distance of an end from it is taken to shrink with the root of the number of clients.
+        """
+        if self.mean is not None:
+            times = self.mean.times_that_decide(limit, low_tests=self.tests)
+        else:
+            end, gap = (self.safe if self.value > limit else self.leaky), limit - self.value
+            times = ((end - self.value) / gap) ** 2 if gap else math.inf
+        return math.ceil(round(self.n * (times - 1), 6)) if times <= MOST_TIMES else None
 
 
 def measured(
@@ -87,39 +103,46 @@ def measured(
         return
     of_clients = sign * crossed(attack_scores).mean(axis=1)
     doubt = hidden(of_clients, limit=limit, tests=attacks, binary=entry.binary, sign=sign)
-    ends = _ends(attack_scores, sign, attacks, recorded)
-    whole = recorded is not None and attack_scores["victim"].nunique() >= recorded
-    yield Measured(label, sign * row["mean"], *ends, n, enough, doubt, whole=whole)
-    yield from _rounds(attack_scores, label, sign, limit, attacks, recorded)
+    not_drawn = None if recorded is None else 1 - attack_scores["victim"].nunique() / recorded
+    yield _of_mean(label, attack_scores, sign, attacks, not_drawn, n, doubt)
+    yield from _rounds(attack_scores, label, sign, limit, attacks, not_drawn)
 
 
-def _ends(scores: pd.DataFrame, sign: int, tests: int, recorded: int | None) -> tuple[float, float]:
-    """Ends of a mean in the units of `Measured`: the one further from the leak, for so many tests, and the other."""
+def _of_mean(
+    label: str, scores: pd.DataFrame, sign: int, tests: int, not_drawn: float | None, n: int, doubt: str | None
+) -> Measured:
+    """Mean over clients of some scores, whose end further from the leak is for so many tests.
+
+    `not_drawn` is the share of the clients of the recording that were not attacked, where the limit is about these
+    clients; None where it is about clients like these.
+    """
     mean = mean_over_clients(scores)
-    low_tests, high_tests = (tests, 1) if sign > 0 else (1, tests)
-    if recorded is None:
-        low, high = mean.ends(low_tests, high_tests)
+    mean = mean if sign > 0 else -mean
+    if not_drawn is None:
+        safe, leaky = mean.ends(low_tests=tests)
     else:
-        not_drawn = 1 - scores["victim"].nunique() / recorded
-        low, high = mean.ends_of_recording(not_drawn, low_tests, high_tests)
-    return (low, high) if sign > 0 else (-high, -low)
+        safe, leaky = mean.ends_of_recording(not_drawn, low_tests=tests)
+    enough = n >= FEWEST or not_drawn is not None
+    whole = not_drawn is not None and not_drawn <= 0
+    return Measured(label, mean.mean, safe, leaky, n, enough, doubt, whole=whole, mean=mean, tests=tests)
 
 
 def _rounds(
-    scores: pd.DataFrame, label: str, sign: int, limit: float, attacks: int, recorded: int | None
+    scores: pd.DataFrame, label: str, sign: int, limit: float, attacks: int, not_drawn: float | None
 ) -> Iterator[Measured]:
-    """Rounds whose mean over clients is beyond the limit, where clients have values of their own."""
+    """Rounds whose mean over clients is beyond the limit, where clients have values of their own.
+
+    Of the clients of a round, as many were attacked as of all clients of the recording.
+    """
     rounds = scores["round"].nunique()
     if rounds < 2 or scores["influence"].notna().any():
         return
     for number, of_round in scores.groupby("round"):
         values = sign * crossed(of_round).mean(axis=1).dropna()
-        if not len(values) or values.mean() <= limit:
-            continue
-        ends = _ends(of_round, sign, attacks * rounds, recorded)
-        enough = len(values) >= FEWEST or recorded is not None
-        doubt = "one round is beyond the limit"
-        yield Measured(f"{label} in round {number}", float(values.mean()), *ends, len(values), enough, doubt)
+        if len(values) and values.mean() > limit:
+            doubt = "one round is beyond the limit"
+            in_round = f"{label} in round {number}"
+            yield _of_mean(in_round, of_round, sign, attacks * rounds, not_drawn, len(values), doubt)
 
 
 def hidden(values: "pd.Series[float]", *, limit: float, tests: int, binary: bool, sign: int = 1) -> str | None:

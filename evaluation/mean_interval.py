@@ -27,6 +27,8 @@ _FIRST, _LAST = 1e-4, 1e9
 last."""
 _VANISHED = 25.0
 """Negative logarithm of the size of the integrand, relative to that on the real axis, at which it counts as zero."""
+MOST_TIMES = 1e4
+"""How many times as many clients are too many to ask for."""
 _BEYOND, _MOST_NUMBERS = 200, 2**22
 """Simulations of clients that were not drawn: so many with a mean beyond the end, and so many numbers at most."""
 _LEAST = 1e-300
@@ -97,11 +99,14 @@ class MeanOverClients:
             self.influences - constant,
         )
 
+    def __neg__(self) -> "MeanOverClients":
+        """The mean of the negated values."""
+        least, most = self.span
+        return MeanOverClients(-self.mean, -self.values, self.sizes, (-most, -least), -self.trainings, -self.influences)
+
     def ends(self, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
         """Lower and upper end, each one-sided at 97.5% for so many tests together (Bonferroni)."""
-        low = -self._upper_end(TAIL / low_tests, sign=-1)
-        high = self._upper_end(TAIL / high_tests, sign=1)
-        return low, high
+        return -(-self)._upper_end(TAIL / low_tests), self._upper_end(TAIL / high_tests)
 
     def ends_of_recording(self, not_drawn: float, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
         """Ends of the mean over all clients of a recording, of which these were drawn without replacement.
@@ -119,35 +124,60 @@ class MeanOverClients:
         """
         if not_drawn <= 0:
             return self.mean, self.mean
-        low = -self._upper_end(TAIL / low_tests, sign=-1, not_drawn=not_drawn)
-        high = self._upper_end(TAIL / high_tests, sign=1, not_drawn=not_drawn)
-        return low, high
+        low = -(-self)._upper_end(TAIL / low_tests, not_drawn=not_drawn)
+        return low, self._upper_end(TAIL / high_tests, not_drawn=not_drawn)
 
-    def _upper_end(self, tail: float, sign: int, not_drawn: float = 1.0) -> float:
-        """Upper end for the values times `sign`; of clients like these where nobody, of infinitely many, was drawn."""
-        mean, values = sign * self.mean, sign * self.values
-        most = max(sign * end for end in self.span)
+    def times_that_decide(self, limit: float, low_tests: int = 1, high_tests: int = 1) -> float:
+        """How many times as many clients, of the same values in the same shares, have an interval that ends at a limit.
+
+        Infinite where more than `MOST_TIMES` times as many have not.
+
+        Args:
+            limit: limit, beyond which one end of the interval is now.
+            low_tests: see `ends`.
+            high_tests: see `ends`.
+        """
+        if limit < self.mean:
+            return (-self).times_that_decide(-limit, high_tests, low_tests)
+
+        def beyond(logarithm: float) -> float:
+            return self._upper_end(TAIL / high_tests, times=math.exp(logarithm)) - limit
+
+        most = math.log(MOST_TIMES)
+        if not beyond(most) <= 0:
+            return math.inf
+        return math.exp(brentq(beyond, 0.0, most, xtol=1e-3)) if beyond(0.0) > 0 else 1.0
+
+    def _upper_end(self, tail: float, *, not_drawn: float = 1.0, times: float = 1.0) -> float:
+        """Upper end for one tail.
+
+        Args:
+            tail: probability that the mean is above it.
+            not_drawn: see `ends_of_recording`; 1 for clients like these, of whom there are infinitely many.
+            times: how many times each client counts.
+        """
+        mean, most = self.mean, self.span[1]
         if not math.isfinite(mean):  # no client has a value, or one has an infinite one
             return mean
         # Clients that were drawn are known, so only the others' mean can be at the largest value.
         most_of_all = (1 - not_drawn) * mean + not_drawn * most
-        shrunk = math.sqrt(not_drawn)
+        shrunk = math.sqrt(not_drawn / times)
         if not math.isfinite(most):
-            end = mean + shrunk * _half_of_t(values, tail)
+            end = mean + shrunk * _half_of_t(self.values, tail)
         elif not_drawn < 1:
-            others = max(round(len(values) * not_drawn / (1 - not_drawn)), 1)
-            of_others = upper_end_of_others(values, most, tail, others, sizes=self.sizes)
+            others = max(round(len(self.values) * not_drawn / (1 - not_drawn)), 1)
+            of_others = upper_end_of_others(self.values, most, tail, others, sizes=self.sizes)
             end = (1 - not_drawn) * mean + not_drawn * of_others
         else:
-            end = upper_end(values, most, tail, sizes=self.sizes)
+            end = upper_end(self.values, most, tail, sizes=self.sizes, times=times)
         if len(self.influences):
             end = max(end, mean + shrunk * _half_of_t(self.influences, tail))
         if len(self.trainings):
-            end = mean + math.hypot(end - mean, shrunk * _half_of_t(self.trainings, tail))
+            end = mean + math.hypot(end - mean, math.sqrt(not_drawn) * _half_of_t(self.trainings, tail))
         return max(mean, min(end, most_of_all))
 
 
-def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None = None) -> float:
+def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None = None, times: float = 1.0) -> float:
     """Upper end of the mean of a law of which nothing is known but its largest possible value.
 
     It is the quantile ``1 - tail`` of ``sum_i w_i z_i`` over weights ``w`` that are uniform on the simplex (a
@@ -169,6 +199,7 @@ def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None 
         tail: probability that the mean is above the end.
         sizes: ``(U,)`` weight of each value, e.g. clients of a group; None for equal ones. The added client weighs
             as much as a value does on average.
+        times: how many times each value counts.
 
     References:
         N. Gaffke, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
@@ -182,6 +213,7 @@ def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None 
         return most
     sizes = np.ones_like(values) if sizes is None else sizes / sizes.mean()
     values, sizes, counts = _merged(values, sizes)
+    counts = counts * times
 
     def excess(end: float) -> float:
         gaps = np.append(sizes * (values - end), most - end)

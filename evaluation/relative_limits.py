@@ -77,32 +77,35 @@ def beyond_baseline(
         keys: settings that differ between results.
         limit: largest difference.
     """
-    found, without = [], dict[str, None]()
+    differences, without = [], dict[str, None]()
     for row in rows:
-        entry, own = metric(row["metric"]), rows_of(scores, row)
+        entry, attack_scores = metric(row["metric"]), rows_of(scores, row)
         best = _best_baseline(row, results)
-        if best is None or own.empty or not math.isfinite(row["mean"]):
+        if best is None or attack_scores.empty or not math.isfinite(row["mean"]):
             without[f"{row['family']}/{row['metric']}"] = None
             continue
-        sign = -1 if entry.lower_is_better else 1
         label, baseline = best
         if isinstance(baseline, float):
-            mean = mean_over_clients(own).minus(baseline)
-            gaps = crossed(own) - baseline
+            mean = mean_over_clients(attack_scores).minus(baseline)
+            gaps = crossed(attack_scores) - baseline
         else:
-            mean, gaps, _ = paired(own, rows_of(scores, baseline).assign(metric=row["metric"]))
+            mean, gaps, _ = paired(attack_scores, rows_of(scores, baseline).assign(metric=row["metric"]))
         if gaps.empty:
             without[f"{row['family']}/{row['metric']}"] = None
             continue
         n = int(gaps.notna().any(axis=1).sum())
-        low_tests, high_tests = (len(rows), 1) if sign > 0 else (1, len(rows))
-        safe, leaky = sorted(sign * end for end in mean.ends(low_tests, high_tests))
-        doubt = hidden(sign * gaps.mean(axis=1), limit=limit, tests=len(rows), binary=entry.binary)
+        of_clients = gaps.mean(axis=1)
+        if entry.lower_is_better:
+            mean, of_clients = -mean, -of_clients
+        safe, leaky = mean.ends(low_tests=len(rows))
+        doubt = hidden(of_clients, limit=limit, tests=len(rows), binary=entry.binary)
         setting = describe(setting_of(row), keys)
         about = f"{row['family']}: {row['metric']} {number(row['mean'])}, {label}"
         attack = f"{row['attack']} in {setting}" if setting else str(row["attack"])
-        found.append(Measured(attack, sign * mean.mean, safe, leaky, n, n >= FEWEST, doubt, about))
-    return Differences(found, f"no baseline for {', '.join(without)}" if without else "")
+        differences.append(
+            Measured(attack, mean.mean, safe, leaky, n, n >= FEWEST, doubt, about, mean=mean, tests=len(rows))
+        )
+    return Differences(differences, f"no baseline for {', '.join(without)}" if without else "")
 
 
 def _best_baseline(row: Mapping[str, Any], results: pd.DataFrame) -> tuple[str, float | dict[str, Any]] | None:

@@ -45,7 +45,7 @@ def verdicts(limits: dict[str, float], *rows: dict[str, Any], scores: pd.DataFra
     return gate(limits, ATTACKS)(results(*rows), found)
 
 
-MORE = ": more clients are needed, if the mean stays"
+MORE = ": more clients are needed, if they are like these"
 NOT_RUN = "; 1 attack with this metric did not run: row-norm"
 CASES: dict[str, tuple[dict[str, float], list[dict[str, Any]], int, list[str]]] = {
     "beyond the limit": (
@@ -391,6 +391,34 @@ def test_a_limit_on_the_recording_is_held_against_the_fact() -> None:
     assert (drawn.verdict, "some of them attacked" in drawn.message) == ("ok", True)
     assert drawn.low is not None
     assert drawn.low < 0.46 < (drawn.high or 0.0)
+
+
+def test_a_round_of_a_recording_that_was_attacked_whole_is_a_fact_too() -> None:
+    row, scores = of_rounds(np.array([[0.2, 0.3, 0.4], [0.8, 0.9, 0.7]]))
+    (found,) = gate({"auc": 0.6}, ATTACKS, None, recorded=3)(results(row), Evaluation(scores=scores))
+    assert found.verdict == "failed"
+    assert "in round 1 auc 0.800" in found.message
+    assert "for the clients of this recording, all of them attacked, n = 3" in found.message
+
+
+def test_where_some_clients_of_a_recording_were_attacked_the_others_decide() -> None:
+    row, scores = of_rounds(np.array([[0.2, 0.9, 0.4]]))
+    (found,) = gate({"auc": 0.6}, ATTACKS, None, recorded=4)(results(row), Evaluation(scores=scores))
+    assert found.verdict == "undecided"
+    assert found.message.endswith(": attack more of the 4 clients; with all of them it is decided")
+
+
+@pytest.mark.parametrize(("value", "limit"), [(0.0, 0.1), (1.0, 0.9)])
+def test_so_many_more_equal_clients_decide_as_the_line_says(value: float, limit: float) -> None:
+    """The interval of n equal values shrinks with n, not with its root."""
+
+    def judged(clients: int) -> Verdict:
+        row, scores = of_rounds(np.full((1, clients), value))
+        return gate({"auc": limit}, ATTACKS)(results(row), Evaluation(scores=scores))[0]
+
+    (more,) = map(int, re.findall(r"about (\d+) more clients", judged(12).message))
+    assert judged(12 + more).verdict in ("ok", "failed")
+    assert judged(12 + more - 2).verdict == "undecided"
 
 
 def test_gate_xml_holds_any_text(tmp_path: Path) -> None:
