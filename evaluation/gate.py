@@ -320,4 +320,5 @@ def _why_not(
         return f"{name} is not defined for any of these clients"
     did_not_run = {**evaluation.unrelated, **evaluation.missing}
     metric_here = measured_metric(name, limit, results, asked)
-    return metric_here + why_unmeasured(name, asked, did_not_run)
+    ran = set() if results.empty else {*results["name"]}
+    return metric_here + why_unmeasured(name, asked, did_not_run, ran)

@@ -1,6 +1,7 @@
 """Why no attack measured a limit: first the metric that its question has for the recorded network, then what lacks."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
@@ -9,19 +10,22 @@ from evaluation.failures import nearest_reason
 from evaluation.judging import is_judged
 from evaluation.limit_names import parts_of
 from evaluation.scores import records
-from protocol.metric_table import judges
+from protocol.metric_table import judges, metric
 
 _NAMED = 3
 """Number of attacks that are named where nothing else is known of them."""
 
 
-def why_unmeasured(name: str, asked: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
+def why_unmeasured(
+    name: str, asked: Sequence[Attack], did_not_run: Mapping[str, str], ran: Collection[str] = ()
+) -> str:
     """What the attacks lack that have a limit's metric: the reason of the one that lacks least.
 
     Args:
         name: name of the limit.
         asked: attacks on its question, without baselines.
         did_not_run: reason by attack, under its name or ``family/name``.
+        ran: names of the attacks with results.
     """
     measuring = _measuring(name, asked)
     if not measuring:
@@ -33,9 +37,10 @@ def why_unmeasured(name: str, asked: Sequence[Attack], did_not_run: Mapping[str,
         if label in did_not_run
     }
     if not lacking:
-        others = f" and {len(measuring) - _NAMED} others" if len(measuring) > _NAMED else ""
-        names = ", ".join(attack.name for attack in measuring[:_NAMED])
-        return f"no attack measured {name}: {names}{others} do not fit this recording"
+        without_value = [attack for attack in measuring if attack.name in ran]
+        if without_value:
+            return f"no attack measured {name}: the answers of {_some(without_value)} have none on this recording"
+        return f"no attack measured {name}: {_some(measuring)} do not fit this recording"
     reason = nearest_reason(lacking)
     if len(lacking) > 1 and set(lacking.values()) == {reason}:
         because = f"none of {len(lacking)} attacks could run: {reason}"
@@ -45,6 +50,12 @@ def why_unmeasured(name: str, asked: Sequence[Attack], did_not_run: Mapping[str,
         more = len(lacking) - 1
         because += f"; nor could {more} other{'s' if more > 1 else ''}" if more else ""
     return f"no attack measured {name}, because {because}".rstrip(".")
+
+
+def _some(attacks: Sequence[Attack]) -> str:
+    """The names of some attacks, of many the first."""
+    others = f" and {len(attacks) - _NAMED} others" if len(attacks) > _NAMED else ""
+    return ", ".join(attack.name for attack in attacks[:_NAMED]) + others
 
 
 def measured_metric(name: str, limit: float, results: pd.DataFrame, asked: Sequence[Attack]) -> str:
@@ -104,7 +115,9 @@ def _sentence(metrics: Sequence[tuple[str, str, str]], limit: float) -> str:
     if len({family for family, _, _ in metrics}) != 1:
         return ""
     family, inferred, metric_name = metrics[0]
+    least, most = metric(metric_name).span or (-math.inf, math.inf)
+    value = f"{limit:g}, or another limit on it" if least <= limit <= most else "LIMIT"
     return (
         f"for this network the question {inferred!r} is measured by {metric_name}; write"
-        f" {family}/{metric_name}={limit:g}, or another limit on it; "
+        f" {family}/{metric_name}={value}; "
     )

@@ -21,6 +21,7 @@ from attacks.images.affine_inversion import AffineInversion
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.recommendation.item_deltas import Direction, RowNorm
 from attacks.recommendation.matched_filter import MatchedFilter
+from attacks.reconstruction.linear_inversion import LinearInversion
 from bench.gate import LAWS, check, shares
 from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, gate, gate_status
 from evaluation.limit_names import check_limits, read_gate
@@ -160,6 +161,15 @@ def test_a_metric_that_this_network_does_not_have_is_answered_with_the_one_that_
         " write composition/share-error=0.1, or another limit on it; no attack measured"
     )
     assert found.message.endswith(f"no attack measured {name}, because none of 2 attacks could run: {ONE_OUTPUT}")
+
+
+def test_an_attack_that_ran_without_a_metric_is_not_said_to_lack_data() -> None:
+    """A limit that is no value of the metric that there is, is not proposed."""
+    (found,) = gate({"bits": 5}, [LinearInversion()])(results(cell("linear-inversion", "recovered", 0.5)), Evaluation())
+    assert found.message.endswith(
+        "is measured by recovered; write reconstruction/recovered=LIMIT; no attack measured bits: the answers of"
+        " linear-inversion have none on this recording"
+    )
 
 
 def test_of_many_reasons_the_gate_says_that_of_the_attack_which_lacks_least() -> None:
