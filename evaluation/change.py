@@ -40,6 +40,7 @@ class Change:
         change: difference; of the clients that both runs have if it is paired.
         n: number of clients, the smaller one of both runs if it is not paired.
         seeds: number of seeds that both have.
+        same: whether every client has the same value in both for each seed, or in neither.
         parts: means of which the interval of the difference is made: its own, or those of the reference and of the run.
         gaps: ``(P,)`` differences of clients; None if they are not paired.
     """
@@ -56,6 +57,7 @@ class Change:
     change: float
     n: int
     seeds: int
+    same: bool
     parts: tuple[MeanOverClients, ...]
     gaps: "pd.Series[float] | None" = field(repr=False)
 
@@ -85,10 +87,11 @@ class Change:
     @property
     def verdict(self) -> Direction:
         """Whether more or less is inferred than in the reference, by the whole interval; equal for every client."""
-        low, high = sorted(self.sign * end for end in self.ends())
-        if self.gaps is not None and not self.gaps.any():
+        if self.same:
             return "equal"
-        if self.n < FEWEST or low <= 0 <= high:
+        low, high = sorted(self.sign * end for end in self.ends())
+        # A difference of infinite means is no number.
+        if self.n < FEWEST or not (low > 0 or high < 0):
             return "undecided"
         return "more" if low > 0 else "less"
 
@@ -139,7 +142,7 @@ def _independent(old: pd.DataFrame, new: pd.DataFrame) -> dict[str, Any]:
     trainings = min(int(known.any(axis=0).sum()) for known in tables)
     before, after = (mean.mean for mean in means)
     numbers = {"reference": before, "value": after, "change": after - before}
-    return {**numbers, "n": clients, "seeds": trainings, "parts": means, "gaps": None}
+    return {**numbers, "n": clients, "seeds": trainings, "same": False, "parts": means, "gaps": None}
 
 
 def _paired(old: pd.DataFrame, new: pd.DataFrame) -> dict[str, Any] | None:
@@ -150,7 +153,11 @@ def _paired(old: pd.DataFrame, new: pd.DataFrame) -> dict[str, Any] | None:
     difference, gaps, _ = paired(new, old)
     if gaps.empty:
         return None
-    values = [crossed(rows).reindex(index=gaps.index, columns=gaps.columns) for rows in (old, new)]
-    means = [float(np.nanmean(one.where(gaps.notna()).to_numpy())) for one in values]
-    numbers = {"reference": means[0], "value": means[1], "change": difference.mean}
-    return {**numbers, "n": len(gaps), "seeds": gaps.shape[1], "parts": (difference,), "gaps": gaps.mean(axis=1)}
+    values = [crossed(scores).sort_index().sort_index(axis=1) for scores in (old, new)]
+    common = [table.reindex(index=gaps.index, columns=gaps.columns).where(gaps.notna()) for table in values]
+    before, after = (float(np.nanmean(table.to_numpy())) for table in common)
+    numbers = {"reference": before, "value": after, "change": difference.mean}
+    clients, trainings = gaps.shape
+    of_clients = gaps.mean(axis=1)
+    same = values[0].equals(values[1])
+    return {**numbers, "n": clients, "seeds": trainings, "same": same, "parts": (difference,), "gaps": of_clients}

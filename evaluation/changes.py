@@ -43,7 +43,7 @@ class Changes:
     @property
     def same(self) -> bool:
         """Whether every client has the same score by every attack in both runs, as two audits of one recording give."""
-        return all(row.gaps is not None and not row.gaps.any() for row in self.rows)
+        return all(row.same for row in self.rows)
 
     @property
     def table(self) -> pd.DataFrame:

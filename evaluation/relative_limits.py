@@ -58,8 +58,8 @@ def changed(changes: Changes, asked: Asked, limit: float) -> Differences:
         excuse = ONE_TRAINING if row.seeds < 2 and not changes.same else None
         compared = f"{row.metric} {number(row.reference)} by {row.reference_attack} in {changes.reference}"
         about = f"{row.family}: {compared}, {number(row.value)} in {changes.run}"
-        measured = Measured(row.attack, value, safe, leaky, row.n, row.n >= FEWEST, doubt, about, excuse)
-        differences.append(measured)
+        enough = changes.same or row.n >= FEWEST
+        differences.append(Measured(row.attack, value, safe, leaky, row.n, enough, doubt, about, excuse))
     return Differences(differences, "; ".join(note.rstrip(".") for note in changes.notes if note.startswith("Only in")))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import attacks.composition.output_mean
 import attacks.matching.estimates
 import attacks.source.source_inference  # noqa: F401 - both add their metrics
 from evaluation.as_recorded import COSINE, DEFENCE
@@ -50,6 +51,26 @@ def keyed(one: StoredRun, key: bytes = KEY) -> StoredRun:
 
 def verdicts(found: Changes) -> list[str]:
     return [row.verdict for row in found.rows if not row.best]
+
+
+def test_a_client_that_lost_its_value_or_trainings_that_cancel_are_not_equal() -> None:
+    lost = changes(run(decaf=BEFORE), run(decaf=np.where(np.arange(12) == 3, np.nan, BEFORE)))
+    assert verdicts(lost) == ["undecided"]
+    assert not lost.same
+
+    def of_two_trainings(first: np.ndarray, second: np.ndarray) -> StoredRun:
+        tables = [run(seed=seed, decaf=values).evaluation.scores for seed, values in enumerate((first, second))]
+        return StoredRun("now", Evaluation(scores=concat(tables), lines=LINES), {"name": "d", "sha256": "0"})
+
+    cancelling = changes(of_two_trainings(BEFORE, AFTER), of_two_trainings(AFTER, BEFORE))
+    assert "equal" not in verdicts(cancelling)
+
+
+def test_a_difference_of_infinite_means_is_undecided() -> None:
+    infinite = np.full(12, np.inf)
+    assert verdicts(changes(run(metric="mean-error", decaf=BEFORE), run(metric="mean-error", decaf=infinite))) == [
+        "undecided"
+    ]
 
 
 def test_run_against_itself_differs_by_exactly_nothing() -> None:
