@@ -64,7 +64,8 @@ class OutputCounts(CountAttack):
 
     Without images, distances from whole numbers and negative counts show the error. Shares have a weak normal prior
     about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. A single step
-    has the p of the global model; of several ones, it is the mean of those of the global model and of the client's.
+    has the p of the global model; of several ones, it is the mean of those of the global model and of the client's, and
+    predictions allow for a place anywhere between both.
     Weight decay is subtracted. Where the learner is unknown, or a clip binds, so is s: it is the one that puts all
     counts nearest to whole numbers or, if none stands out, the smallest without a negative count. Where clients add
     noise, the posterior mean of the shares is the estimate, and with a clip the expected factor is that of simulated
@@ -106,14 +107,21 @@ class OutputCounts(CountAttack):
     auxiliary_per_class: PositiveInt | None = None
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
-        solved, sizes = self._solve(view, _PRIOR, generator), view.example_counts.clamp(min=1)
+        way, sizes = _way(view), view.example_counts.clamp(min=1)
+        solved = self._solve(view, _PRIOR, way, generator)
+        deviation = solved.shown_deviation()
+        if bool(way.any()):
+            # The mean step may be anywhere between the global model and the client's own. The deviation of a uniform
+            # place is the distance from the middle to the end, over the root of 3.
+            at_end = self._solve(view, _PRIOR, 2 * way, generator)
+            deviation = (deviation.square() + (at_end.counts - solved.counts).square() / 3).sqrt()
         if not view.noise_scale(f"{output_layer(view)}.bias"):
             counts = nearest_counts(solved.precision, solved.target, solved.counts, sizes)
-            found = count_estimate(counts, solved.shown_deviation())
+            found = count_estimate(counts, deviation)
         else:
             shares = solved.counts.clamp(min=0)
             shares = shares / shares.sum(1, keepdim=True)
-            found = count_estimate(whole_counts(shares, sizes), solved.shown_deviation(), shares=shares)
+            found = count_estimate(whole_counts(shares, sizes), deviation, shares=shares)
         return dataclasses.replace(found, assumes=_assumed(view))
 
     def linear_shares(self, view: RoundView, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -121,11 +129,11 @@ class OutputCounts(CountAttack):
 
         They are without bias where the predictions are known, so that they can be averaged and subtracted.
         """
-        solved, sizes = self._solve(view, _FLAT, generator), view.example_counts.clamp(min=1)[:, None]
+        solved, sizes = self._solve(view, _FLAT, _way(view), generator), view.example_counts.clamp(min=1)[:, None]
         return solved.counts / sizes, solved.deviation / sizes
 
-    def _solve(self, view: RoundView, prior: float, generator: torch.Generator) -> "_Solved":
-        layer = _Layer.of(view)
+    def _solve(self, view: RoundView, prior: float, way: Tensor, generator: torch.Generator) -> "_Solved":
+        layer = _Layer.of(view, way)
         sizes = view.example_counts.clamp(min=1)
         known = self._known(view, layer)
         noise = view.noise_scale(f"{output_layer(view)}.bias")
@@ -133,7 +141,7 @@ class OutputCounts(CountAttack):
         if known is None:
             solved = _without_images(layer, sizes, scale, noise, prior)
         else:
-            solved = _with_images(view, layer, known, sizes, scale, noise, prior)
+            solved = _with_images(view, layer, known, way, sizes, scale, noise, prior)
         return solved._replace(fitted=scale.isnan())
 
     def _known(self, view: RoundView, layer: "_Layer") -> Auxiliary | None:
@@ -166,13 +174,12 @@ class _Layer(NamedTuple):
     middle_bias: Tensor
 
     @classmethod
-    def of(cls, view: RoundView) -> "_Layer":
+    def of(cls, view: RoundView, way: Tensor) -> "_Layer":
         name = output_layer(view)
         change = layer_change(view)
         weight, bias = change.weight.double(), change.bias.double()
         model = [view.model[f"{name}.{part}"].double() for part in ("weight", "bias")]
-        part = _way(view)
-        middle = model[0] + part[:, None, None] * weight, model[1] + part[:, None] * bias
+        middle = model[0] + way[:, None, None] * weight, model[1] + way[:, None] * bias
         if isinstance(view.algorithm, ClassifierAlgorithm):
             decay = view.algorithm.decay_change(view.model, view.example_counts)
             weight, bias = weight - decay[f"{name}.weight"], bias - decay[f"{name}.bias"]
@@ -264,14 +271,21 @@ def _scale(view: RoundView, known: Auxiliary | None, *, noisy: bool, generator: 
 
 
 def _with_images(
-    view: RoundView, layer: _Layer, known: Auxiliary, sizes: Tensor, scale: Tensor, noise: float, prior: float
+    view: RoundView,
+    layer: _Layer,
+    known: Auxiliary,
+    way: Tensor,
+    sizes: Tensor,
+    scale: Tensor,
+    noise: float,
+    prior: float,
 ) -> _Solved:
     """Solution with the mean predictions of auxiliary images, see `OutputCounts`."""
     soft, spread = _class_predictions(view, known, {name: value[None] for name, value in view.model.items()})
     soft, spread = soft.expand(len(sizes), -1, -1), spread.expand(len(sizes), -1, -1)
-    part = _way(view)[:, None, None]
-    if bool(part.any()):
+    if bool(way.any()):
         later, spread_later = _class_predictions(view, known, trained_models(view, view.deltas))
+        part = way[:, None, None]
         soft, spread = torch.lerp(soft, later, part), torch.lerp(spread, spread_later, part)
     scale = _fitting_scale(soft.mean(1), layer.bias, sizes, scale)
     images = float(known.per_class.double().mean())

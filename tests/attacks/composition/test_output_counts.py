@@ -1,6 +1,7 @@
 """Counts from the last layer are exact on a leaky toy, and say nothing of a client whose update they are not."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,10 +10,13 @@ from attacks.composition.baselines import EqualCounts
 from attacks.composition.counts import CountEstimate
 from attacks.composition.ilrg import ILRG
 from attacks.composition.output_counts import OutputCounts, _way, class_counts
+from bench.hostile_federations import Federation
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, RoundView
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 from tests.attacks.runs import of_noise, of_others, run, with_noise
 from tests.composition_toys import SGD, views
 
@@ -179,3 +183,15 @@ def test_a_step_size_that_is_fitted_to_whole_numbers_of_noise_predicts_nothing()
     noise = {n: v.std() * torch.randn(v.shape, generator=generator) for n, v in view.deltas.items()}
     assert scored(OutputCounts(), unknown, counts)["predicted-exact-classes"] > 0.9
     assert "predicted-exact-classes" not in scored(OutputCounts(), dataclasses.replace(unknown, deltas=noise), counts)
+
+
+def test_what_many_steps_leave_unknown_is_predicted(tmp_path: Path) -> None:
+    """Of clients that move far, the mean step is known less well than the predictions at a model are."""
+    federation = Federation(momentum=0.9, epochs=3, batch_size=10, rounds=1, candidates=False)
+    federation.record(tmp_path / "deltas")
+    recording = Recording(tmp_path / "deltas")
+    view = next(recording.views(learner=recorded_learner(recording)))
+    estimate = OutputCounts(images=False)(view, generator=torch.Generator())
+    metrics = estimate.score(view, recording.truth(view)).metrics
+    predicted, exact = (float(metrics[name].mean()) for name in ("predicted-exact-classes", "exact-classes"))
+    assert predicted == pytest.approx(exact, abs=0.15)
