@@ -19,7 +19,7 @@ from evaluation.auditing import AuditResult
 from evaluation.gate import gate
 from evaluation.scores import records
 from protocol.metric_table import METRICS
-from reports.headline import headline
+from reports.headline import false_bounds, headline
 
 ATTACKS = (
     *("equal-counts", "random-guess", "uniform-present", "closed-form", "exact-counts", "last-layer-counts"),
@@ -53,17 +53,19 @@ def line(name: str, result: AuditResult) -> dict[str, str]:
         if len(rows):
             best = rows.iloc[0 if METRICS[metric].lower_is_better else -1]
             row[f"best {metric}"] = f"{best['mean']:.3f} {best['attack']}"
-    means = {(one["attack"], one["metric"]): one["mean"] for one in records(results)}
-    for (attack, name), mean in means.items():
-        measured = METRICS[name].predicts
-        if measured is not None:
-            row[f"{attack} {measured}"] = f"{mean:.2f} of {means[attack, measured]:.2f}"
+    means = {(result_row["attack"], result_row["metric"]): result_row["mean"] for result_row in records(results)}
+    for (attack, metric), mean in means.items():
+        predicted_metric = METRICS[metric].predicts
+        if predicted_metric is not None:
+            measured = means[attack, predicted_metric]
+            row[f"{attack} {predicted_metric}"] = f"{mean:.2f}, is {measured:.2f}"
     return row
 
 
 def sentences(name: str, result: AuditResult) -> str:
     """All that the audit says, for a person to judge."""
     shown = headline(result.results)
+    false = [*result.evaluation.false_declarations, *false_bounds(result.results)]
     verdicts = gate(LIMITS, result.attacks)(as_recorded(result.results), result.evaluation)
     causes = {cause.sentence for cause in result.causes if cause.cause != "few-victims"}
     return "\n".join(
@@ -72,6 +74,7 @@ def sentences(name: str, result: AuditResult) -> str:
             f"headline: {shown.verdict} {shown.measured} {shown.adds}",
             f"learner: {result.evaluation.learner_check}",
             *(verdict.message for verdict in verdicts),
+            *(f"declared: {sentence}" for sentence in false),
             *(f"cause: {cause}" for cause in sorted(causes)),
         ]
     )
