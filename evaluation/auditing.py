@@ -154,10 +154,10 @@ class AuditResult:
         check_limits(whole, self.attacks, reference=reference is not None)
         compared = None
         if reference is not None:
-            kept = reference if isinstance(reference, AuditResult | StoredRun) else read_run(Path(reference))
+            earlier_run = reference if isinstance(reference, AuditResult | StoredRun) else read_run(Path(reference))
 
             def compared(evaluation: Evaluation) -> Changes:
-                return dataclasses.replace(self, evaluation=evaluation).changes(kept)
+                return dataclasses.replace(self, evaluation=evaluation).changes(earlier_run)
 
         recorded = recorded_clients(self.recording, about)
         verdicts = gate(whole, self.attacks, compared, recorded)(as_recorded(self.results), self.evaluation)
@@ -206,7 +206,7 @@ def audit(
     describe: bool = True,
     check_learner: bool = True,
     separate: bool = True,
-    kept: KeptEstimates | None = None,
+    estimates_on_disk: KeptEstimates | None = None,
     jobs: int = 1,
     minutes: float | None = None,
     progress: bool = True,
@@ -231,7 +231,7 @@ def audit(
             does not fit the recording.
         check_learner: whether to compare simulated with recorded updates, if an attack simulates clients.
         separate: whether an attack that ends in an exception is listed as missing, and the others go on.
-        kept: files of the estimates of an earlier run that did not end; None to keep none.
+        estimates_on_disk: files of the estimates of an earlier run that did not end; None to keep none.
         jobs: number of processes in which attacks run, with one thread each; 1 for this process with all threads.
         minutes: time for all of it, most of it for attacks; those that do not fit in are missing. None for no
             bound.
@@ -250,12 +250,12 @@ def audit(
     options["budget"] = TimeBudget(minutes)
     with contextlib.ExitStack() as stack:
         if jobs > 1:
-            if kept is None:
+            if estimates_on_disk is None:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                kept = KeptEstimates(folder, recording, chosen, seed=seed)
-            estimate_in_processes(recording, chosen, kept, jobs=jobs, **options)
+                estimates_on_disk = KeptEstimates(folder, recording, chosen, seed=seed)
+            estimate_in_processes(recording, chosen, estimates_on_disk, jobs=jobs, **options)
         unscored = [step.unscored for step in steps]
-        options |= {"unscored": unscored, "separate": separate, "kept": kept}
+        options |= {"unscored": unscored, "separate": separate, "estimates_on_disk": estimates_on_disk}
         evaluation = evaluate_recording(recording, chosen, **options)
     if progress and (describe or check_learner):
         say_what_starts("describing the updates")

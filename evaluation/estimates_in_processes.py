@@ -23,7 +23,7 @@ _VICTIMS = 64
 def estimate_in_processes(
     recording: Recording,
     attacks: Sequence[Attack],
-    kept: KeptEstimates,
+    estimates_on_disk: KeptEstimates,
     *,
     jobs: int,
     machine: tuple[int, int] = (0, 1),
@@ -38,9 +38,9 @@ def estimate_in_processes(
     Args:
         recording: what is attacked.
         attacks: attacks of the audit.
-        kept: where estimates are kept.
+        estimates_on_disk: where estimates are kept.
         jobs: number of processes, with one thread each.
-        machine: ``(i, n)`` for every n-th part from the i-th on, where n machines share the folder of `kept`.
+        machine: ``(i, n)`` for every n-th part from the i-th on, where n machines share the folder of the estimates.
         progress: whether to show a progress bar over the parts.
         options: further arguments of `evaluation.evaluate.evaluate_recording`.
     """
@@ -50,13 +50,15 @@ def estimate_in_processes(
     of_pairs = views < _PARTS * jobs * machines
     parts = min(_PARTS * jobs * machines, max(views * single, len(attacks)) if of_pairs else views)
     shares = [Share(index, parts, of_pairs) for index in range(first, parts, machines)]
-    work = [(recording, attacks, kept, options | {"share": share}) for share in shares]
-    before = len(kept)
+    work = [(recording, attacks, estimates_on_disk, options | {"share": share}) for share in shares]
+    before = len(estimates_on_disk)
     for _ in tqdm(in_processes(_estimate, work, jobs=jobs), total=len(work), desc="estimates", disable=not progress):
-        pass
-    kept.made += len(kept) - before
+        pass  # a part has written its estimates, and returns nothing
+    estimates_on_disk.made += len(estimates_on_disk) - before
 
 
 def _estimate(work: tuple[Recording, Sequence[Attack], KeptEstimates, Mapping[str, Any]]) -> None:
-    recording, attacks, kept, options = work
-    evaluate_recording(recording, attacks, kept=kept, separate=True, progress=False, **options)
+    recording, attacks, estimates_on_disk, options = work
+    evaluate_recording(
+        recording, attacks, estimates_on_disk=estimates_on_disk, separate=True, progress=False, **options
+    )

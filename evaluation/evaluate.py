@@ -1,5 +1,6 @@
 """Evaluation of attacks on a recording, on the clients of each round or on all messages together."""
 
+import itertools
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +87,7 @@ def evaluate_recording(
     slow: Slow = "all",
     unscored: Sequence[Unscored] = (),
     separate: bool = False,
-    kept: KeptEstimates | None = None,
+    estimates_on_disk: KeptEstimates | None = None,
     share: Share = Share(),
     budget: TimeBudget = TimeBudget(None),  # noqa: B008 - without a bound it has no state
     progress: bool = True,
@@ -100,10 +101,10 @@ def evaluate_recording(
     """
     learner = recorded_learner(recording)
     setting = default_setting(recording) if setting is None else setting
-    found: list[Evaluation] = []
+    evaluations: list[Evaluation] = []
     last: list[Evaluation] = []  # links and declared privacy, after what was in the updates
     common: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "progress": progress}
-    common |= {"kept": kept, "budget": budget}
+    common |= {"estimates_on_disk": estimates_on_disk, "budget": budget}
     for whole in of_devices_and_clients(attacks):
         group = [attack for place, attack in enumerate(whole) if share.has(place)]
         if not group:
@@ -112,12 +113,13 @@ def evaluate_recording(
             view, truth = together(
                 recording, group, messages, learner=learner, rounds=rounds, seed=seed, victims=victims
             )
-            (found if view.known is not None else last).append(attack_messages(view, truth, group, **common))
+            group_evaluation = attack_messages(view, truth, group, **common)
+            (evaluations if view.known is not None else last).append(group_evaluation)
         except InputError as error:
             if len(whole) == len(attacks):
                 raise
             reason = unreadable(recording, group, error)
-            found.append(Evaluation(missing={full_name(attack, attacks): reason for attack in group}))
+            evaluations.append(Evaluation(missing={full_name(attack, attacks): reason for attack in group}))
     single = [attack for attack in attacks if attack.view is RoundView]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
     fast = [attack for attack in single if attack not in confined]
@@ -128,21 +130,21 @@ def evaluate_recording(
             return []
         few = {attack.name: min(attack.audited_victims or 1, victims or sys.maxsize) for attack in attacks_of_few}
         first = (recording.rounds if rounds is None else rounds)[:1]
-        done = evaluate(recording, attacks_of_few, limits=few, rounds=first, leave_out=slow == "none", **common)
+        evaluation = evaluate(recording, attacks_of_few, limits=few, rounds=first, leave_out=slow == "none", **common)
         names = {attack.name: full_name(attack, attacks) for attack in attacks_of_few}
-        done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
-        return [done]
+        evaluation.missing = {names.get(name, name): reason for name, reason in evaluation.missing.items()}
+        return [evaluation]
 
-    exact = slowly([attack for attack in confined if attack.exact])  # they tell most, so they come before the others
+    exact = slowly([attack for attack in confined if attack.exact])  # they infer most, so they come before the others
     if fast:
-        found.append(evaluate(recording, fast, victims=victims, limits=limits, rounds=rounds, **common))
-    found += [*exact, *slowly([attack for attack in confined if not attack.exact])]
+        evaluations.append(evaluate(recording, fast, victims=victims, limits=limits, rounds=rounds, **common))
+    evaluations += [*exact, *slowly([attack for attack in confined if not attack.exact])]
     if share.parts > 1:
-        return joined([*found, *last])
+        return joined([*evaluations, *last])
     shuffled = isinstance(recording, ControlRecording) and recording.control == "priors"
     if progress:
         say_what_starts("computing what the updates add to what the server knew")
-    return with_posteriors(joined([*found, *last]), seed=seed, shuffled=shuffled)
+    return with_posteriors(joined([*evaluations, *last]), seed=seed, shuffled=shuffled)
 
 
 def evaluate(
@@ -160,7 +162,7 @@ def evaluate(
     leave_out: bool = False,
     unscored: Sequence[Unscored] = (),
     separate: bool = False,
-    kept: KeptEstimates | None = None,
+    estimates_on_disk: KeptEstimates | None = None,
     share: Share = Share(),
     budget: TimeBudget = TimeBudget(None),  # noqa: B008
     progress: bool = True,
@@ -186,7 +188,7 @@ def evaluate(
     missing = Evaluation(missing={full_name(attack, attacks): reason for attack, reason in misfits.items()})
     fitting = [attack for attack in attacks if attack not in misfits]
     names = {attack: full_name(attack, fitting) for attack in fitting}
-    found: dict[Attack, list[Evaluation]] = {attack: [] for attack in names}
+    by_attack: dict[Attack, list[Evaluation]] = {attack: [] for attack in names}
     attacked, settings = recording.rounds if rounds is None else rounds, recording.round_settings
     everyone = set(recording.pseudonyms())
     present = [set(recording.pseudonyms(number)) & (everyone if chosen is None else chosen) for number in attacked]
@@ -195,8 +197,8 @@ def evaluate(
     late: dict[Attack, float | None] = {}
     with AttackBar(work, costs, show=progress and bool(work), budget=budget) as bar:
 
-        def order(one: tuple[int, tuple[Attack, str]]) -> tuple[bool, float]:
-            _, (attack, name) = one
+        def order(numbered: tuple[int, tuple[Attack, str]]) -> tuple[bool, float]:
+            _, (attack, name) = numbered
             seconds = bar.seconds_of(name)
             return not attack.exact, float(work[name]) if seconds is None else seconds
 
@@ -212,22 +214,33 @@ def evaluate(
                 if attack in late or (share.of_pairs and not share.has(place * len(names) + number)):
                     continue
                 subset, people = subsets[attack], view.pseudonyms.tolist()
-                own_places = torch.tensor([i for i, p in enumerate(people) if subset is None or p in subset]).long()
-                if len(own_places):
-                    own = {key: value[own_places] for key, value in truth.items()}
-                    one: dict[str, Any] = {"bar": bar, "name": name, "separate": separate, "kept": kept}
-                    one |= {"unscored": None if skipped is None else skipped[own_places]}
-                    part = view.select(own_places)
-                    done_before = kept is not None and kept.has(attack, part)
+                places = torch.tensor([i for i, p in enumerate(people) if subset is None or p in subset]).long()
+                if len(places):
+                    part_truth = {key: value[places] for key, value in truth.items()}
+                    part = view.select(places)
+                    done_before = estimates_on_disk is not None and estimates_on_disk.has(attack, part)
                     if not done_before and (name in unfit_now or budget.left <= 0):
                         late[attack] = bar.seconds_of_all(name)
                         continue
                     try:
-                        append(found[attack], _run(attack, part, own, seed=seed, setting=columns, **one))
+                        evaluation = _run(
+                            attack,
+                            part,
+                            part_truth,
+                            seed=seed,
+                            setting=columns,
+                            bar=bar,
+                            name=name,
+                            separate=separate,
+                            estimates_on_disk=estimates_on_disk,
+                            unscored=None if skipped is None else skipped[places],
+                        )
+                        append(by_attack[attack], evaluation)
                     except OutOfTimeError as error:
                         late[attack] = error.seconds
     missing.missing |= {names[attack]: budget.reason(seconds, attack.cost) for attack, seconds in late.items()}
-    return joined([missing, *(one for attack, views in found.items() if attack not in late for one in views)])
+    in_time = [evaluations for attack, evaluations in by_attack.items() if attack not in late]
+    return joined([missing, *itertools.chain.from_iterable(in_time)])
 
 
 def attack_messages(
@@ -238,7 +251,7 @@ def attack_messages(
     seed: int,
     setting: Mapping[str, Any],
     separate: bool = False,
-    kept: KeptEstimates | None = None,
+    estimates_on_disk: KeptEstimates | None = None,
     budget: TimeBudget = TimeBudget(None),  # noqa: B008
     progress: bool = True,
 ) -> Evaluation:
@@ -246,20 +259,25 @@ def attack_messages(
 
     The arguments are those of `evaluation.message_selection.selected` and of `evaluate_recording`.
     """
-    options: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "kept": kept}
+    options: dict[str, Any] = {
+        "seed": seed,
+        "setting": setting,
+        "separate": separate,
+        "estimates_on_disk": estimates_on_disk,
+    }
     work = {attack.name: max(view.victims, 1) for attack in attacks}
-    found: dict[int, Evaluation] = {}  # by place: the arguments of an attack may be lists, which have no hash
+    by_place: dict[int, Evaluation] = {}  # the arguments of an attack may be lists, which have no hash
     with AttackBar(work, {attack.name: attack.cost for attack in attacks}, show=progress, budget=budget) as bar:
-        for place, attack in sorted(enumerate(attacks), key=lambda one: bar.seconds_of(one[1].name) or 0.0):
+        for place, attack in sorted(enumerate(attacks), key=lambda numbered: bar.seconds_of(numbered[1].name) or 0.0):
             late: float | None = None
             try:
-                if budget.left > 0 or (kept is not None and kept.has(attack, view)):
-                    found[place] = _run(attack, view, truth, bar=bar, name=attack.name, **options)
+                if budget.left > 0 or (estimates_on_disk is not None and estimates_on_disk.has(attack, view)):
+                    by_place[place] = _run(attack, view, truth, bar=bar, name=attack.name, **options)
                     continue
             except OutOfTimeError as error:
                 late = error.seconds
-            found[place] = Evaluation(missing={attack.name: budget.reason(late, attack.cost)})
-    return joined([found[place] for place in range(len(attacks))])
+            by_place[place] = Evaluation(missing={attack.name: budget.reason(late, attack.cost)})
+    return joined([by_place[place] for place in range(len(attacks))])
 
 
 def _run(
@@ -272,7 +290,7 @@ def _run(
     bar: AttackBar,
     name: str,
     separate: bool,
-    kept: KeptEstimates | None = None,
+    estimates_on_disk: KeptEstimates | None = None,
     unscored: Tensor | None = None,
 ) -> Evaluation:
     """Runs one attack on one view; an attack that does not fit is listed as missing, as is one that fails alone."""
@@ -284,10 +302,10 @@ def _run(
         with bar.attacking(name, max(view.victims, 1), view.round if attack.view is RoundView else None):
             label = None if name == attack.name else f"{attack.family}/{attack.label(view)}"
             options: dict[str, Any] = {"seed": seed, "setting": setting, "label": label, "unscored": unscored}
-            found = attack_view(attack, view, truth, kept=kept, **options)
-        if len(found.scores):
-            bar.took(name, float(found.scores["seconds"].iloc[0]))
-        return found
+            evaluation = attack_view(attack, view, truth, estimates_on_disk=estimates_on_disk, **options)
+        if len(evaluation.scores):
+            bar.took(name, float(evaluation.scores["seconds"].iloc[0]))
+        return evaluation
     except ViewError as error:
         return Evaluation(missing={name: str(error)})
     except Exception as error:

@@ -148,13 +148,13 @@ def attack_view(
     setting: Mapping[str, Any],
     label: str | None = None,
     unscored: Tensor | None = None,
-    kept: KeptEstimates | None = None,
+    estimates_on_disk: KeptEstimates | None = None,
 ) -> Evaluation:
     """Scores of an attack on one view, by the ground truth of its victims, in a cell of a table.
 
     The label of the rows is the attack's own unless one is given; victims in the mask ``unscored (V,)`` have undefined
     scores. The time of an attack includes that of what another attack on the view had computed before.
-    An estimate that was `kept` is read back, and a new one is added.
+    An estimate that is among `estimates_on_disk` is read back, and a new one is added.
 
     Raises:
         ViewError: the view lacks what the attack needs.
@@ -163,15 +163,15 @@ def attack_view(
     own = attack.label(view)
     label = label or own
     key = (int(view.pseudonyms[0]) % 2**31,) if attack.view is RoundView else ()
-    if kept is not None and (before := kept.read(attack, own, view)) is not None:
+    if estimates_on_disk is not None and (before := estimates_on_disk.read(attack, own, view)) is not None:
         estimate, whole = before
     else:
         view.asked.clear()
         start = time.perf_counter()
         estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
         whole = time.perf_counter() - start + sum(view.asked.values())
-        if kept is not None:
-            kept.write(attack, own, view, estimate, whole)
+        if estimates_on_disk is not None:
+            estimates_on_disk.write(attack, own, view, estimate, whole)
     seconds = whole / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
     victims = scores.units is None

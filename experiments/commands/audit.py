@@ -94,10 +94,12 @@ def audit(
     if part is not None:
         return _estimated(Path(out) / UNFINISHED, recording, chosen, part, jobs, seed=seed, victims=victims, slow=slow)
     keeps = nullcontext() if what_if else kept_until_end(Path(out) / UNFINISHED, recording, chosen, seed=seed)
-    with results_folder(out) as directory, keeps as kept:
+    with results_folder(out) as directory, keeps as estimates_on_disk:
         options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
         if defences is None:
-            found = run_audit(recording, chosen, kept=kept, jobs=jobs or 1, minutes=minutes, **options)
+            found = run_audit(
+                recording, chosen, estimates_on_disk=estimates_on_disk, jobs=jobs or 1, minutes=minutes, **options
+            )
         else:
             found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
         key = secret_key()
@@ -137,10 +139,10 @@ def _estimated(
     slow: bool,
 ) -> int:
     """Writes the estimates of one part of an audit into the folder that all parts share."""
-    kept, place = KeptEstimates(folder, recording, attacks, seed=seed), place_of(part)
+    estimates_on_disk, place = KeptEstimates(folder, recording, attacks, seed=seed), place_of(part)
     options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
-    estimate_in_processes(recording, attacks, kept, jobs=jobs or default_jobs(), machine=place, **options)
-    print(f"part {part}: {kept.made} new estimates")
+    estimate_in_processes(recording, attacks, estimates_on_disk, jobs=jobs or default_jobs(), machine=place, **options)
+    print(f"part {part}: {estimates_on_disk.made} new estimates")
     print_outputs({"estimates": [folder]}, then="the same command without --part, after all parts")
     return 0
 

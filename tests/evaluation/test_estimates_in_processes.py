@@ -31,7 +31,7 @@ def test_two_processes_have_the_scores_of_one(
     kept = KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=0)
     infer = runner.infer
     monkeypatch.setattr(runner, "infer", lambda *given: pytest.fail(f"computed again: {infer(*given)}"))
-    two = audit(recording, ATTACKS, kept=kept, jobs=2, describe=False, progress=False)
+    two = audit(recording, ATTACKS, estimates_on_disk=kept, jobs=2, describe=False, progress=False)
     assert two.scores.drop(columns="seconds").equals(alone.scores.drop(columns="seconds"))
     assert kept.made == kept.found == len(kept) > 0
 

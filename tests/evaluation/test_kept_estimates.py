@@ -51,7 +51,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 def scores(recording: Recording, kept: KeptEstimates | None) -> pd.DataFrame:
-    return audit(recording, ATTACKS, kept=kept, describe=False, progress=False).scores.drop(columns="seconds")
+    return audit(recording, ATTACKS, estimates_on_disk=kept, describe=False, progress=False).scores.drop(
+        columns="seconds"
+    )
 
 
 @pytest.mark.integration

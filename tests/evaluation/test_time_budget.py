@@ -95,10 +95,10 @@ def test_when_nothing_is_left_the_declared_cost_is_said(recorded: Path) -> None:
 def test_what_another_process_has_estimated_needs_no_time(recorded: Path, tmp_path: Path) -> None:
     recording, attack = Recording(recorded), Direction()
     kept = KeptEstimates(tmp_path / "kept", recording, [attack], seed=0)
-    evaluate(recording, [attack], seed=0, setting={}, kept=kept, progress=False)
+    evaluate(recording, [attack], seed=0, setting={}, estimates_on_disk=kept, progress=False)
     budget = TimeBudget(1)
     _Clock.now += 60
-    found = evaluate(recording, [attack], seed=0, setting={}, kept=kept, budget=budget, progress=False)
+    found = evaluate(recording, [attack], seed=0, setting={}, estimates_on_disk=kept, budget=budget, progress=False)
     assert not found.missing
     assert len(found.scores)
 
