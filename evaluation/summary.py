@@ -64,26 +64,26 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
     scores = evaluation.scores
     settings = setting_columns(scores)
     judged = scores[is_judged(scores, {label: line.question for label, line in evaluation.lines.items()})]
-    found = []
-    for _, part in judged.groupby([*settings, "metric"], sort=False, dropna=False):
-        name = str(part["metric"].iloc[0])
-        own = {str(label): rows for label, rows in part.groupby("attack", sort=False)}
-        for attack, against in _pairs({k: crossed(v) for k, v in own.items()}, evaluation.lines, name):
-            pair = own[attack], own[against]
-            mean, gaps, influenced = paired(*pair)
+    differences = []
+    for _, cell_scores in judged.groupby([*settings, "metric"], sort=False, dropna=False):
+        name = str(cell_scores["metric"].iloc[0])
+        by_attack = {str(label): rows for label, rows in cell_scores.groupby("attack", sort=False)}
+        values = {label: crossed(rows) for label, rows in by_attack.items()}
+        for attack, against in _pairs(values, evaluation.lines, name):
+            mean, gaps, influenced = paired(by_attack[attack], by_attack[against])
             if gaps.empty:
                 continue
             low, high = mean.ends()
             numbers = {"mean": mean.mean, "low": low, "high": high, "n": len(gaps), "seeds": gaps.shape[1]}
-            cell = {"attack": attack, "against": against, "metric": name, **numbers}
+            difference = {"attack": attack, "against": against, "metric": name, **numbers}
             ratio = (np.nan,) * 3
             if not influenced:
-                one, two = (crossed(rows) for rows in pair)
-                aligned = _matrix(two.reindex(index=one.index, columns=one.columns))
-                ratio = crossed_ratio(_matrix(one), aligned, generator=generator_for(seed, "ratios"))
-            cell |= dict(zip(RATIO, ratio, strict=True))
-            found.append({**cell, **{key: part[key].iloc[0] for key in settings}})
-    return from_records(found, [*DIFFERENCE, *settings])
+                of_attack, of_other = values[attack], values[against]
+                aligned = of_other.reindex(index=of_attack.index, columns=of_attack.columns)
+                ratio = crossed_ratio(_matrix(of_attack), _matrix(aligned), generator=generator_for(seed, "ratios"))
+            difference |= dict(zip(RATIO, ratio, strict=True))
+            differences.append({**difference, **{key: cell_scores[key].iloc[0] for key in settings}})
+    return from_records(differences, [*DIFFERENCE, *settings])
 
 
 def paired(one: pd.DataFrame, two: pd.DataFrame) -> tuple[MeanOverClients, pd.DataFrame, bool]:

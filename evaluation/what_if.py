@@ -158,12 +158,13 @@ def what_if(
     tried = [kind() for kind in REGISTRY.values()] if attacks is None else list(attacks)
     options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": slow}
     plain = {**default_setting(recording), DEFENCE: NONE}
-    as_it_is, steps = DefendedRecording.of(recording, []), [SignalKept()]
-    found = audit(as_it_is, tried, setting=plain, jobs=jobs, progress=progress, steps=steps, **options)
-    spent = _seconds(found)
-    best = _best(found, spent)
+    as_it_is = DefendedRecording.of(recording, [])
+    steps = [SignalKept()]
+    plain_result = audit(as_it_is, tried, setting=plain, jobs=jobs, progress=progress, steps=steps, **options)
+    spent = _seconds(plain_result)
+    best = _best(plain_result, spent)
     each = math.inf if slow != "none" else _SECONDS * min(jobs, len(defended) or 1) / max(len(defended), 1)
-    chosen = _best(found, spent, most=_shared_out(each, [spent.get(name, 0.0) for name in best]))
+    chosen = _best(plain_result, spent, most=_shared_out(each, [spent.get(name, 0.0) for name in best]))
     repeated = [attack for attack in tried if attack.baseline or (attack.family, attack.name) in chosen]
     options |= {"describe": False, "check_learner": False, "progress": False, "steps": steps}
     work = [
@@ -171,9 +172,9 @@ def what_if(
         for (name, strength), one in defended.items()
     ]
     under = in_processes(_evaluated, work, jobs=jobs)
-    parts = [found, *tqdm(under, total=len(work), desc="defences", disable=not progress)]
+    parts = [plain_result, *tqdm(under, total=len(work), desc="defences", disable=not progress)]
     evaluation = joined([part.evaluation for part in parts])
-    evaluation.details, evaluation.missing = dict(found.evaluation.details), dict(found.missing)
+    evaluation.details, evaluation.missing = dict(plain_result.evaluation.details), dict(plain_result.missing)
     for attack in tried:
         name = attack.family, attack.name
         if name in best - chosen:
@@ -181,7 +182,7 @@ def what_if(
             evaluation.missing[f"{full_name(attack, tried)}{UNDER}"] = reason
     measured = {name for part in parts for name in part.metrics}
     return dataclasses.replace(
-        found,
+        plain_result,
         evaluation=evaluation,
         metrics=[name for name in METRICS if name in measured],
         seconds=time.perf_counter() - start,
@@ -240,12 +241,12 @@ def _in_rounds_of_training(evaluation: Evaluation, places: Mapping[int, int]) ->
     return concat(tables)
 
 
-def _seconds(found: AuditResult) -> dict[_Name, float]:
+def _seconds(result: AuditResult) -> dict[_Name, float]:
     """Seconds that attacks took."""
-    once = found.scores.drop_duplicates(["attack", "seed", "round", "victim"])
+    once = result.scores.drop_duplicates(["attack", "seed", "round", "victim"])
     by_label = once.groupby("attack")["seconds"].sum()
     seconds: dict[_Name, float] = {}
-    for label, info in found.evaluation.lines.items():
+    for label, info in result.evaluation.lines.items():
         if info.name and not info.with_prior and label in by_label:
             name = str(info.family), info.name
             seconds[name] = seconds.get(name, 0.0) + float(by_label[label])
@@ -265,9 +266,9 @@ def _shared_out(seconds: float, costs: Sequence[float]) -> float:
     return math.inf
 
 
-def _best(found: AuditResult, spent: Mapping[_Name, float], most: float = math.inf) -> set[_Name]:
+def _best(result: AuditResult, spent: Mapping[_Name, float], most: float = math.inf) -> set[_Name]:
     """The attacks within so many seconds that were best at a question, or its fastest where none is."""
-    results = found.results
+    results = result.results
     ran = results["role"].isin(_ATTACKS) & (results["name"] != "") & ~results["with_prior"]
     rows = results[is_judged(results) & ran & results["mean"].notna()]
     chosen = set[_Name]()
