@@ -278,6 +278,8 @@ def _whom(
     interval = "" if low is None or high is None else f"95% interval{joint} {number(low)} to {number(high)}, "
     if worst_client:
         return f"{interval}the worst of {worst.n} clients"
+    if recorded is None and worst.whole:
+        return f"every client has the same value in both, n = {worst.n}"
     if recorded is None:
         return f"for clients like these: {interval}n = {worst.n}"
     if worst.whole:

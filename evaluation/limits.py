@@ -35,7 +35,8 @@ class Measured:
         enough: whether there are enough clients to decide.
         doubt: why it does not pass, although the interval is on the safe side of the limit; None for no reason.
         excuse: why it does not fail, although the whole interval is beyond the limit; None for no reason.
-        whole: whether all clients of the recording that the limit is about were attacked, so that the mean is a fact.
+        whole: whether the mean is a fact: all clients of the recording that the limit is about were attacked, or a
+            change is 0 for every client.
         about: what the value is made of, for the message; empty for the attack's own metric.
         mean: mean of which the ends are, None where they are not made of one.
         tests: number of tests together for which `safe` is.

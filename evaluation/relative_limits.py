@@ -59,7 +59,9 @@ def changed(changes: Changes, asked: Asked, limit: float) -> Differences:
         compared = f"{row.metric} {number(row.reference)} by {row.reference_attack} in {changes.reference}"
         about = f"{row.family}: {compared}, {number(row.value)} in {changes.run}"
         enough = changes.same or row.n >= FEWEST
-        differences.append(Measured(row.attack, value, safe, leaky, row.n, enough, doubt, about, excuse))
+        differences.append(
+            Measured(row.attack, value, safe, leaky, row.n, enough, doubt, about, excuse, whole=changes.same)
+        )
     return Differences(differences, "; ".join(note.rstrip(".") for note in changes.notes if note.startswith("Only in")))
 
 

@@ -52,6 +52,13 @@ RISES = {
 }
 
 
+def test_two_audits_of_one_recording_need_no_number_of_clients() -> None:
+    few = audited(decaf=BEFORE[:3], trainings=1)
+    found = verdict(few, "change", 0.0, few)
+    assert found.verdict == "ok"
+    assert found.message.endswith("every client has the same value in both, n = 3)")
+
+
 @pytest.mark.parametrize(("values", "expected"), RISES.values(), ids=RISES)
 @pytest.mark.parametrize("name", ["change", "composition/change", "what share of its examples each class has/change"])
 def test_rise_of_the_leak_is_limited(name: str, values: np.ndarray, expected: str) -> None:
