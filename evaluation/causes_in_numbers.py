@@ -33,6 +33,8 @@ _FEWEST_NUMBERS = 200
 """Numbers of which none is that small with a probability of 1e-5, if they are normal."""
 _BEYOND_ROUNDING = 30.0
 """Factor over the rounding error of sums from which an error is no rounding of float32."""
+_UNEXPLAINED = 0.3
+"""Part of the sums over classes that weight decay must leave unexplained at most."""
 _LARGE = 0.3
 """Error relative to the numbers above which it is no small noise, e.g. that of another loss."""
 
@@ -42,7 +44,7 @@ class Finding:
     """How the numbers of updates were made.
 
     Attributes:
-        cause: ``precision``, ``quantised``, ``sparse``, ``small-noise`` or ``first-step``.
+        cause: ``precision``, ``quantised``, ``sparse``, ``decay``, ``small-noise`` or ``first-step``.
         sentence: sentence of a report.
         measured: its numbers.
         metrics: metrics of the attacks that it can explain; None for all.
@@ -63,7 +65,7 @@ def found_in_numbers(views: Sequence[RoundView]) -> list[Finding]:
     if not tensors:
         return []
     # Each of these explains the following ones: coarse steps round to zero, and all of them leave errors.
-    made = _quantised(tensors) or _precision(tensors) or _sparse(tensors) or _small_noise(view)
+    made = _quantised(tensors) or _precision(tensors) or _sparse(tensors) or _errors_of_last_layer(view)
     return [finding for finding in (made, _first_step(view)) if finding is not None]
 
 
@@ -145,8 +147,8 @@ def _sparse(tensors: Sequence[Tensor]) -> Finding | None:
     return Finding("sparse", sentence, {"zeros": float(zeros), "numbers": kept}, None)
 
 
-def _small_noise(view: RoundView) -> Finding | None:
-    """Noise by what cross-entropy and plain gradient descent leave zero: the sum over classes of the last layer."""
+def _errors_of_last_layer(view: RoundView) -> Finding | None:
+    """Errors by what cross-entropy and plain gradient descent leave zero: the sum over classes of the last layer."""
     learner = view.algorithm
     if not isinstance(learner, ClassifierAlgorithm) or learner.local.optimizer != "sgd" or learner.local.weight_decay:
         return None
@@ -155,18 +157,39 @@ def _small_noise(view: RoundView) -> Finding | None:
         return None
     change = view.deltas[name].double()
     classes = change.shape[1]
-    error = float(change.sum(1).square().mean().sqrt()) / math.sqrt(classes)
+    sums = change.sum(1)
+    error = float(sums.square().mean().sqrt()) / math.sqrt(classes)
     size = float(change.square().mean().sqrt())
     sent = view.model[name].double().abs().mean() if name in view.model else change.abs().mean()
     rounding = torch.finfo(torch.float32).eps * (float(sent) + size)
-    if not _BEYOND_ROUNDING * rounding < error < _LARGE * size:
+    if not _BEYOND_ROUNDING * rounding < error:
+        return None
+    start = (
+        "the numbers of the last layer do not add up to zero over the classes, as those of cross-entropy and SGD do: "
+    )
+    decayed = _decayed(sums, view.model[name].double().sum(0)) if name in view.model else None
+    if decayed is not None:
+        sentence = f"{start}the weights shrank by {decayed:.2g} of their size, as of weight decay that is not declared"
+        return Finding("decay", sentence, {"decayed": decayed})
+    if error >= _LARGE * size:
         return None
     sentence = (
-        f"the numbers of the last layer do not add up to zero over the classes, as those of cross-entropy and SGD do:"
-        f" they have errors with a standard deviation of {error:.2g}, {error / size:.1%} of their size, as of noise or"
-        " rounding that is not declared"
+        f"{start}they have errors with a standard deviation of {error:.2g}, {error / size:.1%} of their size, as of"
+        " noise, rounding or numbers left out, none of which is declared"
     )
     return Finding("small-noise", sentence, {"noise_scale": error, "relative": error / size})
+
+
+def _decayed(sums: Tensor, weights: Tensor) -> float | None:
+    """Which part of the weights the clients subtracted, by sums over classes; None if that does not explain these.
+
+    Args:
+        sums: ``(V, F)`` sums over classes of the clients' changes.
+        weights: ``(F,)`` sums over classes of the weights that were sent.
+    """
+    part = -float((sums @ weights).mean() / weights.square().sum().clamp(min=torch.finfo(torch.float64).tiny))
+    left = float((sums + part * weights).square().mean().sqrt() / sums.square().mean().sqrt())
+    return part if part > 0 and left < _UNEXPLAINED else None
 
 
 def _first_step(view: RoundView) -> Finding | None:

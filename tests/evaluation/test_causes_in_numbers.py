@@ -74,6 +74,15 @@ def test_updates_as_they_were_computed_show_nothing(view: RoundView) -> None:
     assert found_in_numbers([view]) == []
 
 
+@pytest.mark.parametrize("decayed", [1e-4, 1e-2])
+def test_weight_decay_that_is_not_declared_is_no_noise(decayed: float) -> None:
+    view = one_step()
+    deltas = {name: delta - decayed * view.model[name] for name, delta in view.deltas.items()}
+    (finding,) = found_in_numbers([dataclasses.replace(view, deltas=deltas)])
+    assert finding.cause == "decay"
+    assert finding.measured["decayed"] == pytest.approx(decayed, rel=0.1)
+
+
 def test_the_first_step_of_an_adapter_is_named() -> None:
     names = {f"layer.lora_{part}.weight": (8, 16) if part == "A" else (16, 8) for part in "AB"}
     random = {name: torch.randn(3, *shape) for name, shape in names.items()}
