@@ -198,7 +198,7 @@ def _causes(row: Row, results: pd.DataFrame, measured: Sequence[Cause]) -> list[
         other = f"{better['attack']}: {better['metric']} {better['mean']:.3f}"
         sentence = f"another attack succeeds on the same recording ({other})"
         return [Cause("attack", sentence, {"other": better["mean"]})]
-    known = "noise, rank, local steps, silence, precision, quantisation, sparsity"
+    known = "noise, rank, local steps, silence, precision, quantisation, sparsity, weight decay"
     return possible or [Cause("unknown", f"none of the measured causes ({known}) applies", {})]
 
 
