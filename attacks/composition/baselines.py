@@ -41,7 +41,9 @@ class EqualCounts(CountAttack):
     name = "equal-counts"
     baseline = True
     threat_model = ThreatModel(
-        sees="how many examples the client reports", knows="the number of classes", needs=("deltas",)
+        sees="no update",
+        knows="the number of classes, and how many examples the client reports",
+        needs=("deltas",),
     )
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:

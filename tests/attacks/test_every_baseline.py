@@ -15,6 +15,7 @@ from attacks.registry import REGISTRY
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import POPULARITY, View
+from reports.statement.measured import reading_baselines
 from tests.attacks.runs import of_noise, plain_view
 from tests.attribute_toys import toy as attribute_toy
 from tests.composition_toys import views
@@ -79,6 +80,13 @@ def test_noise_in_place_of_the_updates_changes_no_answer(kind: type[Attack]) -> 
         after = tensors(attack, of_noise(view))
         assert before.keys() == after.keys()
         assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_a_statement_counts_only_controls_as_reading_the_update() -> None:
+    """The others stand in a statement as what is known without the update."""
+    reading = reading_baselines([kind() for kind in BASELINES.values()])
+    assert not reading
+    assert CONTROLS == set(reading_baselines([kind() for kind in REGISTRY.values()]))
 
 
 def test_attacks_that_read_one_thing_of_the_update_are_no_baselines() -> None:
