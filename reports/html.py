@@ -90,7 +90,6 @@ def write_report(
         missing=reasons(run.not_run),
         causes=causes,
         baselines=BASELINES,
-        binary=any(metric(name).binary for name in set(results["metric"])),
         threat_models=_threat_models(parts or [run]),
         clients=sorted({name for one in [*pictures, *figures] for name in re.findall(_CLIENT, one.svg)}),
     )

@@ -155,7 +155,7 @@ def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
     found = [Table(f"{first}{suffix}", _caption(main, first), cells, attacks)]
     if column is not None:
         papers = ", with the paper's value in parentheses" if main["paper"].notna().any() else ""
-        caption = f"{found[0].caption} A cell is the mean ± half of the 95% interval{papers}."
+        caption = f"{found[0].caption} A cell is the mean and, in brackets, its 95% interval{papers}."
         whole = f"All cells of {first}, with intervals."
         all_cells = Table(f"{first}-cells{suffix}", whole, cells, attacks, folded=True)
         found = [Table(f"{first}{suffix}", caption, *_wide(main, column)), all_cells]
@@ -166,7 +166,7 @@ def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
         others, _ = attacks_first(others.sort_values("attack", key=lambda one: one.map(order.index), kind="stable"))
         wide, count = _wide(others, None if column is None else column_of(others))
         names = f"metric, {rest[0]}" if len(rest) == 1 else f"metrics, {', '.join(rest)}"
-        caption = f"Further {names}: mean ± half of the 95% interval. {' '.join(meanings(rest))}".rstrip()
+        caption = f"Further {names}: mean and, in brackets, its 95% interval. {' '.join(meanings(rest))}".rstrip()
         found.append(Table(f"further-metrics{suffix}", caption, wide, count, folded=len(wide) > _MOST_ROWS))
     return found
 

@@ -127,7 +127,7 @@ def column_of(results: pd.DataFrame) -> str | None:
 def wide_table(results: pd.DataFrame, column: str | None) -> pd.DataFrame:
     """One row per line, with a column per value of a setting column, or per metric for None.
 
-    A cell is ``mean±half of the interval (paper)``.
+    A cell is ``mean [low, high] (paper)``: an interval has both ends, as its mean may be far from the middle.
     """
     key = (column or "metric").removeprefix(SETTING)
     names = ["metric"] if column is None else [f"{key} {value}" for value in results[column]]
@@ -236,8 +236,8 @@ def _short(row: dict[str, object]) -> str:
     mean, low, high, paper = (float(str(row[name])) for name in ("mean", "low", "high", "paper"))
     if math.isnan(mean):
         return "-"
-    width = "" if is_single(row) else f"±{number((high - low) / 2)}"
-    return f"{number(mean)}{width}" + ("" if math.isnan(paper) else f" ({paper:.2f})") + _against_measured(row)
+    interval = "" if is_single(row) else f" [{number(low)}, {number(high)}]"
+    return f"{number(mean)}{interval}" + ("" if math.isnan(paper) else f" ({paper:.2f})") + _against_measured(row)
 
 
 def _against_measured(row: Mapping[str, Any]) -> str:

@@ -31,6 +31,12 @@ def test_only_the_metrics_that_are_shown_are_explained(tmp_path: Path, metric: s
     assert unsaid not in text
 
 
+def test_the_page_says_which_intervals_it_has(tmp_path: Path) -> None:
+    text = page(tmp_path, table(cell("codebook", 0.7, metric="exact")))
+    assert "Gaffke's interval for a metric with a least and a largest value" in text
+    assert "2,000 resamples" not in text
+
+
 def test_names_and_settings_of_strangers_are_text(tmp_path: Path) -> None:
     script = "<script>alert(1)</script>"
     line = AttackInfo(role="ours", sees=script, knows="k", tells=script)

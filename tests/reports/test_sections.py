@@ -26,7 +26,7 @@ def test_the_main_table_has_the_best_attack_first_and_says_what_it_shows() -> No
     )
     assert list(further.rows) == ["attack", "f1", "n"]
     assert further.rows["attack"].tolist() == main.rows["attack"].tolist()
-    assert further.caption.startswith("Further metric, f1: mean ± half of the 95% interval. F1 is")
+    assert further.caption.startswith("Further metric, f1: mean and, in brackets, its 95% interval. F1 is")
 
 
 def test_many_cells_are_a_wide_table_with_all_cells_on_demand() -> None:

@@ -38,13 +38,13 @@ def test_a_long_table_gets_a_column_for_each_budget() -> None:
     budgets = ["epsilon 1", "epsilon 20", "epsilon 100", "epsilon 500", "epsilon inf"]
     assert list(wide) == ["setting", "attack", *budgets, "n"]
     assert len(wide) == 6
-    row = ["linear, queries 8", "codebook", *["0.600±0.030 (0.77)"] * 4, "0.900±0.030 (0.77)", "116"]
+    row = ["linear, queries 8", "codebook", *["0.600 [0.570, 0.630] (0.77)"] * 4, "0.900 [0.870, 0.930] (0.77)", "116"]
     assert wide.iloc[1].tolist() == row
 
 
 def test_a_line_that_lacks_a_cell_leaves_it_empty() -> None:
     wide = wide_table(table(*MANY, ranked(20, 4, "linear", attack="raifle")), "setting.epsilon")
-    assert wide.iloc[-1].tolist()[2:4] == ["", "0.600±0.030 (0.77)"]
+    assert wide.iloc[-1].tolist()[2:4] == ["", "0.600 [0.570, 0.630] (0.77)"]
 
 
 def test_a_short_table_and_one_of_a_single_setting_stay_as_they_are() -> None:
@@ -56,7 +56,7 @@ def test_what_holds_for_every_budget_has_a_column_of_its_own() -> None:
     bound = cell("bound", 0.7, half=0.0, n=116, data="MQ2008", ranker="linear", queries=4)
     wide = wide_table(table(*MANY, bound), "setting.epsilon")
     assert list(wide)[-2:] == ["any epsilon", "n"]
-    assert wide.iloc[-1].tolist()[-2:] == ["0.700±0.000", "116"]
+    assert wide.iloc[-1].tolist()[-2:] == ["0.700 [0.700, 0.700]", "116"]
 
 
 def test_words_become_columns_where_no_number_varies() -> None:
@@ -95,7 +95,13 @@ def test_a_column_without_a_value_is_left_out() -> None:
 
 
 def test_columns_of_numbers_are_known() -> None:
-    for texts in (["0.6", "-1.0", ""], ["0.600±0.030 (0.77)"], ["0.1 to 0.2"], ["60 to 61", "-"], ["+0.1", "inf"]):
+    for texts in (
+        ["0.6", "-1.0", ""],
+        ["0.600 [0.570, 0.630] (0.77)"],
+        ["0.1 to 0.2"],
+        ["60 to 61", "-"],
+        ["+0.1", "inf"],
+    ):
         assert is_numeric(texts), texts
     for texts in (["codebook"], ["epsilon 1"], ["", ""], ["3", "x"]):
         assert not is_numeric(texts), texts
@@ -126,13 +132,19 @@ def test_without_a_setting_the_columns_are_the_metrics() -> None:
     wide = wide_table(table(*(cell(attack, 0.5, metric=metric, n=9) for attack in attacks for metric in metrics)), None)
     assert list(wide) == ["attack", *metrics, "n"]
     assert wide["attack"].tolist() == [*attacks]
-    assert wide.iloc[0].tolist()[:3] == ["codebook", "0.500±0.030", "0.500±0.030"]
+    assert wide.iloc[0].tolist()[:3] == ["codebook", "0.500 [0.470, 0.530]", "0.500 [0.470, 0.530]"]
 
 
 def test_a_single_value_has_no_interval() -> None:
     one = table(cell("bound", 0.2, n=1, half=0), cell("codebook", 0.9))
     assert long_table(one)["95% interval"].tolist() == ["", "0.870 to 0.930"]
-    assert wide_table(one, None)["auc"].tolist() == ["0.200", "0.900±0.030"]
+    assert wide_table(one, None)["auc"].tolist() == ["0.200", "0.900 [0.870, 0.930]"]
+
+
+def test_an_interval_about_a_mean_at_the_end_of_the_span_stays_within_the_span() -> None:
+    """Of ten clients without any leak it reaches up to 0.308, and not 0.154 below and above 0."""
+    none_of_ten = {**cell("raifle", 0.0, metric="exact", n=10), "low": 0.0, "high": 0.308}
+    assert wide_table(table(none_of_ten), None)["exact"].tolist() == ["0.000 [0.000, 0.308]"]
 
 
 def test_value_that_an_attack_expects_of_itself_stands_next_to_the_measured_one() -> None:
