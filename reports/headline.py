@@ -18,6 +18,7 @@ from evaluation.luck import LEVEL, LUCK
 from evaluation.scores import describe, differing, number, records, setting_columns, setting_of
 from protocol.metric_table import judges, meanings, metric
 from reports.attack_descriptions import described
+from reports.metric_words import value_in_words
 from reports.run import ATTACKS
 from reports.tables import DATA
 
@@ -86,8 +87,10 @@ def headline(results: pd.DataFrame) -> Headline:
     asked = results[results["question"].isna() | (results["question"] == best["question"])]
     where = describe(setting_of(best), differing(asked) | {"data"})
     parts = [_compared(best, results), *meanings([best["metric"]])]
+    name, clients = best["metric"], "one client" if best["n"] == 1 else f"{best['n']} clients"
+    reaches = f"{value_in_words(name, best['mean'])}:" if metric(name).words else "reaches"
     measured = (
-        f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} on {best['n']} clients"
+        f"The best attack, {best['attack']}, {reaches} {name} {number(best['mean'])} on {clients}"
         f" (for clients like these: 95% interval {number(best['low'])} to {number(best['high'])}{among})"
         f"{' '.join(parts)}"
     )
@@ -95,10 +98,12 @@ def headline(results: pd.DataFrame) -> Headline:
     if shown.empty:
         status = "undecided" if status == "leak" else status
     if shown.empty and are_too_few(best, results):
-        clients = "one client is" if best["n"] == 1 else f"{best['n']} clients are"
-        verdict = f"On {where}, {clients} too few to say whether a client's update shows {inferred}."
+        verb = "is" if best["n"] == 1 else "are"
+        verdict = f"On {where}, {clients} {verb} too few to say whether a client's update shows {inferred}."
     elif shown.empty and not comparisons(best, results):
-        verdict = f"On {where}, no baseline ran that could show whether the server can infer {inferred}."
+        verdict = (
+            f"On {where}, no baseline ran to compare with, so it cannot be said whether the server infers {inferred}."
+        )
     elif shown.empty:
         verdict = f"On {where}, no attack is shown to infer {inferred}{_than(best, results, 'better')}."
     elif hardly_exceeds(best, results):

@@ -14,7 +14,7 @@ from datamodules.io.files import write_whole
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.failures import reasons
 from evaluation.scores import records
-from protocol.metric_table import meanings, metric
+from protocol.metric_table import meanings
 from reports.headline import headline, is_generated
 from reports.questions import Question, not_measured
 from reports.run import Run

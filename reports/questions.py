@@ -26,6 +26,7 @@ from reports.headline import (
     most_bits,
     reach,
 )
+from reports.metric_words import number_in_words, value_in_words
 from reports.run import ATTACKS, Run
 from reports.tables import DATA
 
@@ -168,15 +169,19 @@ def _said(row: Row, cell: pd.DataFrame, tried: int, worst: float | None) -> list
     among = f", best of {tried} attacks" if tried > 1 else ""
     among += f", at {setting}" if setting else ""
     interval = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
-    said = [f"{row['attack']}: {row['metric']} {number(row['mean'])}{interval}, n = {row['n']}{among}"]
-    entry, baseline, least = metric(row["metric"]), best_baseline(row, cell), comparisons(row, cell)
-    start = None
-    if least and judges(row["metric"], row["question"]):
-        start = min(least) if entry.lower_is_better else max(least)
-    if baseline is not None and baseline["mean"] == start:
-        said.append(f"baseline {baseline['attack']} {number(baseline['mean'])}")
-    elif start is not None:
-        said.append(f"guessing {number(start)}")
+    name, baseline, least = row["metric"], best_baseline(row, cell), comparisons(row, cell)
+    start, compared = None, "guessing"
+    if least and judges(name, row["question"]):
+        start = min(least) if metric(name).lower_is_better else max(least)
+        if baseline is not None and baseline["mean"] == start:
+            compared = f"baseline {baseline['attack']}"
+    words = ""
+    if metric(name).words:
+        without = "" if start is None else f" ({compared}: {number_in_words(name, start)})"
+        words = f" {value_in_words(name, row['mean'])}{without}"
+    said = [f"{row['attack']}{words}: {name} {number(row['mean'])}{interval}, n = {row['n']}{among}"]
+    if start is not None:
+        said.append(f"{compared} {number(start)}")
     said += [f"worst tenth of the clients {number(worst)}"] if worst is not None else []
     gained = most_bits(row, cell)
     if gained is not None:

@@ -9,7 +9,7 @@ from evaluation.failures import best_guess
 from evaluation.limits import FEWEST
 from protocol.metric_table import metric
 from reports.headline import best_baseline, comparisons, is_shown
-from reports.statement.numbers import Number, hundredths, shown
+from reports.metric_words import number_in_words, value_in_words
 
 Answer = Literal["yes", "slightly", "not shown", "cannot be said"]
 _SLIGHT = 0.2
@@ -76,20 +76,20 @@ def everyday(made: Mapping[str, Any], who: str) -> str:
     if made["n"] < FEWEST:
         clients = "One client is" if made["n"] == 1 else f"{made['n']} clients are"
         start = f"{clients} too few to say whether {inferred} can be inferred: the best attack"
-    low, high = (_of(name, end) for end in (made["result"].low, made["result"].high))
+    low, high = (number_in_words(name, end) for end in (made["result"].low, made["result"].high))
     compared = [f"95% interval for clients like these {low} to {high}"]
     if baseline is not None:
-        compared.append(f"{without}: {_of(name, baseline.result.value)}")
+        compared.append(f"{without}: {number_in_words(name, baseline.result.value)}")
     if made["guessing"] is not None:
-        compared.append(f"guessing: {_of(name, made['guessing'])}")
-    parts = [f"{start} {_words(name, made['result'].value)} ({'; '.join(compared)}).{_measured_on(made)}"]
+        compared.append(f"guessing: {number_in_words(name, made['guessing'])}")
+    parts = [f"{start} {value_in_words(name, made['result'].value)} ({'; '.join(compared)}).{_measured_on(made)}"]
     if worst is not None and made["worst_clients"] < made["n"]:
         count = made["worst_clients"]
         those = "the client" if count == 1 else f"the {count} clients"
         baseline_text = ""
         if baseline is not None and baseline.worst_tenth is not None:
-            baseline_text = f" ({without}: {_of(name, baseline.worst_tenth.value)})"
-        parts.append(f"For {those} about whom most is inferred: {_of(name, worst.value)}{baseline_text}.")
+            baseline_text = f" ({without}: {number_in_words(name, baseline.worst_tenth.value)})"
+        parts.append(f"For {those} about whom most is inferred: {number_in_words(name, worst.value)}{baseline_text}.")
     return " ".join(parts)
 
 
@@ -98,26 +98,3 @@ def _measured_on(made: Mapping[str, Any]) -> str:
     those = "one client" if count == 1 else f"{count} clients"
     right = f", without an error by this measure for {'all' if certain == count else certain} of them"
     return f" Measured on {those}{right if certain else ''}."
-
-
-def limited(name: str, limit: float) -> str:
-    """A limit on a metric in everyday words, as the predicate of an attack that just reaches it."""
-    return _words(name, limit)
-
-
-def _words(name: str, value: Number) -> str:
-    """A value as the predicate of "the best attack"."""
-    entry = metric(name)
-    if not entry.words:
-        meaning = f", where {entry.meaning.rstrip('.')}" if entry.meaning else ""
-        return f"reaches {name} {shown(value)}{meaning}"
-    return entry.words.format(_of(name, value))
-
-
-def _of(name: str, value: Number) -> str:
-    """A value in the unit of its metric's words."""
-    entry = metric(name)
-    if not entry.words or not isinstance(value, float):
-        return shown(value)
-    scaled = value * entry.words_scale
-    return shown(scaled) if entry.words_scale == 1 else hundredths(scaled)

@@ -18,10 +18,10 @@ from protocol.provenance import CHECKOUT
 from recordings.recording import Recording
 from reports.headline import as_recorded
 from reports.html import GENERATED, TEMPLATES
+from reports.metric_words import value_in_words
 from reports.run import Run
 from reports.statement.assessment import Assessment, assessment
 from reports.statement.combined import Combined, combined, why_not_combined
-from reports.statement.everyday import limited
 from reports.statement.gaps import NotTried, not_tried
 from reports.statement.lowering import Lowering, lowering
 from reports.statement.measured import Measured, measured, reading_baselines
@@ -262,7 +262,7 @@ def _verdict(entry: Mapping[str, Any], attacks: Sequence[Attack]) -> Verdict:
     if name in RELATIVE:
         said = f"The limit for an attack{about}: {shown(entry['limit'])}, {RELATIVE[name]}."
     else:
-        said = f"No attack{about} may be better than one that {limited(name, float(entry['limit']))}."
+        said = f"No attack{about} may be better than one that {value_in_words(name, float(entry['limit']))}."
     fields = {field: entry[field] for field in ("metric", "limit", "verdict", "message")}
     return Verdict(**fields, everyday=f"{said} {_OUTCOMES[entry['verdict']]}")
 

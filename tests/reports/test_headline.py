@@ -16,8 +16,9 @@ def test_it_says_what_is_inferred_how_well_and_next_to_what() -> None:
     rows = [cell("codebook", 0.95), cell("raifle", 0.9), cell("chance", 0.5), cell("popularity", 0.7)]
     assert headline(table(*rows)) == Headline(
         "On d, the server can infer from a client's update what it clicked.",
-        "The best attack, codebook, reaches auc 0.950 on 20 clients (for clients like these: 95% interval 0.920 to"
-        " 0.980, chosen among 2 attacks by the same data); guessing gives 0.5, the best baseline, popularity, 0.700."
+        "The best attack, codebook, picks the right one of a right and a wrong answer in 95 of 100 cases: auc 0.950 on"
+        " 20 clients (for clients like these: 95% interval 0.920 to 0.980, chosen among 2 attacks by the same data);"
+        " guessing gives 0.5, the best baseline, popularity, 0.700."
         " AUC is 0.5 for guessing and 1 for certainty.",
         *("auc", "q", "d"),
     )
@@ -75,14 +76,19 @@ def test_five_clients_and_several_attacks_are_too_few() -> None:
 
 def test_a_leak_that_is_shown_comes_before_a_greater_one_that_is_not() -> None:
     rows = [cell("codebook", 0.9, half=0.5), cell("raifle", 0.8), cell("chance", 0.5)]
-    assert "raifle, reaches auc 0.800" in headline(table(*rows)).measured
+    assert (
+        "raifle, picks the right one of a right and a wrong answer in 80 of 100 cases: auc 0.800"
+        in headline(table(*rows)).measured
+    )
 
 
 @pytest.mark.parametrize(
     ("n", "said"), [(1, "one client is too few to say whether"), (4, "4 clients are too few"), (5, "")]
 )
 def test_few_clients_show_nothing(n: int, said: str) -> None:
-    verdict = headline(table(cell("codebook", 0.95, n=n), cell("chance", 0.5, n=n))).verdict
+    answer = headline(table(cell("codebook", 0.95, n=n), cell("chance", 0.5, n=n)))
+    verdict = answer.verdict
+    assert ("auc 0.950 on one client (for" in answer.measured) == (n == 1)
     assert ("can infer from a client's update what" in verdict) == (said == "")
     assert said in verdict
 
@@ -108,7 +114,7 @@ def test_sets_of_words_are_compared_by_f1() -> None:
     rows = [cell("adapter-words", 0.95), cell("adapter-words", 0.32, metric="f1")]
     rows += [cell("popular-words", 0.5), cell("popular-words", 0.41, metric="f1")]
     found = headline(table(*rows, lines=WORDS))
-    assert "reaches f1 0.320" in found.measured
+    assert ": f1 0.320" in found.measured
     assert "can infer" not in found.verdict
 
 
@@ -128,7 +134,9 @@ def test_a_baseline_that_no_number_changes_stands_next_to_all() -> None:
 
 def test_of_a_distance_the_nearest_is_best() -> None:
     rows = [cell("codebook", 0.2, metric="l1"), cell("raifle", 0.4, metric="l1"), cell("chance", 0.9, metric="l1")]
-    assert "codebook, reaches l1 0.200" in headline(table(*rows)).measured
+    assert (
+        "codebook, assigns 10 of 100 examples of a client to a wrong class: l1 0.200" in headline(table(*rows)).measured
+    )
     assert "the best baseline, chance, 0.900" in headline(table(*rows)).measured
     assert "no baseline ran" in headline(table(cell("codebook", 0.2, metric="l1"))).verdict
 

@@ -62,7 +62,10 @@ def test_a_bar_goes_from_the_best_baseline_to_certainty() -> None:
     (beyond,) = questions(table(cell("codebook", 0.52, half=0.1)))
     assert beyond.bar is not None
     assert beyond.bar.low == 0.0
-    assert found.said == "codebook: l1 0.200 (0.100 to 0.300), n = 20; baseline chance 0.800"
+    assert found.said == (
+        "codebook assigns 10 of 100 examples of a client to a wrong class (baseline chance: 40): l1 0.200 (0.100 to"
+        " 0.300), n = 20; baseline chance 0.800"
+    )
 
 
 def test_the_worst_tenth_and_the_bits_are_said() -> None:
@@ -72,8 +75,9 @@ def test_the_worst_tenth_and_the_bits_are_said() -> None:
     )
     (found,) = questions(table(*rows), scores=scores)
     assert found.said == (
-        "codebook: auc 0.750 (0.720 to 0.780), n = 20, best of 2 attacks; guessing 0.500;"
-        " worst tenth of the clients 0.900; the update adds 4 bits (3 to 5)"
+        "codebook picks the right one of a right and a wrong answer in 75 of 100 cases (guessing: 50): auc 0.750 (0.720"
+        " to 0.780), n = 20, best of 2 attacks; guessing 0.500; worst tenth of the clients 0.900;"
+        " the update adds 4 bits (3 to 5)"
     )
     assert found.bar is not None
     assert found.bar.worst == pytest.approx(0.8)
@@ -83,7 +87,12 @@ def test_what_was_tried_on_a_recording_is_no_line() -> None:
     rows = [cell("codebook", mean, defence=name) for name, mean in (("none", 0.9), ("top-k 0.1", 1.0))]
     rows += [cell("bound", 1.0, metric=COSINE, defence=name) for name in ("none", "top-k 0.1")]
     (found,) = questions(table(*rows))
-    assert found.said.startswith("codebook: auc 0.900")
+    assert found.said.startswith("codebook picks the right one of a right and a wrong answer in 90 of 100 cases")
+
+
+def test_a_metric_without_words_stands_with_its_name() -> None:
+    (found,) = questions(table(cell("codebook", 0.9, metric="my-metric")))
+    assert found.said.startswith("codebook: my-metric 0.900")
 
 
 @pytest.mark.parametrize(
