@@ -150,7 +150,13 @@ for _metric in (
         **_LOW_SHARE,
     ),
     Metric("coverage", "Coverage is the part of the shares that lie within their 95% intervals.", **_OTHER, **_SHARE),
-    Metric("exact", "Exact is the share of clients of whom all class counts are right.", binary=True, **_SHARE),
+    Metric(
+        "exact",
+        "Exact is the share of clients of whom all class counts are right.",
+        binary=True,
+        words="gets all class counts right for {} of 100 clients",
+        **_SHARE,
+    ),
     Metric(
         "error",
         "The error is the share of items that are predicted wrongly.",
@@ -180,8 +186,20 @@ for _metric in (
     ),
     Metric("times-chance", "Times chance is AP over that of guessing, 1 for guessing.", **_POSITIVE),
     Metric("times-random", "Times random is AP over that of a random order, 1 for guessing.", **_POSITIVE),
-    Metric("top1", "Top 1 is the share of messages whose user comes first.", binary=True, **_SHARE),
-    Metric("top5", "Top 5 is the share of messages whose user is among the first five.", binary=True, **_SHARE),
+    Metric(
+        "top1",
+        "Top 1 is the share of messages whose user comes first.",
+        binary=True,
+        words="names the right user of {} of 100 messages",
+        **_SHARE,
+    ),
+    Metric(
+        "top5",
+        "Top 5 is the share of messages whose user is among the first five.",
+        binary=True,
+        words="has the right user among the first five for {} of 100 messages",
+        **_SHARE,
+    ),
     Metric(
         "epsilon",
         "Epsilon is that of a client's updates with the noise that they have.",
@@ -204,6 +222,8 @@ for _metric in (
         "Bits are what the update adds to the prior: the logarithm to base 2 of the probability of a client's true"
         " answers given both, over that given the prior; 0 for an update that says nothing.",
         guessing=0.0,
+        words="adds {} bits to what is known of a client without the update",
+        words_scale=1.0,
         span=ANY,
     ),
     Metric(

@@ -101,9 +101,8 @@ def headline(results: pd.DataFrame) -> Headline:
         verb = "is" if best["n"] == 1 else "are"
         verdict = f"On {where}, {clients} {verb} too few to say whether a client's update shows {inferred}."
     elif shown.empty and not comparisons(best, results):
-        verdict = (
-            f"On {where}, no baseline ran to compare with, so it cannot be said whether the server infers {inferred}."
-        )
+        compared = "no baseline ran to compare with"
+        verdict = f"On {where}, {compared}, so it cannot be said whether the server can infer {inferred}."
     elif shown.empty:
         verdict = f"On {where}, no attack is shown to infer {inferred}{_than(best, results, 'better')}."
     elif hardly_exceeds(best, results):

@@ -54,7 +54,7 @@ def why_not_combined(questions: Sequence[Measured]) -> str:
     ranked = [question.infers for question in questions if question.rates is not None]
     if ranked:
         return f"the declaration has no share of clients for whom the answer is yes for: {'; '.join(ranked)}"
-    return "no attack on a question with an acceptable false-positive rate says which single answers are right"
+    return "no attack that was measured names single answers at an acceptable false-positive rate"
 
 
 def exposure(tpr: Range, fpr: Range, *, clients: int, prior: float) -> dict[str, Any]:

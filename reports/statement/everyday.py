@@ -75,7 +75,7 @@ def everyday(made: Mapping[str, Any], who: str) -> str:
     }[made["answer"]]
     if made["n"] < FEWEST:
         clients = "One client is" if made["n"] == 1 else f"{made['n']} clients are"
-        start = f"{clients} too few to say whether {inferred} can be inferred: the best attack"
+        start = f"{clients} too few to say whether a client's updates show {inferred}: the best attack"
     low, high = (number_in_words(name, end) for end in (made["result"].low, made["result"].high))
     compared = [f"95% interval for clients like these {low} to {high}"]
     if baseline is not None:

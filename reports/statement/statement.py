@@ -12,7 +12,7 @@ from attacks.base import Attack
 from datamodules.io.files import sha256_of, write_whole
 from evaluation.limit_names import asks, parts_of
 from evaluation.limits import FEWEST
-from evaluation.relative_limits import RELATIVE
+from evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE
 from evaluation.runner import Evaluation
 from protocol.provenance import CHECKOUT
 from recordings.recording import Recording
@@ -194,7 +194,7 @@ def write_statement(
         "sums": sums(evaluation),
         "not_tried": not_tried(evaluation, attacks, [one.estimate for one in questions], manipulation, scope.summed),
         "lowering": lowering(questions, audited=run, reading=reading_baselines(attacks)),
-        "gate": [_verdict(one, attacks) for one in run.gate],
+        "gate": [verdict_in_words(one, attacks) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
         "limits": [*LIMITS, *([SHARED] if scope.summed > 1 else [])],
         "generated": GENERATED if "synthetic" in run.data["name"] else "",
@@ -240,31 +240,32 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
     )
 
 
-_OUTCOMES = {
+_OUTCOMES: Mapping[str, str] = {
     "ok": "Kept.",
     "failed": "Not kept.",
-    "undecided": "Undecided: these clients do not show on which side of the limit clients like them are.",
+    "undecided": "Undecided: these clients do not show on which side of the limit {whom} are.",
     "unchecked": "Could not be checked, so it is not known to be kept.",
 }
+_COMPARED: Mapping[str, str] = {CHANGE: "in the reference", BEYOND_BASELINE: "the best baseline of its question"}
+"""What the limits on differences compare an attack with."""
 
 
-def _verdict(entry: Mapping[str, Any], attacks: Sequence[Attack]) -> Verdict:
+def verdict_in_words(entry: Mapping[str, Any], attacks: Sequence[Attack]) -> Verdict:
     """Verdict on a limit, in everyday words too."""
     question, name = parts_of(entry["metric"])
-    limited_attacks = [
-        attack
-        for attack in attacks
-        if asks(question)(attack.family, attack.estimates.inferred)
-        and (name in RELATIVE or name in attack.estimates.metric_names())
-    ]
-    asked = [] if question is None else list(dict.fromkeys(one.estimates.inferred for one in limited_attacks))
-    about = f" that infers {' or '.join(asked)}" if asked else ""
+    about = ""
+    if question is not None:
+        asked = [attack.estimates for attack in attacks if asks(question)(attack.family, attack.estimates.inferred)]
+        # Bits and differences are measured on many questions, and are no metric of an estimate.
+        measuring = [estimates for estimates in asked if name in estimates.metric_names()] or asked
+        about = f" that infers {' or '.join(dict.fromkeys(estimates.inferred for estimates in measuring))}"
     if name in RELATIVE:
-        said = f"The limit for an attack{about}: {shown(entry['limit'])}, {RELATIVE[name]}."
+        said = f"No attack{about} may infer more than {_COMPARED[name]} by over {shown(entry['limit'])}, in its metric."
     else:
         said = f"No attack{about} may be better than one that {value_in_words(name, float(entry['limit']))}."
+    whom = "clients like them" if entry["about"] == "clients" else "all clients of the recording"
     fields = {field: entry[field] for field in ("metric", "limit", "verdict", "message")}
-    return Verdict(**fields, everyday=f"{said} {_OUTCOMES[entry['verdict']]}")
+    return Verdict(**fields, everyday=f"{said} {_OUTCOMES[entry['verdict']].format(whom=whom)}")
 
 
 def _provenance(directory: Path, run: Run, recording: Recording, declared: Declaration) -> Provenance:

@@ -103,7 +103,9 @@ def test_a_question_whose_prior_did_not_run_shows_nothing() -> None:
     """Frequent words alone have an AUC near 1 and an F1 of some tenths."""
     leak, popular = cell("adapter-words", 0.66, metric="f1"), cell("popular-words", 0.4, metric="f1")
     alone = headline(table(leak, lines=WORDS))
-    assert alone.verdict == "On d, no baseline ran that could show whether the server can infer its words."
+    assert alone.verdict == (
+        "On d, no baseline ran to compare with, so it cannot be said whether the server can infer its words."
+    )
     assert alone.status == "undecided"
     assert "can infer" in headline(table(leak, popular, lines=WORDS)).verdict
     assert "can infer" in headline(table(cell("codebook", 0.95))).verdict  # a question without such a baseline

@@ -52,6 +52,7 @@ def test_rates_read_as_counts_with_the_baseline_and_the_worst_clients() -> None:
         ("recovered", 0.998, "rebuilds more than 99 of 100 training examples exactly"),
         ("share-error", 0.031, "wrong by 3 percentage points"),
         ("mean-error", 12.0, "wrong by 12 about the mean target"),
+        ("bits", 5.0, "adds 5 bits to what is known of a client without the update"),
         ("psnr", 21.53, "reaches psnr 21.5, where PSNR is the peak"),
         ("unknown", 0.5, "reaches unknown 0.5 ("),
     ],
@@ -85,7 +86,9 @@ def test_clients_without_an_error_are_counted() -> None:
 
 def test_of_few_clients_nothing_is_said_to_be_inferred() -> None:
     few = said("auc", 1.0, n=2, certain=0, verdict="cannot be said")
-    assert few.startswith("2 clients are too few to say whether which items it bought can be inferred: the best attack")
+    assert few.startswith(
+        "2 clients are too few to say whether a client's updates show which items it bought: the best attack"
+    )
     assert "Whoever can read" not in few
     attack, baseline = row("auc", 0.9, 0.85, 0.95), row("auc", 0.7, 0.65, 0.75, "baseline")
     assert answer({**attack, "n": 4}, pd.DataFrame([attack, baseline])) == "cannot be said"

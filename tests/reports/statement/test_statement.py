@@ -11,7 +11,7 @@ from attacks.registry import REGISTRY
 from datamodules.io.files import sha256_of
 from docs.tools.statement_page import schema
 from reports.statement.gaps import KNOWN_CLASSES
-from reports.statement.statement import Statement
+from reports.statement.statement import Statement, verdict_in_words
 from tests.places import FILLED_SYSTEM
 from tests.toys import train
 
@@ -194,6 +194,31 @@ def test_a_table_of_the_first_page_breaks_between_its_rows(folder: Path) -> None
     kept_whole = [rule.partition("{")[0] for rule in style.split("}") if "break-inside: avoid" in rule]
     assert kept_whole
     assert not any("table" in selector for selector in kept_whole)
+
+
+@pytest.mark.parametrize(
+    ("limit", "verdict", "about", "said"),
+    [
+        (
+            *("recommendation/bits", "ok", "clients"),
+            "No attack that infers which of the items it was shown the client interacted with may be better than one"
+            " that adds 0.2 bits to what is known of a client without the update. Kept.",
+        ),
+        (
+            *("beyond-baseline", "undecided", "clients"),
+            "No attack may infer more than the best baseline of its question by over 0.2, in its metric. Undecided:"
+            " these clients do not show on which side of the limit clients like them are.",
+        ),
+        (
+            *("top1", "undecided", "recording"),
+            "No attack may be better than one that names the right user of 20 of 100 messages. Undecided: these clients"
+            " do not show on which side of the limit all clients of the recording are.",
+        ),
+    ],
+)
+def test_a_limit_stands_in_words_and_says_whom_it_is_about(limit: str, verdict: str, about: str, said: str) -> None:
+    entry = {"metric": limit, "limit": 0.2, "verdict": verdict, "message": "", "about": about}
+    assert verdict_in_words(entry, [kind() for kind in REGISTRY.values()]).everyday == said
 
 
 @pytest.mark.integration
