@@ -26,7 +26,7 @@ from evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE, Differ
 from evaluation.risk import worst_clients
 from evaluation.runner import Evaluation
 from evaluation.scores import differing, number, records, rows_of
-from evaluation.unmeasured_bits import BITS, questions_without_bits
+from evaluation.unmeasured_bits import BITS, BITS_NEED, questions_without_bits
 from evaluation.unmeasured_limits import measured_metric, why_unmeasured
 from protocol.metric_table import metric
 
@@ -209,16 +209,17 @@ def _with_learner(
 
 
 def _with_all_bits(verdict: Verdict, results: pd.DataFrame, attacks: Sequence[Attack]) -> Verdict:
-    """Unchecked instead of ok, if a limit on bits holds because a question has none."""
+    """Unchecked instead of ok, if a limit on bits holds because a question has none; unchecked for this reason."""
     question, metric_name = parts_of(verdict.metric)
-    if metric_name != BITS or verdict.verdict != "ok":
+    has_no_value = verdict.verdict == "unchecked" and verdict.attack is None
+    if metric_name != BITS or not (has_no_value or verdict.verdict == "ok"):
         return verdict
     without = questions_without_bits(results, attacks, asks(question))
     if not without:
         return verdict
     message = (
         f"gate could not be checked: {verdict.metric}, because attacks that infer {'; '.join(without)} were not"
-        " measured in bits; limit one question, e.g. composition/bits=5, or these by another metric"
+        f" measured in bits, which {BITS_NEED}; limit one question, e.g. composition/bits=5, or these by another metric"
     )
     return dataclasses.replace(verdict, verdict="unchecked", message=message)
 

@@ -10,6 +10,8 @@ from protocol.metric_table import METRICS
 
 _ATTACKS = ("ours", "published")
 BITS = "bits"
+BITS_NEED = "need the records themselves, or the answers of five clients and of two for each class"
+"""What bits of a question need, in a sentence."""
 
 
 def questions_without_bits(
@@ -17,8 +19,9 @@ def questions_without_bits(
 ) -> list[str]:
     """What the questions are about that attacks answered without any bits, e.g. ``some of its training examples``.
 
-    Bits need the records themselves, answers of at least five people, or a kind of answer that has them. Questions
-    that need no ground truth, such as whether declared noise is there, ask nothing about a client's data.
+    Bits need the records themselves, or answers that have probabilities, of at least five people and of two for each
+    class (see `evaluation.posterior.posterior`). Questions that need no ground truth, such as whether declared noise is
+    there, ask nothing about a client's data.
 
     Args:
         results: rows of an audit.

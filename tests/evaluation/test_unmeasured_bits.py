@@ -25,8 +25,15 @@ def verdict(limits: dict[str, float], *rows: dict[str, Any]) -> Verdict:
 def test_records_without_bits_leave_a_limit_on_bits_unchecked(limit: str) -> None:
     found = verdict({limit: 5.0}, *SHARES, RECORDS)
     assert found.verdict == "unchecked"
-    if limit == "bits":
-        assert "some of its training examples themselves were not measured in bits" in found.message
+    assert "some of its training examples themselves were not measured in bits" in found.message
+
+
+def test_shares_of_too_few_clients_are_the_reason_and_not_attacks_that_did_not_run() -> None:
+    """Shares of ten classes need twenty clients; an attack on records would say nothing of them."""
+    missing = Evaluation(missing={"linear-inversion": "it is slow; add --slow"})
+    (found,) = gate({"bits": 5.0}, ATTACKS)(results(SHARES[0]), missing)
+    assert "what share of its examples each class has were not measured in bits, which need" in found.message
+    assert "slow" not in found.message
 
 
 @pytest.mark.parametrize(
