@@ -216,9 +216,9 @@ def _reading(rows: Sequence[Change]) -> list[str]:
     ]
     if any(row.seeds < 2 for row in rows):
         sentences.append(
-            "Where each run has one training, the interval is over clients, of these two models: two trainings of one"
-            " system differ too, so a difference says nothing of a change of the system before several trainings show"
-            " it."
+            "Where each run has one training, the interval is over clients and about these two models. Two trainings of"
+            " one system differ as well, so that a difference is a sign of a change of the system only where several"
+            " trainings of each show it."
         )
     sentences.append(
         "A row of the best attack compares the attack that is best at the question in each run, as an attacker who"

@@ -19,6 +19,7 @@ import jinja2
 import pandas as pd
 
 from datamodules.io.files import write_whole
+from evaluation.luck import LUCK
 from evaluation.scores import SETTING
 from evaluation.summary import RATIO
 from protocol.errors import InputError, require
@@ -56,6 +57,11 @@ class Published:
         """Says whether the numbers compare with the paper's, and why. Every table of the page must say it."""
         self.verdict = verdict
         return f"Comparable with the paper: {verdict}"
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether its intervals are for clients like these; earlier versions had bootstraps, and no luck in results."""
+        return bool(self.run.results[LUCK].notna().any())
 
     @property
     def minutes(self) -> str:
@@ -214,7 +220,11 @@ def _tables(folder: Path) -> dict[str, Published]:
 def _filled(folder: Path, template: str, tables: Mapping[str, Published]) -> str:
     loader, undefined = jinja2.FileSystemLoader(folder), jinja2.StrictUndefined
     environment = jinja2.Environment(loader=loader, undefined=undefined, keep_trailing_newline=True, autoescape=False)
-    text = environment.get_template(template).render(**tables, evidence=lambda: _evidence(tables))
+    functions = {
+        "evidence": lambda: _evidence(tables),
+        "with_wide_intervals": lambda: ", ".join(f"`{name}`" for name, table in tables.items() if table.is_wide),
+    }
+    text = environment.get_template(template).render(**tables, **functions)
     return "".join(line.rstrip() + "\n" for line in text.splitlines())
 
 

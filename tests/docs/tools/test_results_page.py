@@ -44,6 +44,13 @@ def test_the_template_types_no_result() -> None:
     assert not typed, "a decimal number or a percentage outside of an expression; settings stand in backticks"
 
 
+def test_the_page_names_the_tables_that_have_no_bootstraps() -> None:
+    named = re.search(r"Later tables \(([^)]*)\) have", PAGE.read_text(encoding="utf-8"))
+    assert named is not None
+    wide = [path.stem for path in sorted(FOLDER.glob("*.json")) if '"luck"' in path.read_text(encoding="utf-8")]
+    assert named[1] == ", ".join(f"`{name}`" for name in wide)
+
+
 def test_published_results_name_their_commit() -> None:
     for path in FOLDER.glob("*.json"):
         assert re.fullmatch(r"[0-9a-f]{40}", Run.read(path).commit or ""), path.name
