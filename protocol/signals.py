@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -52,12 +52,10 @@ class Stopping:
 
     def asked_within(self, seconds: float) -> bool:
         """Whether a signal has come, or comes within some seconds: other processes may end before it arrives here."""
-        try:
+        with suppress(Stopped):  # raised by the signal that is waited for
             end = time.monotonic() + seconds
             while self.asked is None and time.monotonic() < end:
                 time.sleep(0.05)
-        except Stopped:
-            pass
         return self.asked is not None
 
     def say(self, signum: int) -> None:

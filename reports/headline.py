@@ -215,11 +215,10 @@ def false_bounds(results: pd.DataFrame) -> list[str]:
     for row in records(as_recorded(results[(results["metric"] == "bits") & results["role"].isin(ATTACKS)])):
         bound = declared_bound(row, results)
         if bound is not None and bound.is_false and bound.matched is not None:
-            found = bound.matched
             sentences[row["question"]] = (
                 f"The declared epsilon is false: it allows {bound.allowed:.0%} of the clients to be matched with their"
                 f" updates on average, whatever the server knew before, and {row['attack']} matches {bound.right} of"
-                f" {found['n']}, which then has a probability of {bound.chance:.1g}"
+                f" {bound.matched['n']}, which then has a probability of {bound.chance:.1g}"
             )
     return list(sentences.values())
 
@@ -293,9 +292,9 @@ def comparisons(row: Row, results: pd.DataFrame) -> list[float]:
     if priors and priors.isdisjoint(_baselines(row, results)["attack"]):
         return []
     cell = same_cell({**row, "metric": f"{row['metric']}-by-chance"}, results)
-    found = [entry.guessing, *cell["mean"][cell["attack"] == row["attack"]]]
-    found = [value for value in (*found, None if baseline is None else baseline["mean"]) if value is not None]
-    return found or ([] if entry.lower_is_better else [0.0])
+    values = [entry.guessing, *cell["mean"][cell["attack"] == row["attack"]]]
+    values = [value for value in (*values, None if baseline is None else baseline["mean"]) if value is not None]
+    return values or ([] if entry.lower_is_better else [0.0])
 
 
 def _than(row: Row, results: pd.DataFrame, how: str) -> str:
@@ -331,11 +330,11 @@ def _gains(attacks: pd.DataFrame, results: pd.DataFrame) -> NDArray[np.float64]:
 @functools.cache
 def _priors() -> dict[str, set[str]]:
     """Names of the baselines of each question that say how likely its answers are without the update."""
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for attack in described():
         if attack.is_prior:
-            found.setdefault(attack.estimates, set()).update((attack.name, f"{attack.family}/{attack.name}"))
-    return found
+            names.setdefault(attack.estimates, set()).update((attack.name, f"{attack.family}/{attack.name}"))
+    return names
 
 
 def _baselines(row: Row, results: pd.DataFrame) -> pd.DataFrame:

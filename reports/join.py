@@ -33,19 +33,22 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     runs = [Run.read(directory / "results.json") for directory in directories]
     names = [run.experiment for run in runs]
     names = names if len(set(names)) == len(names) else [str(directory) for directory in directories]
-    found = [_evaluation(directory, run) for directory, run in zip(directories, runs, strict=True)]
-    stored = [StoredRun(*one) for one in zip(names, found, (run.data for run in runs), strict=True)]
-    compared = [changes(stored[0], one) for one in stored[1:]]
-    labels = [label for one in found for label in one.roc]
+    evaluations = [_evaluation(directory, run) for directory, run in zip(directories, runs, strict=True)]
+    stored = [
+        StoredRun(name, evaluation, run.data) for name, evaluation, run in zip(names, evaluations, runs, strict=True)
+    ]
+    compared = [changes(stored[0], later) for later in stored[1:]]
+    labels = [label for evaluation in evaluations for label in evaluation.roc]
     if len(set(labels)) < len(labels):
-        for one, name in zip(found, names, strict=True):
-            one.roc = {_labelled(label, name): curve for label, curve in one.roc.items()}
+        for evaluation, name in zip(evaluations, names, strict=True):
+            evaluation.roc = {_labelled(label, name): curve for label, curve in evaluation.roc.items()}
     cells = stacked([run.results for run in runs])
     repeated = cells.duplicated(["attack", "metric", *setting_columns(cells)], keep=False).to_numpy()
     parts = np.split(repeated, np.cumsum([len(run.results) for run in runs])[:-1])
-    for place, (one, name) in enumerate(zip(found, names, strict=True)):
+    for place, (evaluation, name) in enumerate(zip(evaluations, names, strict=True)):
         if parts[place].any():
-            one.scores, one.profiles = with_setting(one.scores, run=name), with_setting(one.profiles, run=name)
+            evaluation.scores = with_setting(evaluation.scores, run=name)
+            evaluation.profiles = with_setting(evaluation.profiles, run=name)
             results, differences = (with_setting(t, run=name) for t in (runs[place].results, runs[place].differences))
             runs[place] = dataclasses.replace(runs[place], results=results, differences=differences)
     named = dict.fromkeys(key for run in runs for key in run.system)
@@ -71,7 +74,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         details={f"{label} in {run.experiment}": rows for run in runs for label, rows in run.details.items()},
     )
     whole.write(out)
-    write_page(out, whole, joined(found), whole.results, metrics_of(whole.results), parts=runs, formats=formats)
+    write_page(out, whole, joined(evaluations), whole.results, metrics_of(whole.results), parts=runs, formats=formats)
     return whole
 
 

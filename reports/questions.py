@@ -220,13 +220,13 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
             reasons[families[name]][label] = reason
     answered = {one.family for one in measured}
     missing = [family for family in asks if family not in answered]
-    found = []
+    unmeasured = []
     for family in missing:
         if family not in reasons:
             continue
         reason = nearest_reason(reasons[family])
         inapplicable = is_inapplicable(reason)  # which is the last of all reasons
-        found.append(
+        unmeasured.append(
             Question(
                 family=family,
                 asks=asks[family],
@@ -241,7 +241,7 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
                 lacks=why_inapplicable(reason),
             )
         )
-    return sorted(found, key=lambda one: one.place), [family for family in missing if family not in reasons]
+    return sorted(unmeasured, key=lambda one: one.place), [family for family in missing if family not in reasons]
 
 
 def _asks() -> dict[str, str]:

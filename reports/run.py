@@ -242,9 +242,18 @@ class Run:
 
     def json(self) -> bytes:
         """Content of results.json, with null for NaN."""
-        optional = ("details", "learner_check", "advice", "changes", "system", "unrelated", "learner_wrong")
-        further = ("false_declarations", "recording")
-        empty = {name for name in (*optional, *further) if not getattr(self, name)}
+        optional = {
+            "details": self.details,
+            "learner_check": self.learner_check,
+            "advice": self.advice,
+            "changes": self.changes,
+            "system": self.system,
+            "unrelated": self.unrelated,
+            "learner_wrong": self.learner_wrong,
+            "false_declarations": self.false_declarations,
+            "recording": self.recording,
+        }
+        empty = {name for name, value in optional.items() if not value}
         return TypeAdapter(Run).dump_json(self, indent=2, exclude=empty)
 
     @classmethod

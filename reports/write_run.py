@@ -43,7 +43,7 @@ SCORES, COMPOSITIONS, ROC, CHANGES = "scores.csv", "compositions.csv", "roc.csv"
 
 
 def write_run(
-    found: AuditResult,
+    audit_result: AuditResult,
     *,
     directory: Path,
     experiment: str | None = None,
@@ -58,7 +58,7 @@ def write_run(
     """Writes the files of a run and prints its table.
 
     Args:
-        found: what was evaluated.
+        audit_result: what was evaluated.
         directory: folder of the files.
         experiment: name of the run; None for that of the folder.
         gate: function that checks limits, None for no limits.
@@ -70,30 +70,37 @@ def write_run(
         reference: run to compare with; None for none.
     """
     name = experiment or directory.resolve().name
-    evaluation, everything = found.evaluation, with_papers(found.everything)
-    results = everything[everything["metric"].isin(found.metrics)].reset_index(drop=True)
+    evaluation, everything = audit_result.evaluation, with_papers(audit_result.everything)
+    results = everything[everything["metric"].isin(audit_result.metrics)].reset_index(drop=True)
     verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
     shared = evaluation if persons else in_order_of_persons(without_persons(evaluation, key or secret_key()))
     run = Run(
-        *(name, command(), found.seed, commit(), versions()),
-        *({"sha256": "", **found.data}, hardware(), found.seconds, results),
-        dict(evaluation.missing),
-        [dataclasses.asdict(cause) for cause in found.causes],
-        paired_differences(found.reported),
-        verdicts,
-        list(read_back),
-        {label: plain_records(table) for label, table in shared.details.items()},
-        evaluation.learner_check,
-        advice(results, evaluation, gate),
-        system=system_lines(found),
+        experiment=name,
+        command=command(),
+        seed=audit_result.seed,
+        commit=commit(),
+        versions=versions(),
+        data={"sha256": "", **audit_result.data},
+        hardware=hardware(),
+        seconds=audit_result.seconds,
+        results=results,
+        not_run=dict(evaluation.missing),
+        causes=[dataclasses.asdict(cause) for cause in audit_result.causes],
+        differences=paired_differences(audit_result.reported),
+        gate=verdicts,
+        read_back=list(read_back),
+        details={label: plain_records(table) for label, table in shared.details.items()},
+        learner_check=evaluation.learner_check,
+        advice=advice(results, evaluation, gate),
+        system=system_lines(audit_result),
         unrelated=dict(evaluation.unrelated),
         learner_wrong=evaluation.mismatch is not None,
         false_declarations=[*evaluation.false_declarations, *false_bounds(results)],
-        changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, found.data), key)],
-        recording=recorded_places(found, verdicts),
+        changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, audit_result.data), key)],
+        recording=recorded_places(audit_result, verdicts),
     )
     run.write(directory)
-    write_evaluation(directory / EVALUATION, shared, data=dict(found.data))
+    write_evaluation(directory / EVALUATION, shared, data=dict(audit_result.data))
     write_gate(directory, verdicts)
     write_gate_alerts(directory, run)
     for file, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: roc_table(evaluation)}.items():
@@ -102,8 +109,8 @@ def write_run(
     (directory / TRACEBACKS).unlink(missing_ok=True)
     if whole := "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items()):
         write_whole(directory / TRACEBACKS, whole.encode())
-    explained = sentences(found.causes)
-    figures = write_page(directory, run, shared, everything, found.metrics, causes=explained, formats=formats)
+    explained = sentences(audit_result.causes)
+    figures = write_page(directory, run, shared, everything, audit_result.metrics, causes=explained, formats=formats)
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     if run.advice:
@@ -136,18 +143,19 @@ def write_page(
     """
     say_what_starts("drawing the figures and writing the page")
     figures = report_figures(evaluation, everything, metrics)
-    own, asked = detail_sections(run.details, profiles_of(evaluation)[1]), sections(run.results)
-    found, differences = [*asked, *own], difference_tables(run.differences)
+    details = detail_sections(run.details, profiles_of(evaluation)[1])
+    answered = sections(run.results)
+    differences = difference_tables(run.differences)
     lines = questions(run.results, evaluation.scores, run.gate)
     pictures = first_pictures(evaluation, run.results, lines)
     changed = [(one["notes"], change_tables(one, place)) for place, one in enumerate(run.changes)]
     options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
     options |= {"changes": changed}
-    write_report(directory, run, questions=lines, sections=found, differences=differences, **options)
-    tables = [table for section in found for table in section.tables] + differences
-    tables += [table for _, own in changed for table in own]
+    write_report(directory, run, questions=lines, sections=[*answered, *details], differences=differences, **options)
+    tables = [table for section in [*answered, *details] for table in section.tables] + differences
+    tables += [table for _, change_tables_of_run in changed for table in change_tables_of_run]
     numbers = {"results": run.results, "differences": run.differences}
-    numbers |= {table.name: table.rows for section in own for table in section.tables}
+    numbers |= {table.name: table.rows for section in details for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
     (directory / CHANGES).unlink(missing_ok=True)
     if run.changes:
@@ -156,7 +164,7 @@ def write_page(
     for sentence in run.false_declarations:
         print(f"{sentence}.")
     first = lines[0].answer if lines else headline(run.results)
-    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(asked)}\n")
+    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(answered)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures

@@ -31,8 +31,7 @@ def results_folder(directory: str | Path) -> Iterator[Path]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         file = next((path for path in (folder, *folder.parents) if path.is_file()), None)
         raise InputError(
