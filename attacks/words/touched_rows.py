@@ -95,11 +95,12 @@ def embedding_table(view: RoundView, name: str | None = None) -> str:
     Raises:
         ViewError: there is none.
     """
-    tables = [one for one in view.deltas if view.model[one].dim() == 2 and "embed" in one and "item" not in one]
-    found = name or max(tables, key=lambda one: view.model[one].numel(), default="")
-    if found not in view.deltas:
+    parameters = [parameter for parameter in view.deltas if parameter in view.model]  # clients may send other numbers
+    tables = [one for one in parameters if view.model[one].dim() == 2 and "embed" in one and "item" not in one]
+    table = name or max(tables, key=lambda one: view.model[one].numel(), default="")
+    if table not in view.deltas:
         raise ViewError(f"expected the deltas of an embedding table, got those of {', '.join(view.deltas)}")
-    return found
+    return table
 
 
 def _moved(change: Tensor, table: Tensor) -> Tensor:
