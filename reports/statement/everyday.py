@@ -96,5 +96,10 @@ def everyday(made: Mapping[str, Any], who: str) -> str:
 def _measured_on(made: Mapping[str, Any]) -> str:
     count, certain = made["n"], made["certain"]
     those = "one client" if count == 1 else f"{count} clients"
-    right = f", without an error by this measure for {'all' if certain == count else certain} of them"
-    return f" Measured on {those}{right if certain else ''}."
+    if not certain:
+        return f" Measured on {those}."
+    if count == 1:
+        return f" Measured on {those}, without an error by this measure."
+    return (
+        f" Measured on {those}, for {'all' if certain == count else certain} of them without an error by this measure."
+    )

@@ -174,8 +174,8 @@ def _of_class(name: str, what: str, attacks: Sequence[Attack]) -> NotMeasured:
     reason = "this version has no attack on it"
     if name == MANIPULATED and _made_models():
         reason = (
-            f"the recorded server sent no such model. This version has {len(_made_models())} ways to make one; where"
-            " they were measured, up to all images of clients were rebuilt exactly"
+            f"the recorded server sent no such model. This version has {len(_made_models())} ways to make one; in"
+            " measurements of this project the best of them rebuilt all images of clients exactly"
         )
     elif name in _GLOBAL_MODEL and any(_reads_global_model_alone(attack) for attack in attacks):
         reason += ", only a baseline of another question that reads the global model alone"

@@ -60,7 +60,7 @@ def test_certain_words_are_right_however_near_the_vector_of_another_word_is(dist
 
 
 def test_another_vector_of_the_same_word_is_no_other_word() -> None:
-    """A word has a vector for each place of a network that tells places apart."""
+    """A word has a vector for each place of a network that distinguishes places."""
     table = table_of()
     table[150:] = table[:150]
     same, other = torch.arange(VECTORS) % 150, torch.arange(VECTORS)

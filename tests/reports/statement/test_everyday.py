@@ -80,8 +80,8 @@ def test_an_answer_that_is_no_yes_claims_no_leak(verdict: str, start: str) -> No
 
 
 def test_clients_without_an_error_are_counted() -> None:
-    assert "without an error by this measure for 12 of them." in said("auc", 0.9, certain=12)
-    assert "without an error by this measure for all of them." in said("auc", 1.0, certain=30)
+    assert "for 12 of them without an error by this measure." in said("auc", 0.9, certain=12)
+    assert "for all of them without an error by this measure." in said("auc", 1.0, certain=30)
 
 
 def test_of_few_clients_nothing_is_said_to_be_inferred() -> None:

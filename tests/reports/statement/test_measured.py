@@ -66,7 +66,7 @@ def test_a_system_whose_worse_half_is_known_shows_the_worse_half() -> None:
     assert one.worst_tenth is not None
     assert one.worst_tenth.value == 1
     assert "in 75 of 100 cases" in one.everyday
-    assert "without an error by this measure for 10 of them" in one.everyday
+    assert "for 10 of them without an error by this measure" in one.everyday
     assert "For the 2 clients about whom most is inferred: 100 (without the update: 60)." in one.everyday
 
 
