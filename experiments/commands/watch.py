@@ -79,10 +79,10 @@ def watch(
             for one in loggers:
                 one.finalize("success")
     print("\n".join(f"round {last.round}: {state.sentence}" for state in last.states) if last else "no round to audit")
-    for state in last.states if last else ():
-        if state.attack is None:
-            did_not_run = misfits(open_recording(recording, learner, learner_arguments, running=True), chosen)
-            print(_why_unmeasured(state, chosen, did_not_run))
+    unmeasured = [state for state in last.states if state.attack is None] if last else []
+    if unmeasured:
+        did_not_run = misfits(open_recording(recording, learner, learner_arguments, running=True), chosen)
+        print("\n".join(_why_unmeasured(state, chosen, did_not_run) for state in unmeasured))
     print(f"verdict: {folder / VERDICT}")
     return _status(last)
 
