@@ -10,7 +10,7 @@ from protocol.metric_table import METRICS
 
 _ATTACKS = ("ours", "published")
 BITS = "bits"
-BITS_NEED = "need the records themselves, or the answers of five clients and of two for each class"
+BITS_NEED = "need the records themselves, or the answers of at least five clients, and of two for each class"
 """What bits of a question need, in a sentence."""
 
 

@@ -26,9 +26,9 @@ def answer(
     """Whether a result is beyond guessing and the best baseline; it cannot be said without either, or of few clients.
 
     An error cannot be compared with that of a baseline that `reads` the update either, because noise makes both worse.
-    A gain is slight below a fifth of the way to certainty, see `gain`. It is not shown if
-    all clients have one value, whose uncertainty is unknown, or if clients share messages (`summed` in each), which
-    makes intervals over them too narrow.
+    A gain is slight below a fifth of the way to certainty, see `gain`. It is not shown if the interval has no width
+    (equal values of a metric without a span), or if clients share messages (`summed` in each), which may make
+    intervals over them too narrow.
     """
     own, entry = dict(row), metric(row["metric"])
     if own["n"] < FEWEST or not comparisons(own, results):

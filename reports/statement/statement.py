@@ -49,8 +49,8 @@ TERMS = (
 
 
 SHARED = (
-    "Clients whose updates are in one sum share its message, so intervals over clients are too narrow: small gains are"
-    " given as not shown."
+    "Clients whose updates are in one sum share its message, so intervals over clients may be too narrow: small gains"
+    " are given as not shown."
 )
 
 
