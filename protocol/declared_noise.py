@@ -12,6 +12,9 @@ from protocol.view import View
 IMPOSSIBLE = 1e-9
 """Probability below which an update that holds the declared noise is not as short as a recorded one."""
 
+FINEST = 2.0**-24
+"""Smallest positive number of float16, in which updates may be sent or stored: smaller noise is lost in it."""
+
 
 def is_last_noise(view: View, name: str) -> bool:
     """Whether all clients add noise to a parameter, and declare nothing after it that could make the update shorter."""
@@ -31,9 +34,10 @@ def noise_chances(view: View, names: Collection[str] | None = None) -> Tensor:
 
     Args:
         view: the updates and the releases.
-        names: parameters to test; None for all with `is_last_noise`.
+        names: parameters to test, of those with `is_last_noise` and noise of at least `FINEST`; None for all.
     """
-    held = [name for name in (view.deltas if names is None else names) if is_last_noise(view, name)]
+    asked = view.deltas if names is None else names
+    held = [name for name in asked if is_last_noise(view, name) and view.noise_scale(name) >= FINEST]
     energy, numbers = torch.zeros(view.victims, dtype=torch.float64), torch.zeros(view.victims, dtype=torch.float64)
     for name in held:
         squares = view.deltas[name].double().reshape(view.victims, -1).square().sum(1)

@@ -71,6 +71,13 @@ def test_probability_of_short_updates_is_that_of_the_noise() -> None:
     assert float((chances < 0.1).double().mean()) == pytest.approx(0.1, abs=0.06)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("scale", [1e-9, 1e-8, 1e-7, 1e-5])
+def test_noise_that_is_lost_in_half_precision_is_no_false_declaration(scale: float, dtype: torch.dtype) -> None:
+    stored = noise(scale).to(dtype).float()
+    assert false_in_views([view(stored, Release(clip=1.0, noise_scale=scale, parameters=("w",)))]) == []
+
+
 def test_what_follows_the_noise_may_make_an_update_shorter() -> None:
     noised = Release(clip=1.0, noise_scale=0.01, parameters=("w",))
     for later in (Release(bits=2.0, parameters=("w",)), Release(clip=0.1, parameters=("w",))):
