@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from defenses.base import Update
+from defenses.rounded import Rounded
 from evaluation.causes import measured_causes
 from evaluation.declarations import false_in_views, value_bits
 from evaluation.noise_floor import declared_noise
@@ -88,6 +90,17 @@ def test_what_follows_the_noise_may_make_an_update_shorter() -> None:
 def test_what_devices_of_the_server_do_not_do_is_not_expected_of_all() -> None:
     others_only = Release(clip=0.01, noise_scale=0.01, parameters=("w",), own_devices=False)
     assert false_in_views([view(updates(0.1), others_only)]) == []
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("scale", [0.0, 0.002])
+def test_a_clip_that_rounding_makes_longer_is_no_false_declaration(bits: int, scale: float) -> None:
+    clipped = updates(0.99) + noise(scale)
+    rounding = Rounded(bits=bits)
+    sent = Update({"w": clipped}, {}, sent=torch.ones(CLIENTS, dtype=torch.bool), clients=torch.arange(CLIENTS))
+    rounded = rounding.protect(sent, [torch.Generator().manual_seed(seed) for seed in range(CLIENTS)].__getitem__)
+    releases = (Release(clip=1.0, noise_scale=scale, parameters=("w",)), *rounding.releases(("w",)))
+    assert false_in_views([view(rounded.deltas["w"], *releases)]) == []
 
 
 def test_updates_longer_than_their_clip_are_a_false_declaration() -> None:
