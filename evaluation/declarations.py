@@ -39,7 +39,8 @@ def false_in_views(views: Sequence[RoundView]) -> list[str]:
       probability of 1e-9 at most, see `protocol.declared_noise`.
     * *Clip*: an update is longer than its clip, and longer by more than the declared noise is with that probability. A
       clip before a rounding to few bits is not tested, as rounding at random makes an update longer.
-    * *Bits*: the numbers of a tensor have more different values than the declared bits can name.
+    * *Bits*: the numbers of a tensor have more different values than the declared bits can name. Sums of several
+      clients' numbers are not tested, nor numbers with noise added to them.
 
     Sums of several messages of one client are left out, as their number counts.
     """
@@ -107,8 +108,9 @@ def _longer(view: RoundView, release: Release) -> Tensor:
 
 
 def _bits(views: Sequence[RoundView]) -> Iterator[str]:
-    for release in views[0].releases:
-        if release.bits is None:
+    releases = views[0].releases
+    for place, release in enumerate(releases):
+        if release.bits is None or _are_other_numbers(release, releases[place + 1 :]):
             continue
         names = [name for name in release.parameters if name in views[0].deltas]
         margin = _MARGIN if release.bits >= _FEW_BITS else _MARGIN_OF_FEW
@@ -124,6 +126,12 @@ def _bits(views: Sequence[RoundView]) -> Iterator[str]:
                     " they are decoded from other numbers that have so few"
                 )
                 break
+
+
+def _are_other_numbers(bits: Release, later: Sequence[Release]) -> bool:
+    """Whether the recorded numbers are others than those of few bits: sums of several clients', or with noise added."""
+    of_same = [release for release in later if set(release.parameters) & set(bits.parameters)]
+    return any(release.participants > 1 or release.noise_scale > 0 for release in of_same)
 
 
 def value_bits(numbers: Tensor) -> float:

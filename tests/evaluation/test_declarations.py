@@ -1,6 +1,7 @@
 """Declarations that updates prove false, and true ones that they do not."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -101,6 +102,18 @@ def test_a_clip_that_rounding_makes_longer_is_no_false_declaration(bits: int, sc
     rounded = rounding.protect(sent, [torch.Generator().manual_seed(seed) for seed in range(CLIENTS)].__getitem__)
     releases = (Release(clip=1.0, noise_scale=scale, parameters=("w",)), *rounding.releases(("w",)))
     assert false_in_views([view(rounded.deltas["w"], *releases)]) == []
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("later", [{"participants": 3}, {"noise_scale": 0.1}], ids=["sum", "noise"])
+def test_sums_of_numbers_of_few_bits_are_no_false_declaration(bits: int, later: dict[str, Any]) -> None:
+    rounding, own = Rounded(bits=bits), updates(1.0) * torch.linspace(0.3, 1, CLIENTS)[:, None, None]
+    sent = Update({"w": own}, {}, sent=torch.ones(CLIENTS, dtype=torch.bool), clients=torch.arange(CLIENTS))
+    rounded = rounding.protect(sent, [torch.Generator().manual_seed(seed) for seed in range(CLIENTS)].__getitem__)
+    received = rounded.deltas["w"]
+    received = received.reshape(2, 3, *SHAPE).sum(1) if "participants" in later else received + noise(0.1)
+    releases = (*rounding.releases(("w",)), Release(parameters=("w",), **later))
+    assert false_in_views([view(received, *releases)]) == []
 
 
 def test_updates_longer_than_their_clip_are_a_false_declaration() -> None:
