@@ -292,7 +292,10 @@ def _certified(
     points = records[:, :-1] / records[:, -1:]
     apart = (own - step).norm(dim=1) / own.norm(dim=1)
     variance = (rows - step.T @ records).square().sum() / (rows.shape[1] * (len(rows) - len(records)))
-    error = (variance * torch.linalg.inv(step @ step.T).diagonal() * (1 + points.square().amax(1))).sqrt()
+    inverse, singular = torch.linalg.inv_ex(step @ step.T)
+    if singular:
+        return None  # records whose changes are dependent have no least squares
+    error = (variance * inverse.diagonal() * (1 + points.square().amax(1))).sqrt()
     same_step = int(times.sum()) == count and float(apart.max()) <= min(slack, MOST_MISFIT)
     if not same_step or float((records[:, -1] - 1).abs().max()) > min(slack, MOST_MISFIT):
         return None

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attacks.reconstruction import LinearInversion
 from attacks.reconstruction.linear_layer import LinearEstimate
+from attacks.reconstruction.record_supports import _certified
 from client.binary_classifier import BinaryClassifierAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
@@ -141,3 +142,11 @@ def test_more_records_than_columns_and_several_steps_are_refused(count: int, epo
     view, _ = table_view(*drawn(count), local=local)
     with pytest.raises(ViewError, match="tables"):
         run(LinearInversion(), view, LinearEstimate)
+
+
+def test_records_that_change_the_update_alike_are_refused_and_end_nothing() -> None:
+    """Their step has no least squares, as of two rows that differ only where a network of two classes does not look."""
+    records = torch.tensor([[0.5, 1.0, 1.0], [-0.5, 2.0, 1.0]], dtype=torch.float64)
+    alike = torch.ones(2, 1, 5, dtype=torch.float64)
+    rows = -0.1 * alike[:, 0].T @ records
+    assert _certified(rows, records, lambda _: alike, count=2, slack=1e-6, accuracy=1e-3) is None
