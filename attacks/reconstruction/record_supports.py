@@ -36,6 +36,8 @@ _DEPENDENT = 1e-3
 """Part of a unit vector outside of the span of others below which it is a combination of them."""
 _SURE = 4.0
 """Standard errors to which a certified record is within the asked accuracy."""
+_DIFFERENT = 16
+"""Fewest neurons that only one of any two records excites where no two are expected to excite the same ones."""
 _REFITS = 3
 _MOST_MISSING = 2
 """Records that need not be found, as the others leave a line for them."""
@@ -102,8 +104,8 @@ def search_supports(
 
     They are certain if the step, made again with the records and the inferred classes, is the update: for each record
     at all neurons, with one learning rate for all records, and as many records as the client has. The records are
-    then those of least squares from the update, with a standard error; it must be small for the asked accuracy. Of
-    equal records, those are certain that are more than a common factor of all numbers, see `certain_copies`.
+    then those of least squares from the update, with a standard error; it must be small for the asked accuracy. What
+    looks as several copies of a record may be other records with this mean, and is not certain, see `_are_single`.
 
     Args:
         span: the span of the rows, which must be exact, with the records' changes of the bias.
@@ -300,7 +302,26 @@ def _certified(
     if not same_step or float((records[:, -1] - 1).abs().max()) > min(slack, MOST_MISFIT):
         return None
     times = times.long()
-    accurate = (_SURE * error <= accuracy).repeat_interleave(times)
-    return FoundRecords(
-        points.repeat_interleave(times, 0), classes.repeat_interleave(times), accurate & certain_copies(times)
-    )
+    single = _are_single(times, changes[each, classes] != 0)
+    certain = (single & (_SURE * error <= accuracy)).repeat_interleave(times) & certain_copies(times)
+    return FoundRecords(points.repeat_interleave(times, 0), classes.repeat_interleave(times), certain)
+
+
+def _are_single(times: Tensor, excited: Tensor) -> Tensor:
+    """``(R,)`` bool, which of the records that make an update are single ones, and not the mean of several.
+
+    With two classes, all records that excite the same neurons change the biases in proportion, and with more classes
+    those do whose predictions are about equal. An update has only the sum ``sum_i c_i x_i = c * sum_i s_i x_i`` of
+    these, which looks as copies of their mean. The client's number of records then says that there are several. If it
+    says so of all records alike, it may be a multiple of the true one; if no two of the records excite nearly the same
+    neurons, this is believed.
+
+    Args:
+        times: ``(R,)`` int64 number of copies, by the reported number of records.
+        excited: ``(R, N)`` bool, the neurons that each excites.
+    """
+    common = math.gcd(*times.tolist())
+    if common == 1:
+        return times == 1
+    different = (excited[:, None] != excited).sum(2).fill_diagonal_(excited.shape[1])
+    return (times == common) & (len(times) > 1) & (int(different.min()) >= _DIFFERENT)

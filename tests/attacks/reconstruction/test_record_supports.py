@@ -100,6 +100,18 @@ def test_a_row_that_a_client_has_twice_is_found_twice() -> None:
     assert found["false-certified"].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("others", [0, 8])
+def test_the_mean_of_two_rows_that_excite_the_same_neurons_is_not_certain(others: int) -> None:
+    """Of two classes, their changes of the bias are in proportion, so that an update shows twice the mean."""
+    rows, labels = drawn(2 + others)
+    rows[1], labels[1] = rows[0], labels[0]
+    rows[0, ..., -1] -= STEP
+    rows[1, ..., -1] += STEP
+    estimate = run(LinearInversion(), table_view(rows, labels, clients=1)[0], LinearEstimate)
+    assert int(estimate.count) == 2 + others
+    assert int(estimate.certified.sum()) == others
+
+
 @pytest.mark.parametrize("times", [2, 3])
 def test_rows_are_certain_once_if_a_multiple_of_their_number_is_reported(times: int) -> None:
     view, truth = table_view(*drawn(20))
