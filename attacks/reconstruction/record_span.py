@@ -79,6 +79,7 @@ class Candidate:
         isolated: whether its changes of the bias were found and subtracted.
         is_corner: whether no other image in the span of the rows has its black and white pixels.
         in_columns: whether its changes are known to be in the span of the columns.
+        is_rarest: whether its client's update has no candidate fewer times, and three as many times.
         certain: whether it is certainly a record.
         by_levels: whether it is so only with levels that other images have too (`confirm`).
     """
@@ -93,6 +94,7 @@ class Candidate:
     isolated: bool = False
     is_corner: bool = False
     in_columns: bool = False
+    is_rarest: bool = False
     certain: bool = False
     by_levels: bool = False
 
@@ -149,10 +151,12 @@ class RecordSpan:
 
     A record that a client has twice has m = 2, as a mixture has, and is not certain. Not excluded are mixtures with
     negative shares and ``sum_i a_i^2 = 1``, as 2/3, 2/3 and -1/3 of images of a class whose levels are multiples of 3.
+    Nor is the middle of two images of even levels where the declared step is exactly twice the true one, or a client
+    reports half of its records, if no neuron of any client shows one of the images alone.
 
-    If no record has m = 1, or one has less (updates that are clipped, sums of clients, a wrong learning rate), the
-    smallest m counts as 1 if three records, of all or of a class, share it, and they have the levels of other images:
-    those of mixtures lie between these, if a quarter of the certain ones are records.
+    If no record has m = 1, or one has less (updates that are clipped, sums of clients, a wrong learning rate), also one
+    of another client, the smallest m counts as 1 if three records, of all or of a class, share it, and they have the
+    levels of other images: those of mixtures lie between these, if a quarter of the certain ones are records.
 
     If no class gives changes in the span (several steps, another loss), or the algorithm is unknown, u is the only
     vector of the span of the columns that is 0 at all neurons that x does not excite, after ReLU. Its size is unknown,
@@ -292,18 +296,18 @@ class RecordSpan:
                 candidate.by_levels = True  # corners that are no records have fractions of few levels
         sure = [candidate for candidate in isolated if candidate.multiple_error < _MOST_COARSE_ERROR]
         for candidate in sure:
+            own_class = [other for other in sure if other.label == candidate.label]
+            candidate.is_rarest = _is_rarest(candidate, sure) or _is_rarest(candidate, own_class)
             candidate.by_levels = candidate.multiple_error > _MOST_MULTIPLE_ERROR
         if not sure:
             return
         single = [candidate for candidate in sure if abs(candidate.multiple - 1) <= candidate.multiple_error]
-        smallest = min(candidate.multiple for candidate in sure)
-        if single and smallest > 1 - _MOST_COARSE_ERROR:
+        if single and not any(_is_less_than_once(candidate) for candidate in sure):
             for candidate in single:
                 candidate.certain = True
             return
         for candidate in sure:
-            own_class = [other for other in sure if other.label == candidate.label]
-            candidate.certain = _is_rarest(candidate, sure) or _is_rarest(candidate, own_class)
+            candidate.certain = candidate.is_rarest
             candidate.by_levels = True
 
     def _isolated(self) -> int:
@@ -509,6 +513,12 @@ def _is_rarest(candidate: Candidate, others: Sequence[Candidate]) -> bool:
     return same >= _FEWEST_OF_SCALE and min(multiples) >= 1 - tolerance
 
 
+def _is_less_than_once(candidate: Candidate) -> bool:
+    """Whether an update has less than one such record, so that its step is smaller than the declared one."""
+    is_known = candidate.isolated and candidate.multiple_error < _MOST_COARSE_ERROR
+    return is_known and candidate.multiple < 1 - _MOST_COARSE_ERROR
+
+
 def decomposed(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Thin singular value decomposition, also of matrices for which the fast algorithm does not converge."""
     try:
@@ -563,6 +573,12 @@ def confirm(candidates: Sequence[Candidate], images: Tensor | None) -> None:
     if 2 * len(single) < len(shown):
         for candidate in single:
             candidate.certain = False
+    # What shows a smaller step than the declared one for a client puts that of all others in doubt.
+    if any(_is_less_than_once(candidate) for candidate in candidates):
+        for candidate in certain:
+            if not math.isnan(candidate.multiple):
+                candidate.certain = candidate.certain and candidate.is_rarest
+                candidate.by_levels = True
     allowed = common_levels(torch.stack([candidate.levels for candidate in certain]))
     if images is not None:
         allowed &= common_levels(images.flatten(1))

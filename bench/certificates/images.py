@@ -406,5 +406,11 @@ def conditions() -> Mapping[str, Callable[[int], Counts]]:
         "portraits, float64": Federation(portraits, neurons=128, double=True),
         "even portraits, float32": Federation(even_portraits, neurons=128),
         "even portraits, algorithm unknown": Federation(even_portraits, neurons=128, known=False),
+        "4 even portraits, 8 neurons, 2 classes": Federation(even_portraits, records=4, neurons=8, classes=2),
+        "2 even portraits, 8 neurons, 2 classes": Federation(even_portraits, records=2, neurons=8, classes=2),
+        "4 images, 8 neurons, 2 classes, even levels": replace(even, records=4, neurons=8, classes=2),
+        "learning rate said to be twice what it is, 4 even portraits": Federation(
+            even_portraits, records=4, said=(2.0, 1.0)
+        ),
     }
     return {name: functools.partial(audited, federation) for name, federation in made.items()}

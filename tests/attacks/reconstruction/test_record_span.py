@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_levels, common_levels, decomposed, on_grid
+from attacks.reconstruction.record_span import (
+    RecordErrors,
+    RecordSpan,
+    as_levels,
+    common_levels,
+    confirm,
+    decomposed,
+    on_grid,
+)
 from protocol.seeding import generator_for
 
 PIXELS, NEURONS, CLASSES, RATE = 40, 24, 10, 0.1
@@ -82,6 +90,18 @@ def test_of_a_wrong_step_size_the_middle_is_not_taken_for_one_image(factor: floa
     middle = (images[:1] + images[1:2]) / 2
     span = layer.span(factor * layer.rows(images, torch.tensor([3, 3, 3, 1, 2, 4])), 6)
     assert certain_among(span, torch.cat([images[2:], middle])) == [True] * 4 + [False]
+
+
+def test_a_step_that_one_client_shows_to_be_smaller_is_that_of_the_others_too() -> None:
+    """At half of the declared step an image is there half a time, and the middle of two others once."""
+    layer, images = Layer(), even_images(3)
+    middle = (images[:1] + images[1:2]) / 2
+    alone = layer.span(layer.rows(images[:2], torch.tensor([3, 3])) / 2, 2)
+    assert certain_among(alone, middle) == [True]
+    other = layer.span(layer.rows(images[2:], torch.tensor([1])) / 2, 1)
+    assert certain_among(other, images[2:]) == [False]
+    confirm([*alone.candidates, *other.candidates], None)
+    assert not any(candidate.certain for candidate in alone.candidates)
 
 
 def test_an_image_that_a_client_has_twice_is_found_and_not_certain() -> None:

@@ -34,6 +34,8 @@ def counts(condition: str) -> Counts:
         "half of the records twice, even levels",
         "64 records, 64 neurons, even levels",
         "even portraits, algorithm unknown",
+        "4 even portraits, 8 neurons, 2 classes",
+        "learning rate said to be twice what it is, 4 even portraits",
     ],
 )
 def test_nothing_is_certified_that_no_client_has(condition: str) -> None:
