@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attacks.reconstruction.estimates import ReconstructionAttack
+from attacks.reconstruction.face_search import search_faces
 from attacks.reconstruction.linear_layer import (
     LayerUpdate,
     LinearEstimate,
@@ -19,8 +20,9 @@ from attacks.reconstruction.linear_layer import (
     linear_estimate,
 )
 from attacks.reconstruction.peeled_rows import RowChanges
+from attacks.reconstruction.pixel_grid import as_levels
 from attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, search_possible
-from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_levels, confirm, search_faces
+from attacks.reconstruction.record_span import RecordErrors, RecordSpan, confirm
 from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
 from attacks.reconstruction.table_search import TableUpdate, search_table
 from attacks.reconstruction.update_precision import number_errors

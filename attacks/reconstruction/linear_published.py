@@ -15,7 +15,7 @@ from attacks.reconstruction.linear_layer import (
     linear_estimate,
     neighbour_differences,
 )
-from attacks.reconstruction.record_span import on_grid
+from attacks.reconstruction.pixel_grid import on_grid
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress

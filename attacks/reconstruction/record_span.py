@@ -1,7 +1,4 @@
-"""Records found in the span of a linear layer's update: on the grid of pixels, and consistent with the whole update.
-
-Records that no neuron isolates are searched for at the vertices of the polytope of all images in the span.
-"""
+"""Records found in the span of a linear layer's update: on the grid of pixels, and consistent with the whole update."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,21 +8,8 @@ import torch
 from torch import Tensor
 
 from attacks.reconstruction.linear_layer import equal_neighbours
+from attacks.reconstruction.pixel_grid import LEAST_DISTANCE, LEVELS, as_levels, as_records, common_levels, on_grid
 
-_BLACK = 1e-4
-"""Pixels below this are black in a row's ratio."""
-_FEWEST_BLACK = 8
-"""Fewest pixels that are black in a row's ratio but not in all records; without them it tells nothing."""
-_NOISE = 0.1
-_WEIGHT = 10.0
-
-_LEVELS = 255
-"""Steps of a pixel in [0, 1] of 8 bits."""
-_CHANCE = 1e-12
-"""Largest probability with which a combination of records may look like a record."""
-_LEAST_DISTANCE = 1e-3
-"""Distance from the grid, in levels, below which rounding of the numbers hides the true one."""
-_MOST_DISTANCE = 0.25
 _GAP = 0.1
 """Largest ratio of the singular value after the last of the records to that one."""
 MOST_MISFIT = 0.1
@@ -55,8 +39,6 @@ _SAME_SCALE = 1e-3
 """Largest relative difference of equal step sizes."""
 _FEWEST_OF_SCALE = 3
 """Fewest records that show a step size that is not the declared one."""
-_LEAST_SHARE = 0.25
-"""Least share of the images from which it is seen on which grid of levels images are."""
 _FIXED = 1e-3
 """Least change of black and white pixels along each direction of the span, as a share of the length of the way."""
 
@@ -201,10 +183,7 @@ class RecordSpan:
         bounds = torch.zeros_like(rows) if bounds is None else bounds
         spread = rows.shape[0] ** 0.5 + rows.shape[1] ** 0.5  # norm of a matrix of random numbers of variance 1
         rounding = _TYPICAL * float(bounds.square().mean().sqrt()) * spread
-        visible = int((values > max(4 * precision * float(values[0]), 2 * rounding)).sum())
-        self.rank = min(records, visible)
-        if self.rank < visible < len(values) and not _ends(values, self.rank) and _ends(values, visible):
-            self.rank = visible
+        self.rank = _shown_rank(values, records, floor=max(4 * precision * float(values[0]), 2 * rounding))
         self.exact = self.rank > 0 and (self.rank == len(values) or _ends(values, self.rank))
         """Whether the rows are sums of so few records, and no noise."""
         self.has_columns = self.exact and self.rank < int((rows[:, -1] != 0).sum())
@@ -249,7 +228,7 @@ class RecordSpan:
         live = (sums[:, -1].abs() > bounds[:, -1]).nonzero().flatten()
         bias = sums[live, -1:]
         points = sums[live, :-1] / bias
-        errors = _LEVELS * (bounds[live, :-1] + points.abs() * bounds[live, -1:]) / bias.abs()
+        errors = LEVELS * (bounds[live, :-1] + points.abs() * bounds[live, -1:]) / bias.abs()
         clear = _TYPICAL * errors.amax(1) < 0.5
         return live[clear], bias[clear, 0], points[clear], errors[clear]
 
@@ -270,8 +249,8 @@ class RecordSpan:
                 candidate = self._candidate(points[place])
                 if candidate is None:
                     continue
-                distance = _LEVELS * (points[place] - candidate.point[:-1]).abs()
-                if bool((distance <= (_ALLOWED * errors[place]).clamp(min=_LEAST_DISTANCE)).all()):
+                distance = LEVELS * (points[place] - candidate.point[:-1]).abs()
+                if bool((distance <= (_ALLOWED * errors[place]).clamp(min=LEAST_DISTANCE)).all()):
                     number, bias = int(numbers[place]), float(biases[place])
                     candidate.sources[number] = bias, float(bounds[number]) / abs(bias)
             self._settle(corners=corners)
@@ -433,6 +412,7 @@ class RecordSpan:
         assert candidate.changes is not None
         left, values, right = self._residual()
         changes = candidate.changes
+        # Of each class, how far its changes are outside of the span of the columns, and how far rounding allows.
         sizes = changes.norm(dim=1)
         within = changes @ self.columns @ left  # (K, left)
         outside = (changes - within @ (self.columns @ left).T).norm(dim=1)
@@ -440,6 +420,7 @@ class RecordSpan:
         tolerance = _SURE * self.deviation * duals.norm(dim=1) * len(self.columns) ** 0.5
         tolerance += _LEAST_MULTIPLE_ERROR * sizes
         fits = (outside <= tolerance.minimum(MOST_MISFIT * sizes)) & (sizes > 0)
+        # The number of times, by a neuron whose ratio is the candidate if there is one, else by the whole span.
         if candidate.sources:
             multiples, bounds = self._multiples(candidate)
         else:
@@ -451,16 +432,15 @@ class RecordSpan:
         fits &= multiples.isfinite() & (bounds <= _MOST_COARSE_ERROR)
         if not bool(fits.any()):
             return None
+        # A class of which the update has one record comes first, then the nearest.
         single = fits & ((multiples - 1).abs() <= bounds)
         label = int((outside / sizes).masked_fill(~(single if bool(single.any()) else fits), torch.inf).argmin())
         multiple, bound = float(multiples[label]), float(bounds[label])
-        change = changes[label]
         if abs(multiple - 1) <= bound:
-            return _Fit(label, change, multiple, bound, _COMPUTED * self.precision * change.abs())
-        change = multiple * change
-        return _Fit(
-            label, change, multiple, bound, (float(measured[label]) + _COMPUTED * self.precision) * change.abs()
-        )
+            change, error = changes[label], _COMPUTED * self.precision  # of exactly one record
+        else:
+            change, error = multiple * changes[label], float(measured[label]) + _COMPUTED * self.precision
+        return _Fit(label, change, multiple, bound, error * change.abs())
 
     def _is_of_another_model(self, candidate: Candidate) -> bool:
         """Whether the changes of no class are near the span, as those of a client that got another model are not."""
@@ -495,7 +475,7 @@ class RecordSpan:
 
         A mixture of images with positive shares is black or white only where all of them are.
         """
-        extreme = (candidate.levels == 0) | (candidate.levels == _LEVELS)
+        extreme = (candidate.levels == 0) | (candidate.levels == LEVELS)
         fixed = self.basis[:, torch.cat([extreme, torch.ones(1, dtype=torch.bool)])]
         if fixed.shape[1] < self.rank:
             return False
@@ -530,31 +510,23 @@ def decomposed(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return left, values, right
 
 
+def _shown_rank(values: Tensor, records: int, *, floor: float) -> int:
+    """Rank of rows with given singular values: at most the number of records, but for a sum that has more, and ends.
+
+    Args:
+        values: singular values, the largest first.
+        records: number of records of the client.
+        floor: singular value up to which one may be rounding.
+    """
+    visible = int((values > floor).sum())
+    rank = min(records, visible)
+    is_of_more = rank < visible < len(values) and not _ends(values, rank) and _ends(values, visible)
+    return visible if is_of_more else rank
+
+
 def _ends(values: Tensor, rank: int) -> bool:
     """Whether the singular values after the first `rank` are small."""
     return rank < len(values) and bool(values[rank] < _GAP * values[rank - 1])
-
-
-def on_grid(points: Tensor, errors: Tensor | None = None) -> Tensor:
-    """``(M,)`` bool, whether points ``(M, D)`` are records: every number on the grid of 8-bit pixels in [0, 1].
-
-    A combination of records would be so near the grid with probability 1e-12. A record of one colour only looks like a
-    failure and is refused.
-
-    Args:
-        points: of which each number is in [0, 1] if it is a pixel.
-        errors: ``(M, D)`` bounds on the numbers' errors, in levels; what is nearer to the grid is so by chance.
-    """
-    levels = points * _LEVELS
-    apart = (levels - levels.round()).abs()
-    distance = apart.amax(1)
-    near = distance.clamp(min=_LEAST_DISTANCE)[:, None].expand_as(levels)
-    if errors is not None:
-        near = near.maximum(errors)
-    inner = (levels > 0.5) & (levels < _LEVELS - 0.5)
-    chance = (2 * near).clamp(max=1).log().mul(inner).sum(1).exp()
-    within = (levels.amin(1) > -_MOST_DISTANCE) & (levels.amax(1) < _LEVELS + _MOST_DISTANCE)
-    return within & (distance < _MOST_DISTANCE) & (chance < _CHANCE) & inner.any(1)
 
 
 def confirm(candidates: Sequence[Candidate], images: Tensor | None) -> None:
@@ -585,104 +557,3 @@ def confirm(candidates: Sequence[Candidate], images: Tensor | None) -> None:
     for candidate in certain:
         if candidate.by_levels and not bool(allowed[candidate.levels.long()].all()):
             candidate.certain = False
-
-
-def common_levels(images: Tensor) -> Tensor:
-    """``(256,)`` bool, the coarsest grid of grey levels on which at least a quarter of images ``(M, D)`` lie.
-
-    Grids are levels at equal steps, and equal parts of the way from black to white, rounded; with at most half of the
-    256 levels. A mixture with shares that are parts of q is on the grid of 8-bit pixels only if its images differ by
-    multiples of q levels at every pixel, so that they are on a grid of step q, and the mixture is not, but for images
-    that even differ by multiples of its square.
-
-    Args:
-        images: uint8.
-    """
-    numbers = images.long()
-    grids = list[Tensor]()
-    for parts in range(1, (_LEVELS + 1) // 2):
-        grids.append((torch.arange(parts + 1) * _LEVELS / parts).round().long())
-    for step in range(2, (_LEVELS + 1) // 2):
-        # The remainder that most images share, of those of their lightest pixels.
-        remainders = (numbers.amax(1) % step).bincount(minlength=1)
-        grids.append(torch.arange(int(remainders.argmax()), _LEVELS + 1, step))
-    everything = torch.ones(_LEVELS + 1, dtype=torch.bool)
-    for grid in sorted(grids, key=len):
-        allowed = torch.zeros_like(everything).index_fill(0, grid, True)
-        allowed[[0, _LEVELS]] = True  # black and white, where the levels of others have a remainder
-        shown = int(allowed[numbers].all(1).sum())
-        if shown and shown >= _LEAST_SHARE * len(images):
-            return allowed
-    return everything
-
-
-def as_levels(points: Tensor) -> Tensor:
-    """Uint8 levels of values in [0, 1], rounded."""
-    return (points.double() * _LEVELS).round().clamp(0, _LEVELS).to(torch.uint8)
-
-
-def as_records(levels: Tensor) -> Tensor:
-    """``(2, D)`` float64 values of 8-bit pixels ``(D,)`` as networks get them: exact, and rounded to float32."""
-    return torch.stack([levels.double() / _LEVELS, (levels.float() / _LEVELS).double()])
-
-
-def search_faces(span: RecordSpan, *, failures: int, programs: int, generator: torch.Generator) -> None:
-    """Finds records by linear programs in the span of the records that remain.
-
-    The images in the affine span, ``{v^T B : v^T b = 1, 0 <= v^T B <= 1}`` for a basis B with last column b, are a
-    polytope. Each record is in it, and is a vertex if enough of its pixels are black or white while they are not so in
-    other records. A neuron that only few records excite has a ratio that is black where all of these are: the images
-    that are black there too are a face of the polytope with few vertices, of which a random cost chooses one. The
-    grid of pixels decides whether it is a record. So images with black background are found without a singleton.
-
-    The search stops after `failures` programs in a row without a new record, or after `programs` in all.
-
-    References:
-        This project; the idea to find sparse points of a span by linear programs is of Spielman, Wang and Wright,
-        "Exact Recovery of Sparsely-Used Dictionaries", COLT 2012, arXiv:1206.5882.
-    """
-    failed = 0
-    while span.left and len(span.levels) < span.rank and failed < failures:
-        before, found = span.left, len(span.levels)
-        rows, basis = span.remaining()
-        black, used = _black_pixels(span, rows, basis)
-        for own in black:
-            cost = own * _WEIGHT + _NOISE * torch.randn(len(own), generator=generator).double()
-            point = _vertex(basis, used, cost, span.slack)
-            programs -= 1
-            failed = 0 if point is not None and span.take(point[None]) else failed + 1
-            if failed == failures or not programs:
-                return
-            if span.left < before:
-                span.peel()
-                break
-        if len(span.levels) == found:
-            return
-
-
-def _black_pixels(span: RecordSpan, rows: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
-    """``(M, P)`` black pixels of each row's ratio, blackest first, and ``(P,)`` pixels not always black."""
-    used = (basis[:, :-1].abs().amax(0) > max(1e-9, span.precision * 10)).nonzero().flatten()
-    _, _, points, _ = span.ratios(rows)
-    black = points[:, used].abs() < _BLACK
-    count = black.sum(1)
-    order = count.argsort(descending=True)
-    return black[order[count[order] >= _FEWEST_BLACK]].double(), used
-
-
-def _vertex(basis: Tensor, used: Tensor, cost: Tensor, slack: float) -> Tensor | None:
-    """``(D,)`` image of least cost in the span, None if the program has no solution."""
-    from scipy.optimize import linprog  # slow to import
-
-    own = basis[:, used].numpy()
-    slack = min(slack, 1e-4)
-    solved = linprog(
-        own @ cost.numpy(),
-        A_ub=torch.cat([-basis[:, used].T, basis[:, used].T]).numpy(),
-        b_ub=torch.cat([torch.full((len(used),), slack), torch.full((len(used),), 1 + slack)]).numpy(),
-        A_eq=basis[:, -1:].T.numpy(),
-        b_eq=[1.0],
-        bounds=(None, None),
-        method="highs",
-    )
-    return None if solved.status else torch.from_numpy(solved.x) @ basis[:, :-1]
