@@ -1,28 +1,40 @@
-"""Images certified by `linear-inversion`: few and even grey levels, coarse updates, and learners that are not declared.
+"""Images certified by `linear-inversion`: few and even grey levels, coarse updates, and learners not declared."""
 
-The clients train in plain torch and send differences of parameters, so that rounding is that of a real system.
-"""
-
-import copy
 import functools
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from attacks.reconstruction import LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate
 from bench.certificates import Counts
+from bench.certificates._clients import (
+    Loss,
+    Sent,
+    Update,
+    Updates,
+    clipped,
+    counted,
+    masked,
+    network_of,
+    noisy,
+    quantised,
+    quantised_between,
+    sparse,
+    squared_error,
+    stored_as,
+    summed,
+    train_together,
+    trained,
+    view_of,
+)
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions
-from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import RoundView
 
 CLIENTS = 12
 SIDE = 12
@@ -30,11 +42,6 @@ SIDE = 12
 
 Pictures = tuple[Tensor, Tensor]
 """Images ``(M, D)`` as whole levels from 0 to 255, float64, and their classes ``(M,)``."""
-Updates = list[dict[str, Tensor]]
-Sent = Callable[[Updates, torch.Generator], Updates]
-"""From the clients' updates to what they send."""
-Loss = Callable[[Tensor, Tensor], Tensor]
-Change = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @functools.cache
@@ -121,6 +128,7 @@ class Federation:
         known: whether the server knows the clients' algorithm.
         said: factors of the learning rate and the number of records that the server believes in.
         repeated: whether each client has half of its records twice.
+        pooled: clients whose updates are added without the server's knowledge.
     """
 
     pictures: Callable[[], Pictures] = digits_of_17_levels
@@ -138,29 +146,54 @@ class Federation:
     said: tuple[float, float] = (1.0, 1.0)
     repeated: bool = False
     pooled: int = 1
-    """Clients whose updates are added without the server's knowledge."""
-
-
-def trained(model: nn.Module, images: Tensor, labels: Tensor, federation: Federation) -> dict[str, Tensor]:
-    """Difference of parameters after a client's steps."""
-    network = copy.deepcopy(model)
-    for _ in range(federation.epochs):
-        parameters = list(network.parameters())
-        gradients = torch.autograd.grad(federation.loss(network(images), labels), parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.sub_(federation.rate * gradient)
-    before = dict(model.named_parameters())
-    return {name: (value - before[name]).detach() for name, value in network.named_parameters()}
 
 
 def audited(federation: Federation, seed: int) -> Counts:
     """What the attack certifies of one round of a federation."""
     levels, classes = federation.pictures()
-    usable = (classes < federation.classes).nonzero().flatten()
     draws = generator_for(seed, "certificates")
+    holdings = drawn_holdings(federation, classes, draws)
     dtype = torch.float64 if federation.double else torch.float32
-    # Clients have few classes each, so that records of one class meet at a neuron.
+    images = (levels / 255).to(dtype)
+
+    torch.manual_seed(seed)
+    model, names = network_of(levels.shape[1], neurons=federation.neurons, layers=1, classes=federation.classes)
+    model = model.to(dtype)
+    with torch.no_grad():
+        model.get_parameter("2.weight").mul_(federation.output_scale)
+
+    def update_of(numbers: Tensor) -> Update:
+        batches = [(images[numbers], classes[numbers])] * federation.epochs
+        return trained(model, batches, loss=federation.loss, rate=federation.rate)
+
+    train_together(model, update_of, holdings, rounds=federation.warm)
+    updates: Updates = [update_of(numbers) for numbers in holdings]
+    if federation.sent is not None:
+        updates = federation.sent(updates, draws)
+    if federation.pooled > 1:
+        updates, holdings = summed(updates, holdings, clients=federation.pooled)
+
+    rate_factor, count_factor = federation.said
+    learner = ImageClassifierAlgorithm(
+        network=ClassifierOptions(name="mlp", hidden=federation.neurons),
+        image_shape=(1, 1, levels.shape[1]),
+        num_classes=federation.classes,
+        local=LocalTraining(optimizer="sgd", learning_rate=federation.rate * rate_factor, epochs=federation.epochs),
+    )
+    view = view_of(
+        model,
+        updates,
+        names,
+        count=round(federation.records * count_factor),
+        learner=learner if federation.known else None,
+        auxiliary={} if federation.known else {"images": images[-8:].reshape(8, 1, 1, -1)},
+    )
+    return counted(LinearInversion(), view, holdings, images, _keys)
+
+
+def drawn_holdings(federation: Federation, classes: Tensor, draws: torch.Generator) -> list[Tensor]:
+    """Numbers of the images of each client, which has few classes, so that images of one class meet at a neuron."""
+    usable = (classes < federation.classes).nonzero().flatten()
     holdings = list[Tensor]()
     for _ in range(CLIENTS):
         preference = torch.rand(federation.classes, generator=draws) ** 6
@@ -170,160 +203,12 @@ def audited(federation: Federation, seed: int) -> Counts:
             half = federation.records // 2
             drawn = torch.cat([drawn[:half], drawn[:half], drawn[2 * half :]])
         holdings.append(drawn)
-    images = (levels / 255).to(dtype)
-
-    torch.manual_seed(seed)
-    hidden = nn.Linear(levels.shape[1], federation.neurons)
-    output = nn.Linear(federation.neurons, federation.classes)
-    model = nn.Sequential(hidden, nn.ReLU(), output).to(dtype)
-    with torch.no_grad():
-        output.weight *= federation.output_scale
-    for _ in range(federation.warm):
-        changes = [trained(model, images[own], classes[own], federation) for own in holdings]
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.add_(torch.stack([change[name] for change in changes]).mean(0))
-
-    updates: Updates = [trained(model, images[own], classes[own], federation) for own in holdings]
-    if federation.sent is not None:
-        updates = federation.sent(updates, draws)
-    if federation.pooled > 1:
-        starts = range(0, CLIENTS, federation.pooled)
-        updates = [
-            {
-                name: sum((update[name] for update in updates[start : start + federation.pooled]), torch.zeros(()))
-                for name in updates[0]
-            }
-            for start in starts
-        ]
-        holdings = [torch.cat(holdings[start : start + federation.pooled]) for start in starts]
-    return counted(view_of(federation, model, updates, images), holdings, levels)
+    return holdings
 
 
-def view_of(federation: Federation, model: nn.Module, updates: Updates, images: Tensor) -> RoundView:
-    """What the server sees and believes."""
-    names = {"0.weight": "body.1.weight", "0.bias": "body.1.bias", "2.weight": "output.weight", "2.bias": "output.bias"}
-    rate_factor, count_factor = federation.said
-    learner = ImageClassifierAlgorithm(
-        network=ClassifierOptions(name="mlp", hidden=federation.neurons),
-        image_shape=(1, 1, images.shape[1]),
-        num_classes=federation.classes,
-        local=LocalTraining(optimizer="sgd", learning_rate=federation.rate * rate_factor, epochs=federation.epochs),
-    )
-    return RoundView(
-        round=0,
-        pseudonyms=torch.arange(len(updates)),
-        example_counts=torch.full((len(updates),), round(federation.records * count_factor)),
-        deltas={names[name]: torch.stack([update[name] for update in updates]) for name in names},
-        model={names[name]: value.detach() for name, value in model.named_parameters()},
-        algorithm=learner if federation.known else None,
-        auxiliary={} if federation.known else {"images": images[-8:].reshape(8, 1, 1, -1)},
-    )
-
-
-def counted(view: RoundView, holdings: Sequence[Tensor], levels: Tensor) -> Counts:
-    """Certified, false and recovered records of all clients."""
-    records = sum(len(own) for own in holdings)
-    try:
-        estimate = LinearInversion()(view, generator=generator_for(0, "attack"))
-    except ViewError as error:
-        return Counts(records=records, refusal=str(error))
-    assert isinstance(estimate, LinearEstimate)
-    certified = false = recovered = 0
-    for victim, own in enumerate(holdings):
-        count = int(estimate.count[victim])
-        found = (estimate.records[victim, :count].flatten(1) * 255).round().to(torch.uint8)
-        certain = estimate.certified[victim, :count]
-        truth = Counter(_keys(levels[own].to(torch.uint8)))
-        certain_counts = Counter(_keys(found[certain]))
-        certified += int(certain.sum())
-        false += (certain_counts - truth).total()
-        recovered += (Counter(_keys(found)) & truth).total()
-    return Counts(certified=certified, false=false, recovered=recovered, records=records)
-
-
-def _keys(levels: Tensor) -> list[bytes]:
-    return [row.numpy().tobytes() for row in levels]
-
-
-# What clients may do to an update before they send it.
-
-
-def each(change: Change) -> Sent:
-    """A change of each tensor of each client by itself."""
-
-    def changed(updates: Updates, draws: torch.Generator) -> Updates:
-        return [{name: change(value, draws) for name, value in update.items()} for update in updates]
-
-    return changed
-
-
-def quantised(bits: int, *, by_row: bool = False, at_random: bool = False) -> Sent:
-    """Each tensor, or row, on a symmetric grid of its own."""
-
-    def change(value: Tensor, draws: torch.Generator) -> Tensor:
-        rows = value.flatten(1) if value.dim() > 1 else value[None]
-        largest = rows.abs().amax(1, keepdim=True) if by_row else rows.abs().max()
-        step = largest / (2 ** (bits - 1) - 1) + 1e-30
-        shift = torch.rand(rows.shape, generator=draws).to(rows) if at_random else torch.full_like(rows, 0.5)
-        rounded: Tensor = (rows / step + shift).floor() * step
-        return rounded.reshape(value.shape)
-
-    return each(change)
-
-
-def quantised_between(bits: int) -> Sent:
-    """Each tensor on a grid from its smallest to its largest number."""
-
-    def change(value: Tensor, _: torch.Generator) -> Tensor:
-        low, high = value.min(), value.max()
-        step = (high - low) / (2**bits - 1) + 1e-30
-        rounded: Tensor = ((value - low) / step).round() * step + low
-        return rounded
-
-    return each(change)
-
-
-def stored_as(dtype: torch.dtype) -> Sent:
-    return each(lambda value, _: value.to(dtype).to(value.dtype))
-
-
-def noisy(deviation: float) -> Sent:
-    return each(lambda value, draws: value + deviation * torch.randn(value.shape, generator=draws).to(value))
-
-
-def sparse(share: float) -> Sent:
-    """Only the largest numbers of an update, over all its tensors."""
-
-    def changed(updates: Updates, _: torch.Generator) -> Updates:
-        made: Updates = []
-        for update in updates:
-            sizes = torch.cat([value.flatten().abs() for value in update.values()])
-            least = sizes.topk(int(share * len(sizes))).values[-1]
-            made.append({name: value * (value.abs() >= least) for name, value in update.items()})
-        return made
-
-    return changed
-
-
-def masked(share: float) -> Sent:
-    """A random share of the numbers."""
-    return each(lambda value, draws: value * (torch.rand(value.shape, generator=draws) < share))
-
-
-def clipped(norm: float) -> Sent:
-    def changed(updates: Updates, _: torch.Generator) -> Updates:
-        made: Updates = []
-        for update in updates:
-            size = torch.cat([value.flatten() for value in update.values()]).norm()
-            made.append({name: value * min(1.0, norm / float(size)) for name, value in update.items()})
-        return made
-
-    return changed
-
-
-def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
-    return (outputs - functional.one_hot(labels, outputs.shape[1])).square().mean()
+def _keys(images: Tensor) -> list[bytes]:
+    """Grey levels of images."""
+    return [row.numpy().tobytes() for row in (images * 255).round().to(torch.uint8)]
 
 
 def smoothed(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -1,39 +1,40 @@
-"""Rows of tables certified by `linear-inversion`: adjacent and equal rows, coarse updates, reports that are wrong.
+"""Rows of tables certified by `linear-inversion`: adjacent and equal rows, coarse updates, reports that are wrong."""
 
-The clients train in plain torch and send differences of parameters, so that rounding is that of a real system.
-"""
-
-import copy
 import functools
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from attacks.reconstruction import LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate
 from bench.certificates import Counts
-from bench.certificates.images import (
+from bench.certificates._clients import (
+    Loss,
     Sent,
+    Update,
     Updates,
     clipped,
+    counted,
     each,
     masked,
+    network_of,
     noisy,
     quantised,
     quantised_between,
     sparse,
     squared_error,
     stored_as,
+    summed,
+    train_together,
+    trained,
+    view_of,
 )
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions
 from datamodules.tables.schema import Column, encode
-from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.table_columns import COLUMNS, TableColumns
 from protocol.view import RoundView
@@ -83,7 +84,7 @@ class Federation:
     parts: bool = False
     rate: float = 0.1
     decay: float = 0.0
-    loss: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy
+    loss: Loss = functional.cross_entropy
     warm: int = 0
     alike: Change | None = None
     off_grid: Numbers | None = None
@@ -121,31 +122,11 @@ def drawn_values(federation: Federation, draws: torch.Generator) -> tuple[TableC
     return encode(schema, values).columns, values, labels
 
 
-def trained(model: nn.Module, rows: Tensor, labels: Tensor, federation: Federation) -> dict[str, Tensor]:
-    """Difference of parameters after a client's steps."""
-    network = copy.deepcopy(model)
-    for step in range(federation.steps):
-        own = slice(step, None, federation.steps) if federation.parts else slice(None)
-        loss = federation.loss(network(rows[own]), labels[own])
-        gradients = torch.autograd.grad(loss, list(network.parameters()))
-        with torch.no_grad():
-            for parameter, gradient in zip(network.parameters(), gradients, strict=True):
-                parameter.sub_(federation.rate * (gradient + federation.decay * parameter))
-    before = dict(model.named_parameters())
-    return {name: (value - before[name]).detach() for name, value in network.named_parameters()}
-
-
-def network_of(federation: Federation, inputs: int) -> tuple[nn.Sequential, dict[str, str]]:
-    """The network, and its parameters' names in a recording by their names here."""
-    layers: list[nn.Module] = []
-    names = dict[str, str]()
-    width = inputs
-    for layer in range(federation.layers):
-        names |= {f"{2 * layer}.{part}": f"body.{2 * layer + 1}.{part}" for part in ("weight", "bias")}
-        layers += [nn.Linear(width, federation.neurons), nn.ReLU()]
-        width = federation.neurons
-    names |= {f"{2 * federation.layers}.{part}": f"output.{part}" for part in ("weight", "bias")}
-    return nn.Sequential(*layers, nn.Linear(width, federation.classes)), names
+def batches_of(federation: Federation, rows: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Rows and classes of each step of a client."""
+    if not federation.parts:
+        return [(rows, labels)] * federation.steps
+    return [(rows[step :: federation.steps], labels[step :: federation.steps]) for step in range(federation.steps)]
 
 
 @dataclass(frozen=True)
@@ -168,7 +149,7 @@ class Round:
 def audited(federation: Federation, seed: int) -> Counts:
     """What the attack certifies of one round of a federation."""
     played = round_of(federation, seed)
-    return counted(played.view, played.holdings, played.rows)
+    return counted(LinearInversion(failures=3), played.view, played.holdings, played.rows, _keys)
 
 
 def round_of(federation: Federation, seed: int) -> Round:
@@ -181,25 +162,22 @@ def round_of(federation: Federation, seed: int) -> Round:
         federation.off_grid(rows, columns)
     rows = rows.to(dtype)
     torch.manual_seed(seed)
-    model, names = network_of(federation, rows.shape[1])
+    model, names = network_of(
+        rows.shape[1], neurons=federation.neurons, layers=federation.layers, classes=federation.classes
+    )
     model = model.to(dtype)
     holdings = list(torch.arange(len(rows)).reshape(CLIENTS, -1))
-    for _ in range(federation.warm):
-        changes = [trained(model, rows[own], labels[own], federation) for own in holdings]
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.add_(torch.stack([change[name] for change in changes]).mean(0))
 
-    updates: Updates = [trained(model, rows[own], labels[own], federation) for own in holdings]
+    def update_of(numbers: Tensor) -> Update:
+        batches = batches_of(federation, rows[numbers], labels[numbers])
+        return trained(model, batches, loss=federation.loss, rate=federation.rate, decay=federation.decay)
+
+    train_together(model, update_of, holdings, rounds=federation.warm)
+    updates: Updates = [update_of(numbers) for numbers in holdings]
     if federation.sent is not None:
         updates = federation.sent(updates, draws)
     if federation.pooled > 1:
-        groups = [range(start, start + federation.pooled) for start in range(0, CLIENTS, federation.pooled)]
-        updates = [
-            {name: torch.stack([updates[client][name] for client in group]).sum(0) for name in names}
-            for group in groups
-        ]
-        holdings = [torch.cat([holdings[client] for client in group]) for group in groups]
+        updates, holdings = summed(updates, holdings, clients=federation.pooled)
     count = round(federation.records * federation.said_count)
     steps = federation.said_steps or federation.steps
     learner = ImageClassifierAlgorithm(
@@ -213,36 +191,9 @@ def round_of(federation: Federation, seed: int) -> Round:
             batch_size=-(-count // steps) if federation.parts and steps > 1 else None,
         ),
     )
-    view = RoundView(
-        round=0,
-        pseudonyms=torch.arange(len(updates)),
-        example_counts=torch.full((len(updates),), count),
-        deltas={names[name]: torch.stack([update[name] for update in updates]) for name in names},
-        model={names[name]: value.detach() for name, value in model.named_parameters()},
-        algorithm=learner,
-        auxiliary={"images": rows[-8:].float().reshape(8, 1, 1, -1), COLUMNS: columns.tensor},
-    )
+    auxiliary = {"images": rows[-8:].float().reshape(8, 1, 1, -1), COLUMNS: columns.tensor}
+    view = view_of(model, updates, names, count=count, learner=learner, auxiliary=auxiliary)
     return Round(view, holdings, rows, columns)
-
-
-def counted(view: RoundView, holdings: Sequence[Tensor], rows: Tensor) -> Counts:
-    """Certified, false and recovered rows of all clients."""
-    records = sum(len(own) for own in holdings)
-    try:
-        estimate = LinearInversion(failures=3)(view, generator=generator_for(0, "attack"))
-    except ViewError as error:
-        return Counts(records=records, refusal=str(error))
-    assert isinstance(estimate, LinearEstimate)
-    certified = false = recovered = 0
-    for victim, own in enumerate(holdings):
-        count = int(estimate.count[victim])
-        found, certain = estimate.records[victim, :count].flatten(1), estimate.certified[victim, :count]
-        truth = Counter(_keys(rows[own]))
-        certain_counts = Counter(_keys(found[certain]))
-        certified += int(certain.sum())
-        false += (certain_counts - truth).total()
-        recovered += (Counter(_keys(found)) & truth).total()
-    return Counts(certified=certified, false=false, recovered=recovered, records=records)
 
 
 def _keys(rows: Tensor) -> list[tuple[int, ...]]:
