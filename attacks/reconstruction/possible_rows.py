@@ -143,11 +143,11 @@ def search_possible(
     points = changes.points(values)
     inside, rank = _in_span(points, rows, floor)
     options: dict[str, Any] = {"floor": floor, "precision": precision, "one_step": one_step, "rate": rate}
-    found = _solved(rows, count, points[inside], values[inside], changes, rank=rank, **options)
-    if bool(found.certain.any()) or len(inside) == len(points):
-        return found
+    records = _solved(rows, count, points[inside], values[inside], changes, rank=rank, **options)
+    if bool(records.certain.any()) or len(inside) == len(points):
+        return records
     if len(inside) and not one_step:
-        return found
+        return records
     return _solved(rows, count, points, values, changes, rank=0, **options)  # rounding may hide directions
 
 
@@ -171,7 +171,6 @@ def _solved(
     records = changes.records(values)
     if not len(points):
         return FoundRecords(records, torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))
-    alone = len(points) == rank
     biases = changes.biases(values)
     kinds = biases.shape[1]
     place, label = (
@@ -207,24 +206,28 @@ def _solved(
     if one_step and not exact and len(solved[0]) != failed_at:
         is_exact(*solved, at_rate=_total(solved[1], count, rate) >= _MANY * count)
     chosen, copies = exact[0] if exact else _kept(solved[0], whole_numbers(solved[1], count))
-    sure = one_step and _is_certain(rows, atoms, chosen, copies, floor, is_sum=int(copies.sum()) != count)
-    certain = certain_copies(copies) & sure
     distinct = DistinctRows(values[atoms.place[chosen]], atoms.label[chosen], copies)
-    if sure:
+    if one_step and _is_certain(rows, atoms, chosen, copies, floor, is_sum=int(copies.sum()) != count):
         apart = certified_rows(
             rows, distinct, changes, floor=floor, precision=precision, declared_rate=rate, only_numbers=True
         )
-        certain &= apart.repeat_interleave(copies)
-    elif alone and len(torch.unique(atoms.place[chosen])) == rank:
-        owner = atoms.place[chosen].repeat_interleave(copies)
-        first = torch.ones(len(owner), dtype=torch.bool)
-        first[1:] = owner[1:] != owner[:-1]
+        certain = certain_copies(copies) & apart.repeat_interleave(copies)
+    elif len(points) == rank == len(torch.unique(atoms.place[chosen])):
         row_rate = _misfit(rows, atoms, chosen, copies)[1]
         visible = [row_rate * further_direction(distinct, number, changes) for number in range(len(chosen))]
         apart = torch.tensor(visible, dtype=torch.float64) >= _APART * floor
-        certain = first & apart.repeat_interleave(copies)
-    found = chosen.repeat_interleave(copies)
-    return FoundRecords(records[atoms.place[found]], atoms.label[found], certain)
+        certain = _first_copies(atoms.place[chosen], copies) & apart.repeat_interleave(copies)
+    else:
+        certain = torch.zeros(int(copies.sum()), dtype=torch.bool)
+    copied = chosen.repeat_interleave(copies)
+    return FoundRecords(records[atoms.place[copied]], atoms.label[copied], certain)
+
+
+def _first_copies(place: Tensor, copies: Tensor) -> Tensor:
+    """``(sum,)`` bool, the first of the copies of each possible row, in whatever classes they are."""
+    owner = place.repeat_interleave(copies)
+    is_same = owner[:, None] == owner
+    return ~is_same.tril(-1).any(1)
 
 
 def _in_span(points: Tensor, rows: Tensor, floor: float) -> tuple[Tensor, int]:

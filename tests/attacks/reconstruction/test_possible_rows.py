@@ -14,6 +14,7 @@ from attacks.reconstruction.linear_layer import LinearEstimate
 from attacks.reconstruction.peeled_rows import RowChanges
 from attacks.reconstruction.possible_rows import (
     _Atoms,
+    _first_copies,
     _is_certain,
     _repaired,
     _repaired_sum,
@@ -303,3 +304,8 @@ def test_tableak_is_better_than_the_prior_and_at_chance_on_anothers_update(local
     )
     assert own > 0.7
     assert other < own - 0.1
+
+
+def test_a_row_that_is_found_in_two_classes_is_certain_once() -> None:
+    """Least squares takes rows in any order, another one between both classes."""
+    assert _first_copies(torch.tensor([7, 4, 7]), torch.tensor([2, 1, 1])).tolist() == [True, False, True, False]
