@@ -9,10 +9,20 @@ from client.algorithm import DescentAlgorithm
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
 from protocol.record_hash import record_hashes
+from protocol.table_columns import TableColumns
 from protocol.view import RoundView
 from tests.attacks.runs import run
 
 SHAPE = (1, 12, 12)
+SMALL_TABLE = TableColumns(
+    torch.tensor([0, 1, 1]),
+    torch.tensor([False, True, True]),
+    torch.tensor([0.5, 1, 1], dtype=torch.float64),
+    torch.tensor([-1.0, 0, 0], dtype=torch.float64),
+    torch.tensor([0, 0, 0]),
+    torch.tensor([4, 1, 1]),
+)
+"""A number of five levels, -1 to 1, and a category of two values."""
 
 
 def images(count: int, seed: int) -> Tensor:

@@ -5,16 +5,7 @@ import torch
 from torch import Tensor
 
 from attacks.reconstruction.peeled_rows import DistinctRows, RowChanges, nearest_rows, peel_rows
-from protocol.table_columns import TableColumns
-
-KNOWN = TableColumns(
-    torch.tensor([0, 1, 1]),
-    torch.tensor([False, True, True]),
-    torch.tensor([0.5, 1, 1], dtype=torch.float64),
-    torch.tensor([-1.0, 0, 0], dtype=torch.float64),
-    torch.tensor([0, 0, 0]),
-    torch.tensor([4, 1, 1]),
-)
+from tests.reconstruction_toys import SMALL_TABLE
 
 
 def errors(rows: Tensor) -> Tensor:
@@ -24,7 +15,7 @@ def errors(rows: Tensor) -> Tensor:
     return torch.stack([size, -0.7 * size], dim=1)
 
 
-CHANGES = RowChanges(KNOWN, errors)
+CHANGES = RowChanges(SMALL_TABLE, errors)
 
 
 def update_of(values: Tensor, classes: Tensor, copies: Tensor, rate: float) -> Tensor:
@@ -48,10 +39,10 @@ def test_a_row_that_is_there_twice_has_two_copies_at_the_declared_rate() -> None
 
 
 def test_distance_of_a_ratio_is_in_steps_of_a_number_and_units_of_a_category() -> None:
-    values, distances = nearest_rows(KNOWN, torch.tensor([[0.1, 0.9, 0.0], [0.5, 0.7, 0.3]], dtype=torch.float64))
+    values, distances = nearest_rows(SMALL_TABLE, torch.tensor([[0.1, 0.9, 0.0], [0.5, 0.7, 0.3]], dtype=torch.float64))
     assert values.tolist() == [[2, 0], [3, 0]]
     assert distances.tolist() == pytest.approx([0.2, 0.3])
 
 
 def test_rows_without_any_have_the_shape_of_the_columns() -> None:
-    assert DistinctRows.of({}, KNOWN).values.shape == (0, 2)
+    assert DistinctRows.of({}, SMALL_TABLE).values.shape == (0, 2)

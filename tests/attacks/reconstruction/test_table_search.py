@@ -12,19 +12,10 @@ from attacks.reconstruction.linear_layer import LinearEstimate
 from attacks.reconstruction.record_supports import FoundRecords
 from attacks.reconstruction.table_search import TableUpdate, distinct_rows, search_table
 from client.engine.local_hyperparameters import LocalTraining
-from protocol.table_columns import TableColumns
 from protocol.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_deltas
+from tests.reconstruction_toys import SMALL_TABLE
 from tests.tables_of_people import people, people_view
-
-KNOWN = TableColumns(
-    torch.tensor([0, 1, 1]),
-    torch.tensor([False, True, True]),
-    torch.tensor([0.5, 1, 1], dtype=torch.float64),
-    torch.tensor([-1.0, 0, 0], dtype=torch.float64),
-    torch.tensor([0, 0, 0]),
-    torch.tensor([4, 1, 1]),
-)
 
 
 def drawn(clients: int, records: int, *, double: bool = False, seed: int = 0) -> tuple[RoundView, dict[str, Tensor]]:
@@ -85,7 +76,7 @@ def test_after_several_steps_ratios_remain() -> None:
 
 def test_records_are_the_nearest_possible_rows_equal_ones_together() -> None:
     records = torch.tensor([[0.1, 0.9, 0.2], [-0.1, 1.1, 0.0], [1.0, 0.0, 1.0]], dtype=torch.float64)
-    rows = distinct_rows(FoundRecords(records, torch.tensor([1, 1, 0]), torch.ones(3).bool()), KNOWN)
+    rows = distinct_rows(FoundRecords(records, torch.tensor([1, 1, 0]), torch.ones(3).bool()), SMALL_TABLE)
     assert rows.values.tolist() == [[2, 0], [4, 1]]
     assert rows.classes.tolist() == [1, 0]
     assert rows.copies.tolist() == [2, 1]
@@ -96,7 +87,7 @@ def test_update_of_zeros_gives_no_row() -> None:
     update = TableUpdate(
         rows=torch.zeros(4, 4).double(),
         count=3,
-        columns=KNOWN,
+        columns=SMALL_TABLE,
         errors=lambda rows: torch.ones(len(rows), 3, 4).double(),
         rate=0.1,
         floor=1e-9,
@@ -108,7 +99,9 @@ def test_update_of_zeros_gives_no_row() -> None:
 
 def test_ratios_on_the_grid_stand_next_to_possible_rows_of_which_none_is_certain() -> None:
     row, other = torch.tensor([[0.5, 1.0, 0.0, 1.0]]).double(), torch.tensor([[-1.0, 0.0, 1.0]]).double()
-    update = TableUpdate(rows=0.3 * row, count=1, columns=KNOWN, errors=None, rate=None, floor=1e-9, precision=1e-7)
+    update = TableUpdate(
+        rows=0.3 * row, count=1, columns=SMALL_TABLE, errors=None, rate=None, floor=1e-9, precision=1e-7
+    )
     found = FoundRecords(other, torch.tensor([1]), torch.tensor([False]))
     together = search_table(update, lambda: found, lambda: found)
     assert together.records.tolist() == [[-1, 0, 1], [0.5, 1, 0]]
