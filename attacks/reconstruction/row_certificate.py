@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
+from protocol.table_columns import TableColumns
 
 _APART = 4.0
 """Times the rounding of the update by which another set of rows must miss it."""
@@ -115,7 +117,8 @@ def certified_rows(
 
     The conditions are: the clients' algorithm is the known one; they report the number of their rows, or a multiple of
     it (see `certain_copies`), but not fewer; all rows are on the grid. Not excluded are rows at a distance, where the
-    first order says nothing; they would make the update by a coincidence of all its numbers.
+    first order says nothing; they would make the update by a coincidence of all its numbers. Nor are copies that move
+    apart by other numbers of levels, where the row's changes of the bias happen to stay the same.
 
     Args:
         rows: ``(N, D + 1)`` the update.
@@ -168,45 +171,46 @@ def is_explained(rows: Tensor, distinct: DistinctRows, changes: RowChanges, *, f
 
 def _moves(distinct: DistinctRows, changes: RowChanges, *, only_numbers: bool) -> _Moves:
     """All single moves of all rows."""
-    columns, kinds = changes.columns, changes.biases(distinct.values[:1]).shape[1]
-    values, classes, row, in_class = list[Tensor](), list[int](), list[int](), list[bool]()
-    ranges = list[tuple[int, int]]()
-    for number, (own, label) in enumerate(zip(distinct.values, distinct.classes.tolist(), strict=True)):
-        for column, size in enumerate(columns.sizes):
-            level = int(own[column])
-            if bool(columns.is_category[column]):
-                others = [] if only_numbers else [value for value in range(size) if value != level]
+    kinds = changes.biases(distinct.values[:1]).shape[1]
+    moved, classes, row, limits = list[Tensor](), list[int](), list[int](), list[tuple[int, int]]()
+    for number, (values, label) in enumerate(zip(distinct.values, distinct.classes.tolist(), strict=True)):
+        of_values = _moves_of_values(values, changes.columns, only_numbers=only_numbers)
+        other_classes = [] if only_numbers else [kind for kind in range(kinds) if kind != label]
+        moved += [after for after, _ in of_values] + [values] * len(other_classes)
+        limits += [limit for _, limit in of_values] + [(0, 1)] * len(other_classes)
+        classes += [label] * len(of_values) + other_classes
+        row += [number] * (len(of_values) + len(other_classes))
+    moved_values = torch.stack(moved) if moved else distinct.values[:0]
+    moved_classes, row_numbers = torch.tensor(classes, dtype=torch.int64), torch.tensor(row, dtype=torch.int64)
+    least, most = torch.tensor(limits, dtype=torch.int64).reshape(-1, 2).unbind(1)
+    in_class = moved_classes != distinct.classes[row_numbers]
+    return _Moves(moved_values, moved_classes, row_numbers, in_class, least, most)
+
+
+def _moves_of_values(
+    values: Tensor, columns: TableColumns, *, only_numbers: bool
+) -> list[tuple[Tensor, tuple[int, int]]]:
+    """Values ``(C,)`` after each move of a row, and how often the move can be made, at least and at most."""
+    moves = list[tuple[Tensor, tuple[int, int]]]()
+    for column, size in enumerate(columns.sizes):
+        level = int(values[column])
+        if not bool(columns.is_category[column]):
+            # To the next level, or from the highest one to the one before; often enough to reach all levels.
+            if level + 1 < size:
+                moves.append((_with_value(values, column, level + 1), (-level, size - 1 - level)))
             else:
-                others = [level + 1 if level + 1 < size else level - 1]
-            for value in others:
-                moved = own.clone()
-                moved[column] = value
-                if bool(columns.is_category[column]):
-                    ranges.append((0, 1))
-                elif value > level:
-                    ranges.append((-level, size - 1 - level))
-                else:
-                    ranges.append((level + 1 - size, level))
-                values.append(moved)
-                classes.append(label)
-                row.append(number)
-                in_class.append(False)
-        for other in range(kinds):
-            if other != label and not only_numbers:
-                values.append(own)
-                classes.append(other)
-                row.append(number)
-                in_class.append(True)
-                ranges.append((0, 1))
-    limits = torch.tensor(ranges, dtype=torch.int64).reshape(-1, 2)
-    moved_values = torch.stack(values) if values else distinct.values[:0]
-    return _Moves(
-        moved_values,
-        torch.tensor(classes, dtype=torch.int64),
-        torch.tensor(row, dtype=torch.int64),
-        torch.tensor(in_class, dtype=torch.bool),
-        *limits.unbind(1),
-    )
+                moves.append((_with_value(values, column, level - 1), (level + 1 - size, level)))
+        elif not only_numbers:
+            # To each other category, which can be once.
+            others = [value for value in range(size) if value != level]
+            moves += [(_with_value(values, column, value), (0, 1)) for value in others]
+    return moves
+
+
+def _with_value(values: Tensor, column: int, value: int) -> Tensor:
+    changed = values.clone()
+    changed[column] = value
+    return changed
 
 
 def _gram(single: _Differences, made: Tensor) -> Tensor:
@@ -230,9 +234,9 @@ def _least_changes(gram: Tensor, moves: _Moves, rows: int) -> Tensor:
     inverse = _inverse(gram)
     least = torch.full((rows,), torch.inf, dtype=torch.float64)
     for number in range(rows):
-        own = ((moves.row == number) & ~moves.in_class).nonzero().flatten()
-        if len(own):
-            least[number] = torch.linalg.eigvalsh(inverse[own][:, own])[-1].clamp(min=1e-300).rsqrt()
+        of_row = ((moves.row == number) & ~moves.in_class).nonzero().flatten()
+        if len(of_row):
+            least[number] = torch.linalg.eigvalsh(inverse[of_row][:, of_row])[-1].clamp(min=1e-300).rsqrt()
     return least
 
 
@@ -240,25 +244,33 @@ def _short_vectors(gram: Tensor, moves: _Moves, doubtful: Tensor, length: float)
     """Numbers of the moves of doubtful rows, and ``(S, U)`` whole numbers of them that hardly change the update.
 
     To first order, they change it by less than a length, over the rate, where moves of other rows, of classes and of
-    the rate are free real numbers. With the Cholesky factor R of what these leave of the Gram matrix,
-    ``|J d|^2 = sum_k (R d)_k^2``, so the last number of d has a range, and each earlier one a range that depends on the
-    later ones (Fincke and Pohst). None if there are too many vectors.
-
-    References:
-        Fincke and Pohst, "Improved methods for calculating vectors of short length in a lattice", Mathematics of
-        Computation 1985.
+    the rate are free real numbers. None if there are too many vectors.
     """
     whole = (doubtful[moves.row] & ~moves.in_class).nonzero().flatten()
     left = torch.linalg.inv(_inverse(gram)[whole][:, whole])
     # Visible moves first: the last ones, which have the widest ranges, are chosen first.
     order = _pivots(left)
     whole, left = whole[order], left[order][:, order]
-    factor = torch.linalg.cholesky_ex((left + left.T) / 2).L.T.numpy()
+    vectors = _vectors_within(left, moves.least[whole].tolist(), moves.most[whole].tolist(), length)
+    return None if vectors is None else (whole, vectors)
+
+
+def _vectors_within(gram: Tensor, least: Sequence[int], most: Sequence[int], length: float) -> Tensor | None:
+    """``(S, U)`` whole numbers d within ranges with ``d^T gram d <= length^2``; None if there are too many.
+
+    With the Cholesky factor R of the Gram matrix, ``d^T gram d = sum_k (R d)_k^2``, so the last number of d has a
+    range, and each earlier one a range that depends on the later ones (Fincke and Pohst).
+
+    References:
+        Fincke and Pohst, "Improved methods for calculating vectors of short length in a lattice", Mathematics of
+        Computation 1985.
+    """
+    factor = torch.linalg.cholesky_ex((gram + gram.T) / 2).L.T.numpy()
     if not np.isfinite(factor).all() or (factor.diagonal() <= 0).any():
         return None
-    least, most = moves.least[whole].tolist(), moves.most[whole].tolist()
     short, looked_at = list[tuple[int, ...]](), 0
-    partial: list[tuple[int, tuple[int, ...], float]] = [(len(whole), (), length**2)]
+    # Partial vectors: numbers that are not chosen, the chosen ones after them, and what is left of the squared length.
+    partial: list[tuple[int, tuple[int, ...], float]] = [(len(gram), (), length**2)]
     while partial:
         place, later, room = partial.pop()
         if place == 0:
@@ -275,7 +287,7 @@ def _short_vectors(gram: Tensor, moves: _Moves, doubtful: Tensor, length: float)
             return None
         for number in range(lowest, highest + 1):
             partial.append((place, (number, *later), max(room - (scale * (number - center)) ** 2, 0.0)))
-    return whole, torch.tensor(short, dtype=torch.int64).reshape(len(short), len(whole))
+    return torch.tensor(short, dtype=torch.int64).reshape(len(short), len(gram))
 
 
 def _moved_by(
@@ -295,6 +307,7 @@ def _moved_by(
     if short is None:
         return doubtful
     numbers, vectors = short
+    # The rows that each vector changes, and what they become, unless it only puts the same rows in another order.
     became = dict[tuple[int, tuple[int, ...]], int]()  # moved rows, each once
     sets = list[list[int]]()
     for vector in vectors[vectors.any(1)]:
@@ -305,6 +318,7 @@ def _moved_by(
     moved_rows = torch.zeros_like(doubtful)
     if not sets:
         return moved_rows
+    # What each moved row changes, without what moves of other rows, of classes and of the rate can make up for.
     row = torch.tensor([row for row, _ in became])
     values = torch.tensor([list(values) for _, values in became])
     exact = _Differences.of(values, distinct.classes[row], row, distinct, changes)
@@ -313,6 +327,7 @@ def _moved_by(
     free = _gram(single, made)[others][:, others]
     with_free = torch.cat([exact.products(single), exact.along(made)[:, None]], dim=1)[:, others]
     left = exact.products(exact) - with_free @ _inverse(free) @ with_free.T
+    # The changes by the rows of one vector add up.
     for together in sets:
         if float(left[together][:, together].sum()) < length**2:
             moved_rows[row[together]] = True
@@ -345,15 +360,17 @@ def _pivots(gram: Tensor) -> Tensor:
 
 def copies_apart(distinct: DistinctRows, number: int, changes: RowChanges) -> float:
     """Least change of the update over the rate where two copies of a row go to different sides of it."""
-    own, label = distinct.values[number], int(distinct.classes[number])
+    values, label = distinct.values[number], int(distinct.classes[number])
     steps = _level_steps(changes)
     if not len(steps):
         return float("inf")
+
+    def changed_by(moved: Tensor) -> Tensor:
+        return changes.biases(moved)[:, label, :, None] * changes.points(moved)[:, None, :]
+
     # Levels beyond the range are no rows, but their changes are near those of rows.
-    made = []
-    for values in (own + steps, own - steps, own[None]):
-        made.append(changes.biases(values)[:, label, :, None] * changes.points(values)[:, None, :])
-    return float((made[0] + made[1] - 2 * made[2]).flatten(1).norm(dim=1).min())
+    difference = changed_by(values + steps) + changed_by(values - steps) - 2 * changed_by(values[None])
+    return float(difference.flatten(1).norm(dim=1).min())
 
 
 def further_direction(distinct: DistinctRows, number: int, changes: RowChanges) -> float:
@@ -367,10 +384,10 @@ def further_direction(distinct: DistinctRows, number: int, changes: RowChanges) 
         return float("inf")
     points, biases = distinct.changed_by(changes)
     others = torch.arange(len(points)) != number
-    own, label = distinct.values[number], int(distinct.classes[number])
+    values, label = distinct.values[number], int(distinct.classes[number])
     least = float("inf")
     for step in steps:
-        pair = torch.stack([own + step, own - step])
+        pair = torch.stack([values + step, values - step])
         all_points = torch.cat([points[others], changes.points(pair)])
         all_biases = torch.cat([biases[others], changes.biases(pair)[:, label]])
         if len(all_points) > min(all_points.shape[1], all_biases.shape[1]):
