@@ -156,10 +156,10 @@ class AdapterSentences(ReconstructionAttack):
                 explained = steps == 1 and len(texts) == victim.sentences > 0 and explains(view, v, texts)
                 if explained:
                     break
-            told_apart = _are_apart(systems.sums[v][0], systems.tokens, words) and no_word_can_be_another(
+            are_distinct = _are_apart(systems.sums[v][0], systems.tokens, words) and no_word_can_be_another(
                 systems.sums[v], pursuit.present, systems.tokens
             )
-            is_explained = explained and told_apart
+            is_explained = explained and are_distinct
             certain = is_explained and clear
             records.append(texts)
             certified.append(torch.full((len(texts),), certain))

@@ -112,12 +112,12 @@ class LinearInversion(ReconstructionAttack):
         if columns is not None and len(columns.column) != inputs:
             raise ViewError(f"expected a network with the {len(columns.column)} inputs of the columns; got {inputs}")
         victims = with_progress(range(view.victims))
-        found = [self._solve(view, layer, victim, pixels, columns, generator) for victim in victims]
-        found = _confirmed(found, view.auxiliary["images"] if pixels else None)
-        if not pixels and columns is None and not any(len(own.records) for own in found):
+        solved = [self._solve(view, layer, victim, pixels, columns, generator) for victim in victims]
+        solved = _confirmed(solved, view.auxiliary["images"] if pixels else None)
+        if not pixels and columns is None and not any(len(client.records) for client in solved):
             self._check_capacity(view, layer)
-        classes, certain = [own.classes for own in found], [own.certain for own in found]
-        return linear_estimate(layer, [own.records for own in found], classes, certain=certain)
+        classes, certain = [client.classes for client in solved], [client.certain for client in solved]
+        return linear_estimate(layer, [client.records for client in solved], classes, certain=certain)
 
     def _solve(
         self,
@@ -131,30 +131,38 @@ class LinearInversion(ReconstructionAttack):
         model = {name: value[victim] for name, value in view.sent_models().items()}
         if columns is not None:
             return self._table_rows(view, layer, model, victim, columns, generator)
-        own = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
-        rows, count = layer.rows_of(victim), int(view.example_counts[victim])
-        errors = record_errors(view, layer, model, victim)
+        sent = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
         weight, bias = (view.deltas[f"{layer.name}.{part}"][victim].double() for part in ("weight", "bias"))
-        bounds = number_errors(torch.cat([weight, bias[:, None]], dim=1), own)
+        rows, count = layer.rows_of(victim), int(view.example_counts[victim])
         span = RecordSpan(
             rows,
             count,
-            bounds=bounds,
+            bounds=number_errors(torch.cat([weight, bias[:, None]], dim=1), sent),
             precision=layer.precision,
-            model=own,
-            errors=errors,
+            model=sent,
+            errors=record_errors(view, layer, model, victim),
             rate=_declared_rate(view, victim) or 1.0,
             several_models=view.client_models is not None,
         )
-        options = {"failures": self.failures, "programs": self.programs}
         if pixels is not False:
             span.peel()
             if span.exact and self.programs and self.failures:
-                search_faces(span, **options, generator=generator)
+                search_faces(span, failures=self.failures, programs=self.programs, generator=generator)
         if pixels or span.candidates:
             return span_records(span)
-        options["failures"] *= _OFF_GRID
-        return search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
+        return self._off_grid(span, rows, count, generator)
+
+    def _off_grid(self, span: RecordSpan, rows: Tensor, count: int, generator: torch.Generator) -> FoundRecords:
+        """Records of one client on any scale."""
+        return search_supports(
+            span,
+            rows,
+            count,
+            accuracy=self.accuracy,
+            failures=self.failures * _OFF_GRID,
+            programs=self.programs,
+            generator=generator,
+        )
 
     def _table_rows(
         self,
@@ -184,15 +192,7 @@ class LinearInversion(ReconstructionAttack):
         def search() -> FoundRecords:
             sent = torch.cat([weight, bias[:, None]], dim=1).double()
             span = RecordSpan(update.rows, update.count, precision=layer.precision, model=sent, errors=update.errors)
-            return search_supports(
-                span,
-                update.rows,
-                update.count,
-                accuracy=self.accuracy,
-                failures=self.failures * _OFF_GRID,
-                programs=self.programs,
-                generator=generator,
-            )
+            return self._off_grid(span, update.rows, update.count, generator)
 
         if layer.embedded:  # ratios are embedded rows
             possible = listed()

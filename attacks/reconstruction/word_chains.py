@@ -54,8 +54,9 @@ class WordChains:
 
     def run(self) -> None:
         """Searches until all words have a predecessor, nothing more is found, or the budget is used."""
-        while not self.complete and self._advance():
-            pass
+        while not self.complete:
+            if not self._advance():
+                return
 
     @property
     def complete(self) -> bool:

@@ -11,7 +11,7 @@ from attacks.words.joint_pursuit import Pursuit, Sums
 
 _CLEAR = 10.0
 """Strength of the weakest word above which no further word is expected to be lost in the rounding."""
-_TOLD_APART = 4.0
+_DISTINGUISHED = 4.0
 """Norm, in errors, that another word in the place of one must leave: both explanations are off by one error at most, so
 that two are proof; twice as much, because other words may be exchanged at the same time."""
 _ACCIDENT = 1e-9
@@ -51,8 +51,8 @@ def are_only_words(systems: Sequence[Sums], pursuit: Pursuit, tokens: Tensor) ->
 
 
 def no_word_can_be_another(systems: Sequence[Sums], chosen: Tensor, tokens: Tensor) -> bool:
-    """Whether every chosen vector is told apart from those of all other words, see `norm_after_swap`."""
-    return bool((norm_after_swap(systems, chosen, tokens) > _TOLD_APART).all())
+    """Whether the sums distinguish every chosen vector from those of all other words, see `norm_after_swap`."""
+    return bool((norm_after_swap(systems, chosen, tokens) > _DISTINGUISHED).all())
 
 
 def norm_after_swap(systems: Sequence[Sums], chosen: Tensor, tokens: Tensor) -> Tensor:
