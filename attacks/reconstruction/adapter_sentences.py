@@ -12,8 +12,8 @@ from attacks.reconstruction.last_words import last_words
 from attacks.reconstruction.sentence_span import Prefixes, SpanEstimate, grown_prefixes, number_variances
 from attacks.reconstruction.simulated_step import explains
 from attacks.reconstruction.span import Span, span_of
-from attacks.words.adapter_sums import adapter_sums
-from attacks.words.joint_pursuit import Sums, pursue
+from attacks.words.adapter_words import pursuits
+from attacks.words.joint_pursuit import Sums
 from attacks.words.only_words import no_word_can_be_another
 from client.pretrained import LayerInputs, PretrainedAlgorithm
 from protocol.errors import ViewError
@@ -132,13 +132,13 @@ class AdapterSentences(ReconstructionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> SpanEstimate:
         algorithm = view.require(PretrainedAlgorithm)
         _check_descent(view, algorithm)
-        systems = adapter_sums(view, self.longest)
+        systems, pursuits_of_words = pursuits(view, self.words, self.longest)
         layers = algorithm.adapted_inputs(dict(view.model), torch.ones(1, 2, dtype=torch.int64))
         variances = number_variances(view)
         records, certified, deciding, predicted = list[Tensor](), list[Tensor](), list[Reading](), list[float]()
         for v in with_progress(range(view.victims)):
             steps = int(algorithm.steps(view.example_counts)[v])
-            pursuit = pursue(systems.sums[v], self.words)
+            pursuit = pursuits_of_words[v]
             words = torch.unique(systems.tokens[pursuit.present])
             readings = _readings(view, v, layers, variances, 0.0 if steps == 1 else self.drift)
             least = max(len(words) if pursuit.explained else 1, *(one.span.rank for one in readings))
