@@ -50,8 +50,8 @@ class LinearInversion(ReconstructionAttack):
     2. Records whose change of the bias is known are subtracted, which isolates others.
     3. What remains is searched by linear programs for images in the span of the update (`search_faces`).
     4. Records on another scale, e.g. rows of a standardised table, are searched by the neurons that each excites, and
-       are certain if the client's step, made again with them, is the update (`search_supports`). This needs the
-       clients' algorithm, of one step, and fewer records than numbers in each.
+       are certain if the client's step, made again with them, is the update (`search_supports`), and has each of them
+       once. This needs the clients' algorithm, of one step, and fewer records than numbers in each.
     5. If the server has the description of a table's columns (`protocol.table_columns`) and all possible rows can be
        listed, the number of copies of each is solved for instead, for any number of records (`search_possible`). A row
        is certain only if all its numbers are on the grid and each group has exactly one 1. Behind an embedding of the

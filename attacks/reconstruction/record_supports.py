@@ -4,7 +4,6 @@ Records that are no pixels have no grid by which a vector of the span is known a
 neuron is excited by one record alone. What remains is that each record changes about half of the biases only.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,8 +35,6 @@ _DEPENDENT = 1e-3
 """Part of a unit vector outside of the span of others below which it is a combination of them."""
 _SURE = 4.0
 """Standard errors to which a certified record is within the asked accuracy."""
-_DIFFERENT = 16
-"""Fewest neurons that only one of any two records excites where no two are expected to excite the same ones."""
 _REFITS = 3
 _MOST_MISSING = 2
 """Records that need not be found, as the others leave a line for them."""
@@ -62,28 +59,6 @@ class FoundRecords:
     candidates: Sequence[Candidate] = ()
 
 
-def certain_copies(copies: Tensor) -> Tensor:
-    """``(sum,)`` bool, which of the copies of records are certain where the client's number of records may be wrong.
-
-    A client's step is ``rate / N * sum_i n_i g_i`` with n_i copies of record i of gradient g_i, and ``N = sum_i n_i``.
-    An update shows ``n_i / N`` only: a client that reports k times its number of examples looks as one that has k times
-    as many copies of each record. With the greatest common divisor g of the numbers, ``n_i / g`` are the least whole
-    numbers of these proportions, and the true ones are a whole multiple of them, whatever was reported.
-
-    Args:
-        copies: ``(M,)`` numbers of copies of each record, as they follow from the reported number of examples.
-
-    Returns:
-        For each record, ``n_i / g`` times True, then False for its other copies.
-
-    >>> certain_copies(torch.tensor([2, 4])).tolist()
-    [True, False, True, True, False, False]
-    """
-    common = math.gcd(*copies.tolist()) or 1
-    place_among_copies = torch.cat([torch.arange(int(number)) for number in copies] or [copies])
-    return place_among_copies < (copies // common).repeat_interleave(copies)
-
-
 def search_supports(
     span: RecordSpan,
     rows: Tensor,
@@ -104,8 +79,11 @@ def search_supports(
 
     They are certain if the step, made again with the records and the inferred classes, is the update: for each record
     at all neurons, with one learning rate for all records, and as many records as the client has. The records are
-    then those of least squares from the update, with a standard error; it must be small for the asked accuracy. What
-    looks as several copies of a record may be other records with this mean, and is not certain, see `_are_single`.
+    then those of least squares from the update, with a standard error; it must be small for the asked accuracy.
+
+    What looks as several copies of a record is not certain. With two classes, all records that excite the same neurons
+    change the biases in proportion, and with more classes those do whose predictions are about equal. An update has
+    only the sum ``sum_i c_i x_i = c * sum_i s_i x_i`` of these, which is that of as many copies of their mean.
 
     Args:
         span: the span of the rows, which must be exact, with the records' changes of the bias.
@@ -302,26 +280,7 @@ def _certified(
     if not same_step or float((records[:, -1] - 1).abs().max()) > min(slack, MOST_MISFIT):
         return None
     times = times.long()
-    single = _are_single(times, changes[each, classes] != 0)
-    certain = (single & (_SURE * error <= accuracy)).repeat_interleave(times) & certain_copies(times)
-    return FoundRecords(points.repeat_interleave(times, 0), classes.repeat_interleave(times), certain)
-
-
-def _are_single(times: Tensor, excited: Tensor) -> Tensor:
-    """``(R,)`` bool, which of the records that make an update are single ones, and not the mean of several.
-
-    With two classes, all records that excite the same neurons change the biases in proportion, and with more classes
-    those do whose predictions are about equal. An update has only the sum ``sum_i c_i x_i = c * sum_i s_i x_i`` of
-    these, which looks as copies of their mean. The client's number of records then says that there are several. If it
-    says so of all records alike, it may be a multiple of the true one; if no two of the records excite nearly the same
-    neurons, this is believed.
-
-    Args:
-        times: ``(R,)`` int64 number of copies, by the reported number of records.
-        excited: ``(R, N)`` bool, the neurons that each excites.
-    """
-    common = math.gcd(*times.tolist())
-    if common == 1:
-        return times == 1
-    different = (excited[:, None] != excited).sum(2).fill_diagonal_(excited.shape[1])
-    return (times == common) & (len(times) > 1) & (int(different.min()) >= _DIFFERENT)
+    certain = (times == 1) & (_SURE * error <= accuracy)
+    return FoundRecords(
+        points.repeat_interleave(times, 0), classes.repeat_interleave(times), certain.repeat_interleave(times)
+    )

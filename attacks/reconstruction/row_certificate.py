@@ -157,6 +157,28 @@ def certified_rows(
     return apart
 
 
+def certain_copies(copies: Tensor) -> Tensor:
+    """``(sum,)`` bool, which of the copies of records are certain where the client's number of records may be wrong.
+
+    A client's step is ``rate / N * sum_i n_i g_i`` with n_i copies of record i of gradient g_i, and ``N = sum_i n_i``.
+    An update shows ``n_i / N`` only: a client that reports k times its number of examples looks as one that has k times
+    as many copies of each record. With the greatest common divisor g of the numbers, ``n_i / g`` are the least whole
+    numbers of these proportions, and the true ones are a whole multiple of them, whatever was reported.
+
+    Args:
+        copies: ``(M,)`` numbers of copies of each record, as they follow from the reported number of examples.
+
+    Returns:
+        For each record, ``n_i / g`` times True, then False for its other copies.
+
+    >>> certain_copies(torch.tensor([2, 4])).tolist()
+    [True, False, True, True, False, False]
+    """
+    common = math.gcd(*copies.tolist()) or 1
+    place_among_copies = torch.cat([torch.arange(int(number)) for number in copies] or [copies])
+    return place_among_copies < (copies // common).repeat_interleave(copies)
+
+
 def remade_step(rows: Tensor, distinct: DistinctRows, points: Tensor, biases: Tensor) -> tuple[Tensor, float]:
     """``(N, D + 1)`` sum of the changes by all copies, and the rate at which it fits ``rows (N, D + 1)`` best."""
     made = torch.einsum("m,mn,md->nd", distinct.copies.double(), biases, points)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from attacks.reconstruction.peeled_rows import NEAR, DistinctRows, RowChanges, nearest_rows, peel_rows
 from attacks.reconstruction.record_span import RecordErrors
-from attacks.reconstruction.record_supports import FoundRecords, certain_copies
-from attacks.reconstruction.row_certificate import certified_rows, is_explained
+from attacks.reconstruction.record_supports import FoundRecords
+from attacks.reconstruction.row_certificate import certain_copies, certified_rows, is_explained
 from protocol.table_columns import TableColumns
 
 _LIVE = 1e-4
