@@ -60,8 +60,8 @@ class LinearInversion(ReconstructionAttack):
     6. If there are too many to list, ratios on the grid are rows, and are subtracted (`search_table`); then step 4 is
        tried. Rows that are found stay where not all are.
 
-    Rows of a table are certain if no others make the same update (`certified_rows`), and as often as the update shows,
-    whatever number of examples is reported (`certain_copies`).
+    Rows of a table with known columns are certain if no others make the same update (`certified_rows`), and as often as
+    the update shows, whatever number of examples is reported (`certain_copies`).
 
     Exact for one step and for several of plain SGD, with momentum, weight decay (which is subtracted), clipping, and
     for a sum of clients, as all of these keep ``weight = C^T X`` and ``bias = C^T 1`` with one matrix C. Adam, Adadelta
