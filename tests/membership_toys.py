@@ -35,7 +35,9 @@ def learner(local: LocalTraining = ONE_STEP) -> ImageClassifierAlgorithm:
 
 
 @functools.cache
-def toy(local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = False, noise: float = 0.0) -> Toy:
+def toy(
+    local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = False, noise: float = 0.0, apart: float = 1.0
+) -> Toy:
     """View of one round, and the truth: half of the pool is held by the clients, the other half by nobody.
 
     Args:
@@ -43,10 +45,12 @@ def toy(local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = Fa
         seed: seed of everything.
         dealt_anew: clients train on other records of the pool than the truth says, which are drawn before they train.
         noise: declared standard deviation of Gaussian noise on every number.
+        apart: part of the distance of the images from their mean that they have; near 0 they are almost alike.
     """
     generator = generator_for(seed, "membership-toy")
     size = 2 * CLIENTS * EACH
     images, labels = torch.rand(size, *SHAPE, generator=generator), torch.arange(size) % CLASSES
+    images = images.lerp(images.mean(0), 1 - apart)
     place = torch.randperm(size, generator=generator)
     member = torch.zeros(CLIENTS, size, dtype=torch.bool)
     held = place[: CLIENTS * EACH].reshape(CLIENTS, EACH)

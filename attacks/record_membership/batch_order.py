@@ -13,7 +13,7 @@ _LEAST = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 def whitened(
     gram: Tensor, products: Tensor, deviations: Sequence[tuple[Tensor, float]], records: int
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Effects and updates in the metric of the noise that the unknown order of the mini-batches makes.
 
     In one pass over its data a client takes every record at one place of the path, and the server does not know at
@@ -36,7 +36,8 @@ def whitened(
         records: number of records of the client, N.
 
     Returns:
-        ``(M, M)`` Gram matrix of the effects and ``(M, V)`` products with the updates in that metric, in float64.
+        ``(M, M)`` Gram matrix of the effects and ``(M, V)`` products with the updates in that metric, in float64; and
+        ``(V,)`` squared norms, before, of the parts of the updates that the effects span.
 
     References:
         This project; A. C. Aitken, "On least squares and linear combination of observations", Proceedings of the Royal
@@ -44,8 +45,10 @@ def whitened(
     """
     count, least, trace = len(gram), _LEAST[gram.dtype], float(gram.double().trace())
     if not trace > 0:
-        return gram.double(), products.double()
+        return gram.double(), products.double(), products.new_zeros(products.shape[1], dtype=torch.float64)
     factor = _cholesky(gram.to(torch.float64, copy=True), least * trace)
+    seen = torch.linalg.solve_triangular(factor, products.double(), upper=False)
+    spanned = seen.square().sum(0)
     noise = torch.zeros_like(factor)
     for inner, weight in deviations:
         coordinates = torch.linalg.solve_triangular(factor, inner.T.double(), upper=False)
@@ -53,14 +56,13 @@ def whitened(
         noise.addmm_(coordinates, coordinates.T, alpha=weight * records / count)
         del coordinates
     if not float(noise.trace()) > 0:
-        return gram.double(), products.double()
+        return gram.double(), products.double(), spanned
     noise = _cholesky(noise, _FLOOR * float(noise.trace()) / count)
-    seen = torch.linalg.solve_triangular(factor, products.double(), upper=False)
     both = torch.cat([factor.T, seen], dim=1)
     del factor
     both = torch.linalg.solve_triangular(noise, both, upper=False)
     effects, updates = both[:, :count], both[:, count:]
-    return effects.T @ effects, effects.T @ updates
+    return effects.T @ effects, effects.T @ updates, spanned
 
 
 def _cholesky(matrix: Tensor, added: float) -> Tensor:

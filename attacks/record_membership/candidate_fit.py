@@ -13,7 +13,7 @@ from attacks.composition.simulation import mean_clip_factor
 from attacks.record_membership.batch_order import whitened
 from attacks.record_membership.effects import AdamScales, Effects, Places, Sketch
 from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, without_common_noise
+from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, seen_part, without_common_noise
 from attacks.record_membership.pool import (
     KNOWS,
     NEEDS,
@@ -38,6 +38,8 @@ _MOST_STEPS, _PLACES = 32, 5
 _BYTES_OF_PAIR = 48
 """Memory for each pair of candidates: six float64 numbers."""
 _KNOWS = f"{KNOWS}. Exact only if the pool has all training records"
+_ASKED = 100
+"""Candidates of which the fit is asked how much of their own effect it sees."""
 _SIMULATED = 4
 """Simulated clients that estimate by how much clients clip."""
 
@@ -192,7 +194,8 @@ class CandidateFit(JointFitAttack):
 
     The score is the posterior log odds of weight 1 in the joint fit (`JointFitAttack`), summed over rounds. Published
     attacks compare one candidate with the update, so all records of a client's classes resemble it. `predicted-auc` is
-    what follows from the model of the noise.
+    what follows from the model of the noise, for members of an update that has no other records like the candidates; it
+    is absent where the update refutes the model (`joint_fit.Fit.refuted`).
 
     Threat model: passive server that sees each client's update.
 
@@ -239,6 +242,7 @@ def _summed(fits: list[Fit]) -> Fit:
         shift=squares / spread,
         share=shares.mean(0),
         mean=torch.stack([one.mean for one in fits]).mean(0),
+        seen_part=sum(one.seen_part for one in fits) / len(fits),
         total=sum(one.total for one in fits) / len(fits),
         total_error=sum(one.total_error for one in fits) / len(fits),
     )
@@ -321,10 +325,7 @@ class _Client:
         own = Basis(basis.values * self.rate**2, basis.vectors)
         seen = -self.rate * products.double()
         made = fit(own, seen, self.effects.pool.labels, records=self.records, noise=self.noise)
-        if self.noise:  # most of an update may be noise that is declared
-            return made
-        update = self.together[self.place]
-        return dataclasses.replace(made, energy=float(update.double().square().sum()), numbers=len(update))
+        return made if self.noise else self.with_energy(made)  # most of an update may be noise that is declared
 
     def fit_along(self, places: Places) -> Fit:
         products, basis = self.effects.along(places, self.together[self.place, None])
@@ -337,12 +338,28 @@ class _Client:
         last = -sum((weight * own for own, (_, weight) in zip(inner, places, strict=False)), torch.zeros(()))
         inner.append(last / places[-1][1])
         weighted = [(own, weight) for own, (_, weight) in zip(inner, places, strict=True)]
-        own_gram, own_products = whitened(gram, products, weighted, self.records)
+        # Effects of some candidates pass for updates, to ask how much of them the fit sees.
+        asked = torch.arange(0, len(gram), -(-len(gram) // _ASKED))
+        both = torch.cat([products.to(gram), gram[:, asked]], dim=1)
+        own_gram, white, spanned = whitened(gram, both, weighted, self.records)
         basis, labels = Basis.of(own_gram), effects.pool.labels
-        scaled, own_products = Basis(basis.values * self.rate**2, basis.vectors), -self.rate * own_products
+        scaled = Basis(basis.values * self.rate**2, basis.vectors)
+        clients = len(self.together)
+        own_products, own_effects = -self.rate * white[:, :clients], white[:, clients:]
         first = fit(scaled, own_products[:, self.place], labels, records=self.records)
         left = without_common_noise(scaled, own_products, labels, first, self.place)
-        return fit(scaled, left, labels, records=self.records)
+        made = fit(scaled, left, labels, records=self.records)
+        return dataclasses.replace(
+            self.with_energy(made),
+            spanned=float(spanned[self.place]),
+            in_batches=True,
+            seen_part=seen_part(scaled, made, asked, self.rate**2 * own_effects),
+        )
+
+    def with_energy(self, made: Fit) -> Fit:
+        """The fit with the size of the update, by which `Fit.refuted` judges how much of it the candidates span."""
+        update = self.together[self.place]
+        return dataclasses.replace(made, energy=float(update.double().square().sum()), numbers=len(update))
 
     def line(self) -> Places:
         """Places on the line to the client's own model, and their weights."""

@@ -33,8 +33,14 @@ _PART_SPREAD = 1.0
 """Standard deviation of the prior of both: of the mean about 1 and the standard deviation about 0."""
 _MOST_OFF, _SIGNIFICANT = 0.4, 3.0
 """Part of the number of records, and standard errors, by which the sum of weights may differ from that number."""
+_MOST_MISSING = 0.75
+"""Part of the number of records that may be missing in that sum after one pass in batches.
+
+In the metric of their order, candidates stand for fewer of the records outside the pool."""
 _SPANNED = 0.5
 """Part of an update that candidates span if they resemble its records."""
+_LEAST_PART = 0.5
+"""Part of a record's effect that must be left by rounding, so that scores are of the record more than of rounding."""
 _TIMES_NOISE = 3.0
 """How many times as much of an update as of noise candidates span, at least, if it is made of such records."""
 _IN_POOL = (1.0, 0.75, 0.5, 0.25, 0.125)
@@ -75,8 +81,12 @@ class Fit:
         records: number of records in the update.
         total: sum of the weights, which is the number of records if the learner is the clients'.
         total_error: standard error of that sum.
-        energy: square of the norm of the update, in the metric of `spanned`; 0 for unknown.
+        energy: square of the norm of the update, in the metric of `spanned`; 0 under declared noise, which may be most
+            of it.
         numbers: numbers of the update, of which that is the sum of squares.
+        seen_part: part of `shift` that a record in the update has as its score, if rounding hides the rest of what it
+            adds (`seen_part`).
+        in_batches: whether the fit is in the metric of the noise of mini-batches (`batch_order.whitened`).
         approximate: whether the effects are only approximate, so that members' scores have a law of their own.
         member: ``(M,)`` probability of being in the update, of that law (`of_members`); None before.
     """
@@ -94,6 +104,8 @@ class Fit:
     total_error: float = 0.0
     energy: float = 0.0
     numbers: int = 0
+    seen_part: float = 1.0
+    in_batches: bool = False
     approximate: bool = False
     member: Tensor | None = None
 
@@ -104,9 +116,11 @@ class Fit:
 
     @property
     def refuted(self) -> bool:
-        """Whether the update contradicts the clients' steps, so that the learner is another one.
+        """Whether the model of the fit does not hold, so that it expects nothing of itself.
 
-        Of weights that add to a number of records T of N, with its standard error:
+        Either rounding hides most of what a record adds to the update (`seen_part`), or the update contradicts the
+        clients' steps, so that the learner is another one. Of weights that add to a number of records T of N, with its
+        standard error:
 
         * T is negative, as with a wrong sign, or far above N, as with larger steps;
         * T is far below N though the candidates span most of the update, as with smaller steps. Records outside the
@@ -117,6 +131,8 @@ class Fit:
         """
         if self.approximate:
             return False
+        if self.seen_part < _LEAST_PART:
+            return True
         error = _SIGNIFICANT * self.total_error
         if self.total < -error or self.total - self.records > max(_MOST_OFF * self.records, error):
             return True
@@ -126,7 +142,10 @@ class Fit:
         of_noise = len(self.score) / max(self.numbers, 1)
         if _TIMES_NOISE * of_noise > 1:  # so many candidates span anything
             return False
-        too_few = self.records - self.total > max(_MOST_OFF * self.records, error)
+        missing = self.records - self.total
+        too_few = missing > max(_MOST_OFF * self.records, error)
+        if self.in_batches:
+            too_few = missing - error > _MOST_MISSING * self.records
         return (too_few and spanned > _SPANNED) or spanned < _TIMES_NOISE * of_noise
 
     @property
@@ -240,6 +259,28 @@ def fit(basis: Basis, products: Tensor, classes: Tensor, *, records: int, noise:
     )
 
 
+def seen_part(basis: Basis, found: Fit, places: Tensor, effects: Tensor) -> float:
+    """Mean part of its weight of 1 that a fit sees of a candidate, asked about updates that are one effect each.
+
+    A Gram matrix whose rounding errors are covered by a small number on its diagonal gives each effect a direction of
+    its own, which no update has. It looks like what distinguishes one record from the others: of records that are
+    almost alike, `shift` is mostly this. The effects themselves have no such direction, so the fit gives them less than
+    the weight that `shift` is made of.
+
+    Args:
+        basis: eigenvectors of the Gram matrix, with that number.
+        found: the fit, for its variances.
+        places: ``(n,)`` candidates that are asked about.
+        effects: ``(M, n)`` inner products of all effects and those of these candidates, without that number.
+    """
+    kept = basis.values > 0
+    values, vectors = basis.values[kept], basis.vectors[:, kept]
+    shrunk = vectors[places] / (values + found.noise**2 / found.spread**2)
+    expected = (shrunk * vectors[places]) @ values
+    seen = (shrunk * (effects.T @ vectors)).sum(1)
+    return float((seen / expected.clamp(min=1e-30)).mean())
+
+
 def without_common_noise(basis: Basis, products: Tensor, classes: Tensor, found: Fit, place: int) -> Tensor:
     """``(M,)`` products of the effects and one client's update, without the noise that it shares with other clients'.
 
@@ -347,9 +388,10 @@ def predicted_auc(found: Fit) -> float:
 
     NaN for a fit that refutes its model (`Fit.refuted`).
 
-    The evidence is N(s^2/2, s^2) for a member and N(-s^2/2, s^2) for another record, ``s`` being its shift. With equal
-    shifts and classes the AUC is ``Phi(s / sqrt 2)``; ``s`` is the norm of the record's effect without what the other
-    candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared.
+    The evidence is N(p s^2 - s^2/2, s^2) for a member and N(-s^2/2, s^2) for another record, ``s`` being its shift and
+    ``p`` the part of it that rounding leaves (`Fit.seen_part`). With equal shifts and classes the AUC is
+    ``Phi(p s / sqrt 2)``; ``s`` is the norm of the record's effect without what the other candidates explain, in units
+    of the noise. Of many candidates, `_PAIRS` are compared.
 
     Of a fit that knows the law of its members' scores (`Fit.of_members`), pairs have the weights of their probabilities
     of being a member and none, and what counts is which of their log odds are larger.
@@ -360,7 +402,8 @@ def predicted_auc(found: Fit) -> float:
     weight = (found.share if found.member is None else found.member).double()[::step]
     if found.member is None:
         half, prior = found.shift.double()[::step].square() / 2, torch.logit(weight, eps=1e-9)
-        gap = half[:, None] + half + prior[:, None] - prior
+        of_member = (2 * found.seen_part - 1) * half + prior
+        gap = of_member[:, None] - (prior - half)
         right = torch.special.ndtr(gap / (2 * (half[:, None] + half)).sqrt().clamp(min=1e-12))
     else:
         odds = found.log_odds.double()[::step]

@@ -1,7 +1,7 @@
 """The joint fit on trainings: exact after one step, flagged duplicates, its noise, its sketch and its limits."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -85,6 +85,31 @@ def test_the_prediction_under_declared_noise_is_what_is_measured(noise: float) -
     )
     assert 0.52 < measured < 0.995
     assert measured == pytest.approx(expected, abs=0.04)
+
+
+def test_the_prediction_counts_what_rounding_hides_of_images_that_are_alike() -> None:
+    toys = [toy(ONE_EPOCH, seed=seed, apart=0.1) for seed in range(4)]
+    measured = sum(scored(CandidateFit(), *one) for one in toys) / 4
+    predicted = torch.cat([run(CandidateFit(), view, RecordMembershipEstimate).predicted for view, _ in toys])
+    assert 0.8 < measured < 0.95
+    assert predicted.isfinite().float().mean() > 0.5
+    assert float(predicted.nanmean()) == pytest.approx(measured, abs=0.04)
+
+
+def test_nothing_is_predicted_where_rounding_hides_most_of_an_effect() -> None:
+    view, truth = toy(ONE_EPOCH, apart=0.02)
+    assert scored(CandidateFit(), view, truth) < 0.9
+    assert run(CandidateFit(), view, RecordMembershipEstimate).predicted.isnan().all()
+
+
+@pytest.mark.parametrize("changed", [lambda value: 0.1 * value, lambda value: -value], ids=["small", "negated"])
+@pytest.mark.parametrize("local", [LocalTraining(optimizer="sgd", learning_rate=0.5), ONE_EPOCH], ids=["step", "epoch"])
+def test_nothing_is_predicted_of_updates_that_are_not_the_learners(
+    changed: Callable[[torch.Tensor], torch.Tensor], local: LocalTraining
+) -> None:
+    view, _ = toy(local)
+    other = dataclasses.replace(view, deltas={name: changed(value) for name, value in view.deltas.items()})
+    assert run(CandidateFit(), other, RecordMembershipEstimate).predicted.isnan().all()
 
 
 def test_a_clip_is_simulated() -> None:
