@@ -1,6 +1,8 @@
 """Whether updates can hold the noise that clients declare, by their length alone."""
 
+import dataclasses
 from collections.abc import Collection
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -8,6 +10,8 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from protocol.view import View
+
+_View = TypeVar("_View", bound=View)
 
 IMPOSSIBLE = 1e-9
 """Probability below which an update that holds the declared noise is not as short as a recorded one."""
@@ -59,3 +63,14 @@ def noise_is_refuted(view: View, names: Collection[str] | None = None) -> bool:
     """Whether any of the updates is too short to hold the declared noise; see `noise_chances`."""
     chances = noise_chances(view, names)
     return bool((chances < IMPOSSIBLE / max(view.victims, 1)).any())
+
+
+def without_refuted_noise(view: _View) -> _View:
+    """The view without the declared noise that its updates are too short to hold: it hides nothing."""
+    if not noise_is_refuted(view):
+        return view
+    releases = [
+        dataclasses.replace(release, noise_scale=0.0) if noise_is_refuted(view, release.parameters) else release
+        for release in view.releases
+    ]
+    return dataclasses.replace(view, releases=tuple(releases))

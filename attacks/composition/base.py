@@ -17,6 +17,7 @@ from attacks.composition.last_outputs import last_outputs
 from attacks.estimates import Estimate
 from client.nets.batch_norm import mask_batches
 from client.network import ClassifierAlgorithm, NetworkAlgorithm
+from protocol.declared_noise import without_refuted_noise
 from protocol.errors import ViewError
 from protocol.view import RoundView, View
 
@@ -29,6 +30,8 @@ Rounds = Literal["last", "all"]
 class CompositionAttack(Attack):
     """Base class of attacks that estimate the class shares from each round separately.
 
+    They do not expect noise that clients declare and that their updates are too short to hold.
+
     Args:
         rounds: ``last`` uses the round of the view; ``all`` combines it with the view's earlier rounds.
     """
@@ -40,8 +43,8 @@ class CompositionAttack(Attack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         if self.rounds == "last":
-            return self.estimate(view, generator=generator)
-        views = [*view.earlier, view]
+            return self.estimate(without_refuted_noise(view), generator=generator)
+        views = [without_refuted_noise(one) for one in (*view.earlier, view)]
         for one in views:
             if not torch.equal(one.pseudonyms, view.pseudonyms):
                 raise ViewError(f"round {one.round}: expected the same victims in the same order, got others")

@@ -23,6 +23,7 @@ from attacks.record_membership.pool import (
     recorded_type,
     weighted_gradient,
 )
+from protocol.declared_noise import without_refuted_noise
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.memory import gibibytes, memory_bound
@@ -73,7 +74,7 @@ class JointFitAttack(PoolAttack):
     (`joint_fit.Fit.of_members`).
 
     Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
-    noisy, and scaled by the clip of simulated clients.
+    noisy, and scaled by the clip of simulated clients. Noise that the updates are too short to hold is not expected.
 
     Attributes:
         rounds: largest number of rounds that are fitted, evenly spaced from the first to the last; None for all.
@@ -120,7 +121,7 @@ class JointFitAttack(PoolAttack):
             )
         for number in _evenly(view, self.rounds):
             messages = (view.sent_in == number).nonzero().flatten()
-            read = functools.partial(view.each_part, messages)
+            read = functools.partial(_parts, view, messages)
             for pseudonym, one in self.of_round(read, view.example_counts[messages], pool, generator):
                 parts.setdefault(pseudonym, []).append(one)
         together = {pseudonym: _summed(own) for pseudonym, own in parts.items()}
@@ -216,6 +217,11 @@ class CandidateFit(JointFitAttack):
             predicted=torch.tensor([predicted_auc(one) for one in found.values()]),
             duplicates=Pool.of(view).duplicates(),
         )
+
+
+def _parts(view: History, messages: Tensor) -> Iterator[RoundView]:
+    """Some messages ``(M,)`` of one round in views of bounded size, without declared noise that cannot be there."""
+    yield from map(without_refuted_noise, view.each_part(messages))
 
 
 def _evenly(view: History, count: int | None) -> list[int]:

@@ -1,5 +1,6 @@
 """Declarations that updates prove false, and true ones that they do not."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from defenses.rounded import Rounded
 from evaluation.causes import measured_causes
 from evaluation.declarations import false_in_views, value_bits
 from evaluation.noise_floor import declared_noise
-from protocol.declared_noise import noise_chances
+from protocol.declared_noise import noise_chances, without_refuted_noise
 from protocol.view import Release, RoundView
 
 CLIENTS, SHAPE = 6, (32, 64)
@@ -60,6 +61,14 @@ def test_noise_that_is_there_is_not_refuted(norm: float, seed: int) -> None:
     shares = declared_noise(seen)
     assert shares is not None
     assert float(shares.share.max()) <= 1
+
+
+def test_only_noise_that_is_not_there_is_left_out() -> None:
+    there, missing = (Release(noise_scale=0.1, parameters=(name,)) for name in ("w", "v"))
+    own = view(updates(1.0) + noise(0.1), there, missing)
+    both = dataclasses.replace(own, deltas={**own.deltas, "v": updates(1.0)})
+    assert [release.noise_scale for release in without_refuted_noise(both).releases] == [0.1, 0.0]
+    assert without_refuted_noise(own) is own
 
 
 def test_probability_of_short_updates_is_that_of_the_noise() -> None:

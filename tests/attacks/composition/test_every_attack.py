@@ -19,12 +19,14 @@ from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.exact_counts import ExactCounts
 from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from attacks.composition.llg import LLG
+from attacks.composition.output_counts import OutputCounts
 from attacks.composition.rlu import RLU
 from attacks.composition.simulation import nearby_compositions
 from attacks.composition.uniform_present import UniformPresent
 from attacks.estimates import EstimateError
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
+from protocol.view import Release
 from tests.attacks.runs import of_noise, of_others, plain_view, state, unchanged
 from tests.composition_toys import estimate, l1, views
 
@@ -222,3 +224,15 @@ def test_an_estimate_that_is_no_composition_is_a_defect(change: dict[str, torch.
     right.check(plain_view(10))
     with pytest.raises(EstimateError, match=word):
         dataclasses.replace(right, **change).check(plain_view(10))
+
+
+@pytest.mark.parametrize("attack", [ClosedForm(), OutputCounts(), DecafMatch(shared=40, local=10, passes=1)])
+def test_declared_noise_that_is_not_there_is_not_expected(attack: CompositionAttack) -> None:
+    (view,), _ = views()
+    declared, undeclared = (
+        estimate(
+            attack, dataclasses.replace(view, releases=(Release(noise_scale=scale, parameters=tuple(view.deltas)),))
+        )
+        for scale in (1.0, 0.0)
+    )
+    assert torch.equal(declared.proportions, undeclared.proportions)

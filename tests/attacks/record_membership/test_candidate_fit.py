@@ -112,6 +112,12 @@ def test_nothing_is_predicted_of_updates_that_are_not_the_learners(
     assert run(CandidateFit(), other, RecordMembershipEstimate).predicted.isnan().all()
 
 
+def test_declared_noise_that_is_not_there_is_not_expected() -> None:
+    view, truth = toy()
+    declared = Release(noise_scale=1.0, parameters=tuple(view.deltas))
+    assert scored(CandidateFit(), dataclasses.replace(view, releases=(declared,)), truth, "no-false-alarm") == 1
+
+
 def test_a_clip_is_simulated() -> None:
     view, truth = toy(noise=0.001)
     lengths = torch.stack([value.flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0).sqrt()
