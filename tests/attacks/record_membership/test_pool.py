@@ -13,9 +13,8 @@ from attacks.record_membership.marginal import FedMIACosine
 from attacks.record_membership.pool import record_gradients
 from client.engine.local_hyperparameters import LocalTraining
 from client.pretrained import AdapterOptions, PretrainedAlgorithm
-from protocol.history import History
 from protocol.view import CANDIDATE_LABELS, CANDIDATES
-from tests.membership_toys import scored
+from tests.membership_toys import as_history, scored
 
 pytestmark = pytest.mark.integration
 CLIENTS, RECORDS, LENGTH = 4, 3, 8
@@ -64,15 +63,7 @@ def test_members_of_a_pool_of_padded_texts_are_found(attack: Attack) -> None:
     texts, labels = padded_texts(2 * CLIENTS * RECORDS)
     held = torch.arange(CLIENTS * RECORDS).reshape(CLIENTS, RECORDS)
     model, generator = learner.first_model(), torch.Generator().manual_seed(0)
-    view = History(
-        round=0,
-        pseudonyms=torch.arange(CLIENTS),
-        example_counts=torch.full((CLIENTS,), RECORDS),
-        deltas=learner.simulate_examples(model, texts, labels, held, generator=generator),
-        model=model,
-        algorithm=learner,
-        auxiliary={CANDIDATES: texts, CANDIDATE_LABELS: labels},
-        sent_in=torch.zeros(CLIENTS, dtype=torch.int64),
-    )
+    deltas = learner.simulate_examples(model, texts, labels, held, generator=generator)
+    view = as_history(learner, model, deltas, {CANDIDATES: texts, CANDIDATE_LABELS: labels}, RECORDS)
     member = torch.zeros(CLIENTS, len(texts)).scatter(1, held, 1.0)
     assert scored(attack, view, {"member": member, "clients": torch.arange(CLIENTS)}) > 0.8
