@@ -209,19 +209,23 @@ def _with_learner(
 
 
 def _with_all_bits(verdict: Verdict, results: pd.DataFrame, attacks: Sequence[Attack]) -> Verdict:
-    """Unchecked instead of ok, if a limit on bits holds because a question has none; unchecked for this reason."""
-    question, metric_name = parts_of(verdict.metric)
-    has_no_value = verdict.verdict == "unchecked" and verdict.attack is None
-    if metric_name != BITS or not (has_no_value or verdict.verdict == "ok"):
+    """Unchecked instead of ok, if a limit on bits holds because a question has none."""
+    if parts_of(verdict.metric)[1] != BITS or verdict.verdict != "ok":
         return verdict
-    without = questions_without_bits(results, attacks, asks(question))
+    without = _without_bits(verdict.metric, results, attacks)
     if not without:
         return verdict
     message = (
-        f"gate could not be checked: {verdict.metric}, because attacks that infer {'; '.join(without)} were not"
-        f" measured in bits, which {BITS_NEED}; limit one question, e.g. composition/bits=5, or these by another metric"
+        f"gate could not be checked: {verdict.metric}, because {without}; limit one question, e.g. composition/bits=5,"
+        " or these by another metric"
     )
     return dataclasses.replace(verdict, verdict="unchecked", message=message)
+
+
+def _without_bits(name: str, results: pd.DataFrame, attacks: Sequence[Attack]) -> str:
+    """Which answers have no bits, and what these need; empty if there are none."""
+    without = questions_without_bits(results, attacks, asks(parts_of(name)[0]))
+    return f"attacks that infer {'; '.join(without)} were not measured in bits, which {BITS_NEED}" if without else ""
 
 
 def _of_attacks(name: str, results: pd.DataFrame) -> list[dict[str, Any]]:
@@ -324,4 +328,8 @@ def _why_not(
     did_not_run = {**evaluation.unrelated, **evaluation.missing}
     metric_here = measured_metric(name, limit, results, asked)
     ran = set() if results.empty else {*results["name"]}
+    if parts_of(name)[1] == BITS and not results.empty:
+        without = _without_bits(name, results, asked)
+        if without:
+            return f"{metric_here}no attack measured {name}: {without}"
     return metric_here + why_unmeasured(name, asked, did_not_run, ran)

@@ -38,9 +38,10 @@ def noise_chances(view: View, names: Collection[str] | None = None) -> Tensor:
 
     Args:
         view: the updates and the releases.
-        names: parameters to test, of those with `is_last_noise` and noise of at least `FINEST`; None for all.
+        names: parameters to test, of those in the view with `is_last_noise` and noise of at least `FINEST`; None for
+            all.
     """
-    asked = view.deltas if names is None else names
+    asked = view.deltas if names is None else [name for name in names if name in view.deltas]
     held = [name for name in asked if is_last_noise(view, name) and view.noise_scale(name) >= FINEST]
     energy, numbers = torch.zeros(view.victims, dtype=torch.float64), torch.zeros(view.victims, dtype=torch.float64)
     for name in held:

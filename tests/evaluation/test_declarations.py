@@ -71,6 +71,13 @@ def test_only_noise_that_is_not_there_is_left_out() -> None:
     assert without_refuted_noise(own) is own
 
 
+def test_noise_is_refuted_by_the_parameters_of_a_release_that_a_view_has() -> None:
+    """Views of sums over rounds have the last layer alone."""
+    declared = Release(noise_scale=0.1, parameters=("body", "w"))
+    assert without_refuted_noise(view(updates(0.1), declared)).releases[0].noise_scale == 0.0
+    assert without_refuted_noise(view(updates(1.0) + noise(0.1), declared)).releases[0].noise_scale == 0.1
+
+
 def test_probability_of_short_updates_is_that_of_the_noise() -> None:
     """Of noise alone, the probability is uniform."""
     chances = torch.cat(

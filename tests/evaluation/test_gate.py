@@ -163,12 +163,23 @@ def test_a_metric_that_this_network_does_not_have_is_answered_with_the_one_that_
     assert found.message.endswith(f"no attack measured {name}, because none of 2 attacks could run: {ONE_OUTPUT}")
 
 
-def test_an_attack_that_ran_without_a_metric_is_not_said_to_lack_data() -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("certified", "the answers of linear-inversion have none on this recording"),
+        (
+            "bits",
+            "attacks that infer some of its training examples themselves were not measured in bits, which need the"
+            " records themselves, or the answers of at least five clients, and of two for each class",
+        ),
+    ],
+)
+def test_an_attack_that_ran_without_a_metric_is_not_said_to_lack_data(name: str, why: str) -> None:
     """A limit that is no value of the metric that there is, is not proposed."""
-    (found,) = gate({"bits": 5}, [LinearInversion()])(results(cell("linear-inversion", "recovered", 0.5)), Evaluation())
+    scored = results(cell("linear-inversion", "recovered", 0.5))
+    (found,) = gate({name: 5}, [LinearInversion()])(scored, Evaluation())
     assert found.message.endswith(
-        "is measured by recovered; write reconstruction/recovered=LIMIT; no attack measured bits: the answers of"
-        " linear-inversion have none on this recording"
+        f"is measured by recovered; write reconstruction/recovered=LIMIT; no attack measured {name}: {why}"
     )
 
 
