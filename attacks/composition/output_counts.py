@@ -23,7 +23,6 @@ from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.label_inference import class_labels, class_means, class_outputs
 from attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
 from client.network import ClassifierAlgorithm
-from protocol.declared_noise import without_refuted_noise
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
@@ -130,8 +129,7 @@ class OutputCounts(CountAttack):
 
         They are without bias where the predictions are known, so that they can be averaged and subtracted.
         """
-        quiet = without_refuted_noise(view)
-        solved = self._solve(quiet, _FLAT, _way(quiet), generator)
+        solved = self._solve(view, _FLAT, _way(view), generator)
         sizes = view.example_counts.clamp(min=1)[:, None]
         return solved.counts / sizes, solved.deviation / sizes
 

@@ -16,6 +16,7 @@ from attacks.estimates import Estimate
 from attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, first_revealed
 from attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
 from attacks.sums_over_rounds.tracking import Z95, Law, SumsOf, deviations_after
+from protocol.declared_noise import without_refuted_noise
 from protocol.history import History
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
@@ -131,11 +132,12 @@ def _class_sums(
     for part in each_round_of_sums(view, participants, most):
         own = part.taking * participants.examples
         by_examples = torch.allclose(part.weights, own / own.sum(1, keepdim=True), atol=1e-6)
-        declared |= any(one.noise_scale for one in part.view.releases)
-        shares, deviation = attack.linear_shares(part.view, generator=generator)
+        seen = without_refuted_noise(part.view)
+        declared |= any(release.noise_scale for release in seen.releases)
+        shares, deviation = attack.linear_shares(seen, generator=generator)
         right = right_when_rounded(deviation * part.view.example_counts[:, None]).prod(1).min()
         whole = by_examples and float(right) >= _CERTAIN
-        found = attack.estimate(part.view, generator=generator).proportions.double() if whole else shares
+        found = attack.estimate(seen, generator=generator).proportions.double() if whole else shares
         observed.append(found)
         noise.append(0.0 if whole else float(deviation.square().mean()))
         weights.append(part.weights)
