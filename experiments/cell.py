@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from attacks.base import Attack
 from attacks.registry import find, make_attack
 from evaluation.message_selection import MessageSelection
 from experiments.overrides import Config, option_words, options_of, overridden
 from experiments.parsed_training import Training
 from modules.lightning.hyper_parameters import argument_names
+from protocol.bounded_yaml import load_yaml
 from protocol.errors import InputError
 from protocol.provenance import hashed, outside_sources, source_hash, versions
 
@@ -190,7 +189,7 @@ class Cell:
 
     def commands(self) -> Iterator[str]:
         """Commands that produce the same recording and scores."""
-        base = yaml.safe_load(self.base.read_text(encoding="utf-8"))
+        base = load_yaml(self.base.read_text(encoding="utf-8"))
         options = options_of(self.full_config, base)
         yield " ".join(["python train.py fit --config", shlex.quote(str(self.base)), *options])
         more = [f"--seed {self.seed}"] if self.seed else []
@@ -242,7 +241,7 @@ def _class_modules(content: Any) -> Iterator[str]:
 @functools.cache
 def _fingerprint(data: str, base: Path) -> Mapping[str, str]:
     """Fingerprint of data with a configuration, in JSON; cached, because reading them takes long."""
-    whole = {**yaml.safe_load(base.read_text(encoding="utf-8")), "data": json.loads(data)}
+    whole = {**load_yaml(base.read_text(encoding="utf-8")), "data": json.loads(data)}
     return Training(whole).data().fingerprint
 
 

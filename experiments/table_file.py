@@ -6,9 +6,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-import yaml
-
 from experiments.overrides import PARTS, Config, near
+from protocol.bounded_yaml import load_yaml
 from protocol.errors import InputError, require
 
 Label = str | int | float
@@ -57,10 +56,10 @@ def read_mapping(path: Path, expected: str) -> dict[str, Any]:
         InputError: the file is missing, not YAML, or not a mapping.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(expected=expected, found=str(error), way_out="Give the path of such a file.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of values: not UTF-8, a path with a null byte
+    except ValueError as error:  # no YAML, not UTF-8, a path with a null byte
         found = f"{' '.join(str(error).split())} in {path}"
         raise InputError(expected=expected, found=found, way_out="Correct the file.") from None
     if not isinstance(content, dict):
@@ -114,7 +113,7 @@ def listed(key: Any) -> list[Label]:
     """Labels of a key, separated by commas."""
     if isinstance(key, list):
         return key
-    return [yaml.safe_load(part) for part in _LISTED.split(key)] if isinstance(key, str) and "," in key else [key]
+    return [load_yaml(part) for part in _LISTED.split(key)] if isinstance(key, str) and "," in key else [key]
 
 
 def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:

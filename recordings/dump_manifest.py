@@ -1,18 +1,16 @@
 """Manifest of a dump of plain arrays by another system, in YAML or JSON (which is YAML)."""
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import yaml
-
 from datamodules.io.files import read_bounded
 from fedleak_recorder.manifest_fields import is_names, is_release, is_shape, is_text, is_texts, is_whole
 from fedleak_recorder.plain_values import strange_value
 from fedleak_recorder.system import Holds
+from protocol.bounded_yaml import load_yaml
 from protocol.errors import InputError, require
 
 FORMAT = 1
@@ -143,7 +141,7 @@ def read_dump_manifest(path: Path) -> DumpManifest:
     """
     text = read_bounded(path, way_out=_WAY_OUT)
     try:
-        content = yaml.load(text.decode("utf-8"), PlainLoader)
+        content = load_yaml(text.decode("utf-8"), plain=True)
         problem = strange_value(content)
         if problem is not None:
             raise ValueError(problem)
@@ -152,25 +150,9 @@ def read_dump_manifest(path: Path) -> DumpManifest:
             for one in content["rounds"]
         ]
         return _made(DumpManifest, {**content, "rounds": rounds})
-    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise InputError(expected="the manifest of a dump", found=f"{reason} in {path}", way_out=_WAY_OUT) from None
-
-
-class PlainLoader(yaml.SafeLoader):
-    """Loader that keeps dates as texts and refuses a repeated key."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - as its base class has it
-        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        most = max(counts, key=counts.__getitem__, default="")
-        if counts[most] > 1:
-            raise ValueError(f"the key {most!r} twice in line {node.start_mark.line + 1}")
-        return super().construct_mapping(node, deep)
 
 
 def _client(content: Mapping[str, Any]) -> DumpClient:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-import yaml
-
+from protocol.bounded_yaml import load_yaml
 from protocol.errors import InputError, require
 from protocol.progress import say_what_starts
 
@@ -54,8 +53,8 @@ def _formats(text: str) -> list[str]:
 def _value(text: str) -> Any:
     """Value of an option of a class, or of a key of ``train.py``, in YAML."""
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return load_yaml(text)
+    except ValueError:
         return text
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
 from jsonargparse import ArgumentParser
 
+from protocol.bounded_yaml import load_yaml
 from protocol.errors import InputError, require
 
 SUBCOMMANDS = {
@@ -161,14 +161,11 @@ def config_files(args: Sequence[str]) -> list[Path]:
 
 def _check_config_file(path: Path) -> None:
     try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, RecursionError, OSError) as error:
+        content: Any = load_yaml(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
         raise InputError(
             expected=f"a configuration in YAML, UTF-8, in {path}", found=str(error), way_out="Write the file again."
         ) from error
-    except yaml.YAMLError:
-        # The parser reports the position.
-        return
     if not isinstance(content, dict):
         return
     table = {"train", "metrics"} <= {*content} or "over" in content

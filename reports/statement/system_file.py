@@ -9,12 +9,11 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
 from datamodules.io.files import read_bounded
+from protocol.bounded_yaml import load_yaml
 from protocol.errors import InputError
-from recordings.dump_manifest import PlainLoader
 from reports.statement.numbers import Strict
 
 WAY_OUT = "docs/system-example.yaml is an example, docs/statement.md explains every field."
@@ -189,7 +188,7 @@ class Declaration:
 
 def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
     try:
-        content = yaml.load(text.decode("utf-8"), PlainLoader)
+        content = load_yaml(text.decode("utf-8"), plain=True)
         if not isinstance(content, dict):
             raise ValueError("no `field: value` lines")
         placeholders = list(_placeholders(content))
@@ -204,7 +203,7 @@ def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
         system = System.model_validate(content)
     except ValidationError as error:
         raise _readable(error, path) from None
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         found = f"{' '.join(str(error).split())} in {path}"
         raise InputError(expected="a declaration of a system in YAML", found=found, way_out=WAY_OUT) from None
     for field in _BY_QUESTION:
