@@ -30,7 +30,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "README"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/**"]
 exclude_patterns = [
     *(f"{folder.name}/**" for folder in ROOT.iterdir() if folder.is_dir() and folder.name != "docs"),
     *("docs/results/**", "docs/families/**", "docs/tutorials/**", "docs/_templates/**", "docs/samples/**"),

@@ -65,6 +65,11 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor[1:] in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/reference.md", "guard/README.md"])
+def test_who_finds_a_hole_is_told_how_to_report_it(page: str) -> None:
+    assert "SECURITY.md)" in (ROOT / page).read_text(encoding="utf-8")
+
+
 def commands() -> list[Any]:
     """Every command of the README and of the pages that list commands."""
     found = [("README", line) for line in re.findall(r"^python (?:train|attack)\.py .*$", README, re.MULTILINE)]
