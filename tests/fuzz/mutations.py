@@ -19,11 +19,11 @@ Changed = tuple[bytes, str]
 def change_value(value: Any, draws: random.Random) -> tuple[Any, str]:
     """One structural change of a JSON value."""
     value = json.loads(json.dumps(value, default=str))  # a date of YAML as its text
-    places = [place for place in _places(value) if place]
+    places = [place for place in places_of(value) if place]
     place = draws.choice(places)
     if draws.random() < 0.5:  # near the top
         place = place[: draws.randint(1, len(place))]
-    parent, other = _at(value, place[:-1]), json.loads(json.dumps(_at(value, draws.choice(places))))
+    parent, other = at(value, place[:-1]), json.loads(json.dumps(at(value, draws.choice(places))))
     key, old = place[-1], parent[place[-1]]
     how = draws.choice(["odd", "odd", "odd", "delete", "rename", "twice", "wrap", "swap", "nudge", "deep"])
     if how == "delete":
@@ -37,7 +37,8 @@ def change_value(value: Any, draws: random.Random) -> tuple[Any, str]:
     return value, f"{how} {'/'.join(map(str, place))[:80]}"
 
 
-def _at(value: Any, place: tuple[Any, ...]) -> Any:
+def at(value: Any, place: tuple[Any, ...]) -> Any:
+    """The part of a JSON value at a place."""
     for step in place:
         value = value[step]
     return value
@@ -57,11 +58,12 @@ def _other_value(old: Any, other: Any, how: str, draws: random.Random) -> Any:
     return draws.choice(VALUES)
 
 
-def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def places_of(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Places of a JSON value and of all its parts, as keys and numbers from the top."""
     yield place
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in items:
-        yield from _places(part, (*place, key))
+        yield from places_of(part, (*place, key))
 
 
 def _flip(data: bytearray, at: int, length: int, draws: random.Random) -> None:
