@@ -43,7 +43,7 @@ WHOLE_POLICY: dict[str, Any] = {
     "update": {"max_norm": 10.0, "min_examples": 10, "min_changed": 0.1, "max_changed": 1.0},
     "metrics": {"names": ["loss", "accuracy"], "counts": ["accuracy"], "max_values": 4, "min_cell": 10},
     "privacy": {"clip": 1.0, "noise": 0.1, "neighbours": "add", "tensors": ["*"]},
-    "budget": {"job_rounds": 100, "site_rounds": 1000, "site_epsilon": 8000.0, "delta": 1e-5},
+    "budget": {"job_rounds": 100, "site_rounds": 1000, "delta": 1e-5},
     "noise": {"clip": 1.0, "scale": 0.1},
     "findings": {"declared-noise": "log", "declared-clip": "log", "release-check": "log", "update-norm": "refuse"},
     "limits": {"own-records": 0.0},
@@ -55,7 +55,8 @@ WHOLE_POLICY: dict[str, Any] = {
 
 def good(number: int = 0, **changes: Any) -> Message:
     """A message that `WHOLE_POLICY` allows."""
-    return message(number, **{"examples": 50, "metrics": {"loss": 0.5}, **changes})
+    sent = update(number + 1, norm=0.8, noise=0.1)
+    return message(number, **{"sent": sent, "examples": 50, "metrics": {"loss": 0.5}, **changes})
 
 
 @contextlib.contextmanager
