@@ -43,7 +43,7 @@ from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from tests.datamodules import image_trees, owned_files
 from tests.foreign_toys import items, write_dump
-from tests.fuzz import guard_files, guard_messages, user_files
+from tests.fuzz import guard_files, guard_messages, result_files, user_files
 from tests.fuzz.children import LEGAL, SAME, SILENT, Answer
 from tests.fuzz.damages import FIELDS
 from tests.fuzz.mutations import change_bytes, change_npz, change_shard, change_value
@@ -98,7 +98,8 @@ class Target:
         """The same for the same seed and number."""
         draws = random.Random(f"{self.name} {seed} {number}")
         while True:
-            with contextlib.suppress(ValueError, IndexError):  # what JSON or YAML cannot write, or there is nothing of
+            # What JSON or YAML cannot write, or there is nothing of.
+            with contextlib.suppress(ValueError, IndexError, RecursionError):
                 files, said = self.change(self.example(), draws)
                 if files != self.example():
                     return files, said
@@ -401,7 +402,8 @@ def targets() -> list[Target]:
         made.append(Target(f"data {name}", functools.partial(_example, write), _of_data(name), read, _wrong_data))
     read_calls = functools.partial(record_calls, read=read_recording)
     made.append(Target("calls of the recorder", whole_calls, change_calls, read_calls, wrong_calls))
-    made += [Target(*parts) for module in (user_files, guard_files, guard_messages) for parts in module.targets()]
+    for module in (user_files, guard_files, guard_messages, result_files):
+        made += [Target(*parts) for parts in module.targets()]
     whole = functools.partial(recording, "clicks")
     for said, change in (("manifest", _describe), ("hashes fit", _author)):
         made.append(Target(f"audit of clicks, {said}", whole, change, audit, _wrong_recording, seconds=60.0))
