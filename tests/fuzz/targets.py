@@ -43,13 +43,14 @@ from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from tests.datamodules import image_trees, owned_files
 from tests.foreign_toys import items, write_dump
-from tests.fuzz import guard_files, guard_messages, result_files, user_files
+from tests.fuzz import guard_files, guard_messages, result_files, user_files, watch_files
 from tests.fuzz.children import LEGAL, SAME, SILENT, Answer
 from tests.fuzz.damages import FIELDS
 from tests.fuzz.mutations import change_bytes, change_npz, change_shard, change_value
 from tests.fuzz.oracle import GRAMMARS, contradiction
 from tests.fuzz.recorder_calls import change_calls, record_calls, whole_calls, wrong_calls
 from tests.fuzz.recordings import RECORDINGS, Files, read_tree, recording, with_file, with_manifest, write_tree
+from tests.fuzz.writings import change_plain, change_type
 
 Mutant = tuple[Files, str]
 
@@ -177,11 +178,12 @@ def _describe(files: Files, draws: random.Random) -> Mutant:
         value = draws.choice(FIELDS[key])
         return with_manifest(files, lambda manifest: manifest.update({key: value})), f"manifest: {key} {value}"
     if draws.random() < 0.7:
-        value, said = change_value(json.loads(files["manifest.json"]), draws)
-        return {**files, "manifest.json": json.dumps(value).encode()}, f"manifest: {said}"
+        content, said = change_plain(json.loads(files["manifest.json"]), draws)
+        return {**files, "manifest.json": content}, f"manifest: {said}"
     lines = files["journal.jsonl"].decode().splitlines()
     place = draws.randrange(len(lines))
-    value, said = change_value(json.loads(lines[place]), draws)
+    change = draws.choice([change_value, change_type])
+    value, said = change(json.loads(lines[place]), draws)
     lines[place] = json.dumps(value)
     return {**files, "journal.jsonl": ("\n".join(lines) + "\n").encode()}, f"journal: {said}"
 
@@ -207,11 +209,10 @@ def _dump(files: Files, draws: random.Random) -> Mutant:
         content, said = change_npz(files[name], draws)
     elif name.endswith(".safetensors"):
         content, said = change_shard(files[name], draws)
-    elif draws.random() < 0.3:
+    elif draws.random() < 0.2:
         content, said = change_bytes(files[name], draws, text=True)
     else:
-        value, said = change_value(yaml.safe_load(files[name]), draws)
-        content = yaml.safe_dump(value, sort_keys=False).encode()
+        content, said = change_plain(yaml.safe_load(files[name]), draws, as_yaml=True)
     return {**files, name: content}, f"{name}: {said}"
 
 
@@ -402,7 +403,7 @@ def targets() -> list[Target]:
         made.append(Target(f"data {name}", functools.partial(_example, write), _of_data(name), read, _wrong_data))
     read_calls = functools.partial(record_calls, read=read_recording)
     made.append(Target("calls of the recorder", whole_calls, change_calls, read_calls, wrong_calls))
-    for module in (user_files, guard_files, guard_messages, result_files):
+    for module in (user_files, guard_files, guard_messages, result_files, watch_files):
         made += [Target(*parts) for parts in module.targets()]
     whole = functools.partial(recording, "clicks")
     for said, change in (("manifest", _describe), ("hashes fit", _author)):

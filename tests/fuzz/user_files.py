@@ -5,6 +5,7 @@ import io
 import json
 import math
 import random
+import re
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from lightning import Trainer
 
 from attacks.registry import REGISTRY
 from evaluation.limit_names import check_limits, read_gate
+from experiments.commands.defences_file import read_defences
 from experiments.table import Choice, read_table
 from modules.learners.fncf import FNCF
 from modules.lightning.checkpoint_io import CheckedCheckpointIO
@@ -28,6 +30,7 @@ from reports.statement.system_file import Declaration
 from tests.fuzz.damages import TENSORS
 from tests.fuzz.mutations import change_bytes, change_value
 from tests.fuzz.recordings import Files, read_tree
+from tests.fuzz.writings import change_plain
 from tests.places import CONFIGS, FILLED_SYSTEM
 from tests.reports.bundle_toys import with_hashes
 from tests.reports.toys import run
@@ -44,6 +47,7 @@ Parts = tuple[
 TABLES = ("raifle_algorithm2", "pac_theorem1", "decaf_exact_counts", "deanon_equal_halves", "linear_inversion")
 """Tables of several kinds, with labels, restrictions, scales and inheritance."""
 _CHECKPOINT, _SYSTEM, _GATE, _BUNDLE = "last.ckpt", "system.yaml", "gate.txt", "audit.zip"
+_DEFENCES = "what_if.yaml"
 
 
 @functools.cache
@@ -143,6 +147,25 @@ def read_systems(folder: Path) -> str:
     return repr(Declaration.read(folder / _SYSTEM, questions).with_limits({"auc": 0.6}))
 
 
+def whole_defences() -> Files:
+    """The example of defences that an audit tries."""
+    return {_DEFENCES: (CONFIGS / _DEFENCES).read_bytes()}
+
+
+def change_defences(files: Files, draws: random.Random) -> Mutant:
+    """Another defence or argument, or another writing."""
+    return _changed_yaml(_DEFENCES, files, draws)
+
+
+def read_all_defences(folder: Path) -> str:
+    """Defences with their arguments."""
+    made = read_defences(folder / _DEFENCES)
+    found = {
+        key: [(type(one).__name__, sorted(vars(one).items())) for one in defences] for key, defences in made.items()
+    }
+    return re.sub("0x[0-9a-f]+", "", repr(found))  # addresses of objects
+
+
 def whole_gate() -> Files:
     """Limits on the command line."""
     return {_GATE: b"auc=0.6,l1=0.3,record-membership/auc=0.7"}
@@ -226,6 +249,7 @@ def targets() -> list[Parts]:
         *tables,
         ("checkpoint", whole_checkpoint, change_checkpoint, read_checkpoints, wrong_checkpoint),
         ("system.yaml", whole_system, change_system, read_systems, nothing_wrong),
+        ("defences of an audit", whole_defences, change_defences, read_all_defences, nothing_wrong),
         ("limits of a gate", whole_gate, change_gate, read_gates, wrong_gate),
         ("bundle, damaged", whole_bundle, damage_bundle, read_bundle, wrong_bundle),
         ("bundle, hashes fit", whole_bundle, change_bundle, read_bundle, nothing_wrong),
@@ -233,9 +257,8 @@ def targets() -> list[Parts]:
 
 
 def _changed_yaml(name: str, files: Files, draws: random.Random) -> Mutant:
-    if draws.random() < 0.25:
+    if draws.random() < 0.15:
         content, said = change_bytes(files[name], draws, text=True)
     else:
-        value, said = change_value(yaml.safe_load(files[name]), draws)
-        content = yaml.safe_dump(value, sort_keys=False).encode()
+        content, said = change_plain(yaml.safe_load(files[name]), draws, as_yaml=True)
     return {**files, name: content}, f"{name}: {said}"
