@@ -70,6 +70,19 @@ _TRUTHS: dict[str, Any] = {
     **{"labels": {"labels": [1]}, "a slash": {"a/b": [1]}, "a fraction": {"user": [1.5]}, "no list": {"user": 3}},
     **{"a number as name": {1: 2}, "no name": {"": [1]}, "a name of ours": {"clients": [1]}, "list": [1], "None": None},
 }
+_RECORDS: dict[str, Any] = {
+    repr(one)[:40]: one
+    for one in (np.zeros(()), torch.tensor(1.0), np.zeros((5, 3)), np.zeros((0, 3)), np.zeros((5, 0)), "x", None, 3)
+}
+_RECORDS |= {"objects": np.array([{}], object), "NaN": np.full((5, 3), np.nan), "ragged": [[1.0], [2.0, 3.0]]}
+_RECORDS |= {"without memory": torch.empty((5, 3), device="meta"), "texts": np.array(["a"]), "endless": range(10**12)}
+_GRIDS: dict[str, Any] = {
+    **{"step 0": (0.0, 0.0), "step -1": (-1.0, 0.0), "NaN": (float("nan"), 0.0), "texts": ("a", "b"), "text": "ab"},
+    **{"one": (1.0,), "number": 5, "None": None, "list": ([1.0], 0.0), "right": (1.0, 0.0)},
+}
+_TOGETHER: dict[str, Any] = {
+    repr(one)[:40]: one for one in (["c0", "c1"], ["x"], [], "c0", 5, None, [["c0"]], ["c0", "c0"], {"c0": 1}, [None])
+}
 _SERVED: dict[str, Any] = {
     repr(one)[:40]: one for one in ([1, 2], [1, 1], [-1], [], [2**62], [2**64], [1.5], "ab", None, [[1]], 3, [True])
 }
@@ -89,16 +102,27 @@ _GIVEN: list[tuple[str, list[Any]]] = [
     ("resume_at", [0, 1, -5, 1.5, "0", 10**20, True]),
     ("parameters", [{}, [("w", (3, 4))], {"": (1,)}, {"w": ""}, {"w": None}, {1: (3, 4)}, "wb"]),
     ("parameters", [{"w": w, "b": (4,)} for w in ((0, 4), (-1, 4), (2**40, 2**40), (3, 4), [3.5], (True, 4))]),
+    ("key", [torch.zeros(16), np.zeros(16), {}, [1] * 16, "\ud800" * 16]),
+    ("learner", [torch.zeros(2), np.zeros(2), object(), {"name": "fncf", "arguments": torch.zeros(2)}]),
+    ("data", [torch.zeros(2), object(), {"name": np.zeros(2)}, b"x"]),
+    ("copy_to", [5, True, b"x", [], object(), np.zeros(3), torch.zeros(2), Path("x")]),
+    ("copy_to", ["", "nothing://x", "\0", "\ud800"]),
+    ("clients", [0, -1, 1.5, "2", True, [1], 10**30, np.int64(2), float("nan"), torch.tensor(2)]),
     ("folder", [None, 3, "a\0b", "/proc/self/fedleak", "/dev/null", "a" * 300, b"x"]),
 ]
 _OPTIONS = {f"{name}={one!r}"[:60]: {name: one} for name, values in _GIVEN for one in values}
+_WHOLE_TRUTHS: dict[str, Any] = {
+    **{"tensor": torch.zeros(3), "array": np.zeros(3), "list": [1], "text": "x", "number": 5},
+    **{"unknown": {"c9": {}}, "a number as name": {5: {}}, "a tensor of a client": {"c0": torch.zeros(2)}},
+}
 _ODD: dict[str, Mapping[str, Any]] = {
     **{"options": _OPTIONS, "number": _WHOLES, "examples": _WHOLES, "client": _NAMES, "array": _ARRAYS},
     **{"model array": _ARRAYS, "content": _CONTENTS, "model": _CONTENTS, "truth": _TRUTHS, "served": _SERVED},
+    **{"records": _RECORDS, "record_grid": _GRIDS, "participants": _TOGETHER, "whole truth": _WHOLE_TRUTHS},
     **{"updates": {"None": None, "list": [1], "no pair": {"a": 1}, "three": {"a": (1, 2, 3)}, "text": {"a": "xy"}}},
 }
 """By argument, what it may be instead."""
-_OF_ROUND = ("options", "number", "model", "model array", "updates")
+_OF_ROUND = ("options", "number", "model", "model array", "updates", "record_grid", "whole truth")
 
 
 def whole_calls() -> Files:
@@ -191,10 +215,24 @@ def _round(number: int, chosen: Callable[..., tuple[bool, Any]]) -> dict[str, An
     }
     odd_items, _ = chosen("served", number)
     served = {name: given("served", place, [1, 2]) for place, name in enumerate(clients)} if odd_items else None
+    odd_truth, truth = chosen("whole truth", number)
+    if not odd_truth:
+        truth = {name: given("truth", place, {"class_counts": [1, 2]}) for place, name in enumerate(clients)}
+    more: dict[str, Any] = {}
+    for kind in ("records", "participants"):
+        for place, name in enumerate(clients):
+            is_odd, value = chosen(kind, number, place)
+            if is_odd:
+                more.setdefault(kind, {})[name] = value
+    odd_grid, grid = chosen("record_grid", number)
+    if odd_grid:
+        records = {name: np.zeros((5, 3), np.float32) for name in clients}
+        more |= {"record_grid": grid, "records": {**records, **more.get("records", {})}}
     return {
+        **more,
         "number": given("number", 0, number),
         "model": content("model", 0, arrays("model array", 0)),
         "updates": given("updates", 0, updates),
-        "truth": {name: given("truth", place, {"class_counts": [1, 2]}) for place, name in enumerate(clients)},
+        "truth": truth,
         "served": served,
     }

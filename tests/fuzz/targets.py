@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -387,6 +388,9 @@ def _item_dump(folder: Path) -> None:
     shutil.rmtree(path.parent)
 
 
+_MODULES = (user_files, guard_files, guard_messages, result_files, watch_files)
+
+
 def targets() -> list[Target]:
     """Everything that is fuzzed by reading; audits, which take seconds each, come last."""
     made = []
@@ -403,8 +407,12 @@ def targets() -> list[Target]:
         made.append(Target(f"data {name}", functools.partial(_example, write), _of_data(name), read, _wrong_data))
     read_calls = functools.partial(record_calls, read=read_recording)
     made.append(Target("calls of the recorder", whole_calls, change_calls, read_calls, wrong_calls))
-    for module in (user_files, guard_files, guard_messages, result_files, watch_files):
-        made += [Target(*parts) for parts in module.targets()]
+    parts = [one for module in _MODULES for one in module.targets()]
+    if importlib.util.find_spec("flwr") is not None:  # in the environment of `make test-flower`
+        from tests.fuzz import gateway_calls
+
+        parts += gateway_calls.targets()
+    made += [Target(*one) for one in parts]
     whole = functools.partial(recording, "clicks")
     for said, change in (("manifest", _describe), ("hashes fit", _author)):
         made.append(Target(f"audit of clicks, {said}", whole, change, audit, _wrong_recording, seconds=60.0))

@@ -159,10 +159,9 @@ def change_defences(files: Files, draws: random.Random) -> Mutant:
 
 def read_all_defences(folder: Path) -> str:
     """Defences with their arguments."""
-    made = read_defences(folder / _DEFENCES)
-    found = {
-        key: [(type(one).__name__, sorted(vars(one).items())) for one in defences] for key, defences in made.items()
-    }
+    found = []
+    for key, made in read_defences(folder / _DEFENCES).items():
+        found.append((key, [(type(one).__name__, sorted(vars(one).items())) for one in made]))
     return re.sub("0x[0-9a-f]+", "", repr(found))  # addresses of objects
 
 

@@ -91,8 +91,12 @@ def _verdict(path: Path, last: int) -> str:
     """What a verdict says over all, if it is of the last round and follows from its limits."""
     if not path.exists():
         raise AcceptedError(f"no verdict of round {last}")
-    held: dict[str, Any] = json.loads(path.read_bytes())
-    outcomes = {one["verdict"] for one in held["limits"]}
+    try:
+        held: dict[str, Any] = json.loads(path.read_bytes())
+        outcomes = {str(one["verdict"]) for one in held["limits"]}
+        held = {"overall": held["overall"], "round": held["round"]}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise AcceptedError(f"no verdict that can be read: {error}") from None
     right = "exceeded" if "exceeded" in outcomes else "unknown" if "unmeasured" in outcomes else "ok"
     if held["overall"] != right or held["round"] != last or not outcomes:
         raise AcceptedError(f"a verdict {held['overall']} on round {held['round']} with limits {sorted(outcomes)}")
