@@ -15,7 +15,7 @@ from evaluation.learner_match import simulates
 from evaluation.limit_names import parts_of
 from evaluation.sequential_gate import LimitState, RoundScores, SequentialGate, overall, scores_of_round
 from fedleak_recorder.files import read_bounded, write_whole
-from fedleak_recorder.format import MANIFEST
+from fedleak_recorder.format import MANIFEST, only_writer, read_manifest
 from fedleak_recorder.plain_values import parse_json
 from fedleak_recorder.verdict import FORMAT, VERDICT
 from protocol.errors import InputError, require
@@ -52,7 +52,8 @@ class Watch:
     """Audit of each round of a recording that another process writes.
 
     The folder keeps the scores of each audited round, so that a watch that was killed goes on where it was, and the
-    verdict, which is replaced atomically.
+    verdict, which is replaced atomically. The verdict is what the kept scores say: it is written again at every start
+    and where rounds are recorded anew, and removed where no scores are kept.
 
     Args:
         deltas: folder of the recording, which need not exist yet.
@@ -68,7 +69,8 @@ class Watch:
         slow: whether to run attacks that take minutes on a few clients.
 
     Raises:
-        InputError: the folder is of a watch of another recording, or with other limits, attacks or options.
+        InputError: the folder is of a watch of another recording, or with other limits, attacks or options, or another
+            process is watching with it.
     """
 
     def __init__(
@@ -98,42 +100,46 @@ class Watch:
 
     def looks(self) -> Iterator[Look]:
         """A look after each audited round; waits for new rounds, and ends with the recording or with `until`."""
-        resumed = self._begin()
-        if self._scores:
-            yield self._look()
-        while True:
-            found = complete_rounds(self.deltas)
-            resumed = resumed or (bool(found.rounds) and self._settle())
-            self._forget(found.rounds)
-            wanted = [number for number in found.rounds if self.until is None or number <= self.until]
-            new = [number for number in wanted if self._scores.get(number) != found.rounds[number]]
-            last = found.closed or (self.until is not None and self.until in wanted)
-            if new and (last or len(new) >= self.every):
-                for number in new:
-                    self._audit(number, found.rounds[number])
-                    yield self._look()
-            elif last:
-                return
-            else:
-                time.sleep(_POLL)
+        with only_writer(self.folder):
+            settled = False
+            while True:
+                recorded = complete_rounds(self.deltas)
+                if not settled and (self.deltas / MANIFEST).exists():
+                    settled = True
+                    self._settle()
+                    # Before the first verdict of this start: it must not be on rounds that are recorded anew.
+                    self._forget(recorded.rounds)
+                    # A watch that was killed before it wrote the verdict on its last round has kept the scores only.
+                    self._write(any_recorded=bool(recorded.rounds))
+                    if self._scores:
+                        yield self._look()
+                elif self._forget(recorded.rounds):
+                    self._write()
+                wanted = [number for number in recorded.rounds if self.until is None or number <= self.until]
+                new = [number for number in wanted if self._scores.get(number) != recorded.rounds[number]]
+                last = recorded.closed or (self.until is not None and self.until in wanted)
+                if new and (last or len(new) >= self.every):
+                    for number in new:
+                        self._audit(number, recorded.rounds[number])
+                        yield self._look()
+                elif last:
+                    return
+                else:
+                    time.sleep(_POLL)
 
-    def _forget(self, recorded: Mapping[int, str]) -> None:
-        """Forgets rounds that are recorded anew, because the training went on from a checkpoint."""
+    def _forget(self, recorded: Mapping[int, str]) -> bool:
+        """Forgets rounds that are recorded anew, because the training went on from a checkpoint; whether any were."""
         gone = [number for number, files in self._scores.items() if recorded.get(number) != files]
         if not gone or not recorded:
-            return
+            return False
         for number in gone:
             self._file(number).unlink(missing_ok=True)
         self._gate, self._scores = SequentialGate(self.limits, self.expected), {}
         self._read_kept()
+        return True
 
-    def _begin(self) -> bool:
-        """Reads what an earlier watch of the same recording has kept; False if the recording is not there yet."""
-        if not (self.deltas / MANIFEST).exists():
-            return False
-        return self._settle()
-
-    def _settle(self) -> bool:
+    def _settle(self) -> None:
+        """Reads what an earlier watch of the same recording has kept."""
         path, settings = self.folder / SETTINGS, self._settings()
         if path.exists():
             held = parse_json(read_bounded(path), where=str(path))
@@ -143,8 +149,8 @@ class Watch:
             require(not differing, expected, f"another {', '.join(differing)} in {self.folder}", way_out)
         else:
             write_whole(path, json.dumps(settings, indent=1).encode())
+        self._run = read_manifest(self.deltas).run
         self._read_kept()
-        return True
 
     def _read_kept(self) -> None:
         for kept in sorted(self.folder.glob("rounds/*.json")):
@@ -204,7 +210,11 @@ class Watch:
         number = max(self._scores)
         return Look(number, overall(states), states, self._gate.leaks(), len(self._scores), self._seconds)
 
-    def _write(self) -> None:
+    def _write(self, *, any_recorded: bool = True) -> None:
+        """Writes the verdict on the newest audited round; without one, or without a recorded one, there is none."""
+        if not self._scores or not any_recorded:
+            (self.folder / VERDICT).unlink(missing_ok=True)
+            return
         look = self._look()
         content = {
             "format": FORMAT,

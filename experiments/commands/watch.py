@@ -83,7 +83,7 @@ def watch(
     if unmeasured:
         did_not_run = misfits(open_recording(recording, learner, learner_arguments, running=True), chosen)
         print("\n".join(_why_unmeasured(state, chosen, did_not_run) for state in unmeasured))
-    print(f"verdict: {folder / VERDICT}")
+    print(f"verdict: {folder / VERDICT}" if last else f"no verdict in {folder}: no round was audited")
     return _status(last)
 
 

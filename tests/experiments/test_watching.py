@@ -6,8 +6,10 @@ import pytest
 
 from attacks.registry import make_attack
 from experiments.watching import SETTINGS, Look, Watch
+from fedleak_recorder.format import journals_in, read_journal
 from fedleak_recorder.verdict import VERDICT
 from protocol.errors import InputError
+from recordings.complete_rounds import CompleteRounds, _hashes
 from recordings.recording import Recording
 from tests.watch_toys import recorder, write_round
 
@@ -120,3 +122,96 @@ def test_infinite_scores_are_kept(tmp_path: Path) -> None:
     (look,) = watch(tmp_path).looks()
     assert look.overall == "exceeded"
     assert look.states[0].clients
+
+
+def stopped_before_the_verdict(number: int, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A watch that ends when it has kept the scores of a round, and before it writes the verdict."""
+    writing = watch(folder)
+    write, begun = writing._write, []
+
+    def killed(**options: bool) -> None:
+        begun.append(options)
+        if len(begun) > number:
+            raise KeyboardInterrupt
+        write(**options)
+
+    monkeypatch.setattr(writing, "_write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        list(writing.looks())
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_verdict_that_a_killed_watch_did_not_write_is_written_at_the_next_start(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(tmp_path, range(3), silent=2)
+    stopped_before_the_verdict(number, monkeypatch, tmp_path)
+    path = tmp_path / "watch" / VERDICT
+    assert len(list(path.parent.glob("rounds/*.json"))) == number
+    next(watch(tmp_path).looks())
+    written = json.loads(path.read_text())
+    whole = tmp_path / "whole"
+    record(whole, range(number), silent=2)
+    list(watch(whole).looks())
+    expected = json.loads((whole / "watch" / VERDICT).read_text())
+    assert {**written, "time": ""} == {**expected, "time": ""}
+
+
+def test_next_start_writes_no_verdict_on_rounds_that_are_recorded_anew(tmp_path: Path) -> None:
+    record(tmp_path, range(3))
+    list(watch(tmp_path).looks())
+    with recorder(tmp_path / "deltas", resume_at=2) as opened:
+        write_round(opened, 2, silent=True)
+    looks = watch(tmp_path).looks()
+    assert next(looks).round == 1
+    assert json.loads((tmp_path / "watch" / VERDICT).read_text())["round"] == 1
+    assert verdicts(looks) == [(2, "exceeded")]
+
+
+def test_rounds_that_are_recorded_anew_take_the_verdict_of_a_running_watch_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = recorder(tmp_path / "deltas")
+    for number in range(3):
+        write_round(opened, number)
+    looks = watch(tmp_path, every=2).looks()
+    assert [next(looks).round for _ in range(3)] == [0, 1, 2]
+    opened._release()
+    again = recorder(tmp_path / "deltas", resume_at=1)
+    write_round(again, 1, silent=True)
+
+    def waits(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.watching.time.sleep", waits)
+    monkeypatch.setattr("experiments.watching.complete_rounds", complete_rounds_now)
+    with pytest.raises(KeyboardInterrupt):
+        next(looks)
+    assert json.loads((tmp_path / "watch" / VERDICT).read_text())["round"] == 0
+    again.close()
+
+
+def complete_rounds_now(folder: Path) -> CompleteRounds:
+    """What is recorded, without a wait."""
+    (journal,) = (read_journal(path) for path in journals_in(folder))
+    return CompleteRounds(_hashes([journal]), journal.closed)
+
+
+def test_verdict_without_scores_is_removed(tmp_path: Path) -> None:
+    record(tmp_path, range(2))
+    list(watch(tmp_path).looks())
+    for kept in (tmp_path / "watch/rounds").glob("*.json"):
+        kept.unlink()
+    looks = watch(tmp_path).looks()
+    assert next(looks).round == 0
+    assert json.loads((tmp_path / "watch" / VERDICT).read_text())["round"] == 0
+
+
+def test_second_watch_of_a_folder_is_refused(tmp_path: Path) -> None:
+    record(tmp_path, range(2))
+    first = watch(tmp_path).looks()
+    next(first)
+    with pytest.raises(InputError, match="no other process"):
+        next(watch(tmp_path).looks())
+    first.close()  # type: ignore[attr-defined]
+    assert verdicts(watch(tmp_path).looks()) == [(0, "ok"), (1, "ok")]
