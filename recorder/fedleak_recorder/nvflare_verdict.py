@@ -33,8 +33,8 @@ class RoundVerdict(FLComponent):
         self,
         path: str,
         on_exceeded: Action = "stop",
-        missing: Missing = "open",
-        wait_s: float = 0.0,
+        missing: Missing = "closed",
+        wait_s: float = 60.0,
         behind: int = 0,
         recorder: str = "recorder",
     ) -> None:

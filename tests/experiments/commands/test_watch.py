@@ -61,7 +61,7 @@ def test_killed_watch_leaves_the_recording_and_goes_on(
         first.send_signal(signal.SIGKILL)
         assert first.wait(timeout=300) == -signal.SIGKILL
         write_round(opened, 1)
-        verdict = VerdictFile(path, missing="closed")
+        verdict = VerdictFile(path, wait_s=0)
         verdict.before(0, KEY)
         assert verdict.before(2, KEY).stop  # the verdict is on round 0
         second = begin(tmp_path, processes)
@@ -112,6 +112,9 @@ def test_a_limit_that_no_attack_measures_ends_with_the_reason(
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("words/f1: no attack measured words/f1, because ") for line in lines)
     assert max(map(len, lines)) < 500
+    verdict = VerdictFile(tmp_path / "watch" / VERDICT, wait_s=0)
+    verdict._first = 0
+    assert verdict.before(1, KEY).reason.endswith("no attack has measured a limit")
 
 
 def test_a_logger_that_fails_does_not_end_the_watch(

@@ -15,7 +15,7 @@ LEAKY = pseudonym("leaky", KEY)
 
 
 def write(path: Path, number: int, overall: str = "ok", **changes: Any) -> Path:
-    verdict = "exceeded" if overall == "exceeded" else "open"
+    verdict = {"exceeded": "exceeded", "unknown": "unmeasured"}.get(overall, "open")
     limit = {"limit": "auc", "at": 0.6, "verdict": verdict, "attack": "one", "clients": [LEAKY]}
     content = {"format": 1, "run": run_name(KEY), "round": number, "overall": overall, "limits": [limit], **changes}
     path.write_text(json.dumps(content))
@@ -32,7 +32,7 @@ def test_first_round_needs_no_verdict(tmp_path: Path) -> None:
 )
 def test_verdict_that_does_not_count_is_open_or_closed(tmp_path: Path, state: str, missing: Any, stops: bool) -> None:
     path = tmp_path / "verdict.json"
-    verdict = VerdictFile(path, missing=missing)
+    verdict = VerdictFile(path, missing=missing, wait_s=0)
     assert not verdict.before(1, KEY).stop
     if state == "cut":
         path.write_text(write(path, 2).read_text()[:-5])
@@ -52,17 +52,18 @@ def test_verdict_that_does_not_count_is_open_or_closed(tmp_path: Path, state: st
 
 
 def test_fresh_verdict_lets_the_training_go_on(tmp_path: Path) -> None:
-    path = write(tmp_path / "v", 2)
+    path = tmp_path / "v"
     verdict = VerdictFile(path, missing="closed")
     assert verdict.before(1, KEY) == Decision()
+    write(path, 2)
     assert verdict.before(3, KEY) == Decision()
     assert VerdictFile(path, missing="closed", behind=4).before(3, KEY) == Decision()
 
 
 def test_behind_is_the_number_of_rounds_that_a_verdict_may_be_older(tmp_path: Path) -> None:
-    path = write(tmp_path / "v", 2)
-    verdict = VerdictFile(path, missing="closed", behind=1)
+    verdict = VerdictFile(tmp_path / "v", wait_s=0, behind=1)
     verdict.before(1)
+    write(verdict.path, 2)
     assert [verdict.before(number).stop for number in (3, 4, 5)] == [False, False, True]
 
 
@@ -125,9 +126,92 @@ def test_limit_of_another_form_is_unreadable(tmp_path: Path) -> None:
         {},
     )
     for limits in forms:
-        verdict = VerdictFile(write(tmp_path / "v", 1, "exceeded", limits=limits), missing="closed")
+        verdict = VerdictFile(write(tmp_path / "v", 1, "exceeded", limits=limits), wait_s=0)
         verdict.before(1)
-        assert "exceeds" not in verdict.before(2).reason
+        decision = verdict.before(2)
+        assert decision.stop
+        assert "exceeds" not in decision.reason
+
+
+RIGHT = {"limit": "auc", "at": 0.6, "verdict": "open", "attack": "one", "clients": []}
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param([], id="no limits"),
+        pytest.param([{**RIGHT, "verdict": "EXCEEDED"}], id="odd word"),
+        pytest.param([{**RIGHT, "verdict": ["open"]}], id="no word"),
+        pytest.param([{**RIGHT, "verdict": "exceeded", "attack": None}], id="exceeded by no attack"),
+        pytest.param([{key: value for key, value in RIGHT.items() if key != "attack"}], id="no attack"),
+        pytest.param([{**RIGHT, "at": True}], id="truth as number"),
+        pytest.param([{**RIGHT, "clients": [True]}], id="truth as client"),
+        pytest.param([RIGHT, "open"], id="a text as limit"),
+    ],
+)
+@pytest.mark.parametrize("overall", ["ok", "exceeded", "unknown"])
+def test_verdict_with_odd_limits_ends_the_training_by_default(tmp_path: Path, overall: str, limits: Any) -> None:
+    verdict = VerdictFile(tmp_path / "v", wait_s=0)
+    assert verdict.before(1, KEY) == Decision()
+    write(verdict.path, 1, overall, limits=limits)
+    assert verdict.before(2, KEY).stop
+
+
+@pytest.mark.parametrize("missing", ["open", "closed"])
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(
+    ("overall", "states"),
+    [
+        ("ok", ["exceeded"]),
+        ("ok", ["kept", "exceeded"]),
+        ("ok", ["kept", "unmeasured"]),
+        ("unknown", ["exceeded", "unmeasured"]),
+        ("unknown", ["kept", "open"]),
+        ("exceeded", ["kept"]),
+        ("exceeded", ["unmeasured"]),
+    ],
+)
+def test_verdict_that_contradicts_its_limits_ends_the_training(
+    tmp_path: Path, overall: str, states: list[str], number: int, missing: Any
+) -> None:
+    limits = [{**RIGHT, "verdict": state} for state in states]
+    verdict = VerdictFile(write(tmp_path / "v", 1, overall, limits=limits), missing=missing, wait_s=0)
+    if number == 2:
+        verdict._first = 1  # the round before it needs a verdict
+    decision = verdict.before(2, KEY)
+    assert decision.stop
+    assert f"says {overall}" in decision.reason
+
+
+def test_contradiction_of_another_training_says_nothing(tmp_path: Path) -> None:
+    limits = [{**RIGHT, "verdict": "exceeded"}]
+    path = write(tmp_path / "v", 1, "ok", limits=limits, run="x")
+    assert VerdictFile(path, wait_s=0).before(2, KEY) == Decision()
+
+
+def test_verdict_on_a_round_that_a_resumed_training_records_anew_does_not_count(tmp_path: Path) -> None:
+    path = write(tmp_path / "v", 5)
+    verdict = VerdictFile(path, wait_s=0)
+    assert verdict.before(5, KEY) == Decision()  # the training goes on from round 5, which had been recorded
+    assert "as it was before" in verdict.before(6, KEY).reason
+    write(path, 5, time="later")
+    assert verdict.before(6, KEY) == Decision()
+
+
+def test_first_round_says_what_a_missing_verdict_will_mean(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for missing, said in (("closed", "the training ends"), ("open", "the training goes on unchecked")):
+        caplog.clear()
+        verdict = VerdictFile(tmp_path / "v", missing=missing, wait_s=0)  # type: ignore[arg-type]
+        verdict.before(0)
+        assert said in caplog.text
+        assert caplog.text.count("without one that counts") == 1
+        verdict.before(1)
+        assert caplog.text.count("without one that counts") == 1
+
+
+def test_default_is_closed_and_waits() -> None:
+    verdict = VerdictFile("v")
+    assert (verdict.missing, verdict.wait_s) == ("closed", 60)
 
 
 @pytest.mark.parametrize(
