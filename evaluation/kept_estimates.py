@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError
 from datamodules.io.files import sha256_of_arrays
+from protocol.errors import require
 from protocol.history import History
 from protocol.provenance import hashed, outside_sources, source_hash, versions
 from protocol.signals import Stopped
@@ -28,6 +30,10 @@ from recordings.recording import Recording
 UNFINISHED = "unfinished"
 """Folder of the estimates below that of the results, while there are none."""
 _STAMP, _SUFFIX, _ROOT = "stamp.json", ".estimate", "estimate"
+_OF_PARTS = "of_parts"
+"""Key of the stamp: whether the estimates are those of parts of an audit."""
+_STAMP_LENGTH = 16
+"""Characters of the hash of what an audit depends on, before the name of each file."""
 _CHECKSUM = 64
 """Length of the SHA-256 before the content of a file."""
 
@@ -35,16 +41,22 @@ _CHECKSUM = 64
 class KeptEstimates:
     """Files of the estimates of attacks on the views of one recording, without pickle and without ground truth.
 
-    An estimate is found by its attack with all arguments, its name in the results, its round and its victims. It is
-    used only if recording, learner, seed, code and packages are those of the run that wrote it; a folder with estimates
-    of other ones is emptied. A file is complete or absent when the process is killed, and one that is damaged is not
-    used. An estimate with fields other than tensors, plain values and data classes of these is not kept.
+    An estimate is found by its attack with all arguments, its name in the results, its round and its victims, and by
+    recording, learner, seed, code and packages of the audit: its file is named by a hash of all of them, so that the
+    estimates of two audits cannot mix. A folder with those of another audit is emptied, unless parts have made them,
+    which is hours of several machines, or this is a part: then it is refused. A file is complete or absent when the
+    process is killed, and one that is damaged is not used. An estimate with fields other than tensors, plain values and
+    data classes of these is not kept.
 
     Args:
-        folder: folder of the files, of which this object is the only user.
+        folder: folder of the files, which the parts of an audit share.
         recording: what is attacked.
         attacks: attacks of the audit.
         seed: seed of their draws.
+        part: whether this is one of several parts.
+
+    Raises:
+        InputError: the folder has estimates of another audit, and they or this one are of a part.
 
     Attributes:
         stale: what changed since the folder's estimates were made, so that they were removed; empty for nothing.
@@ -52,7 +64,9 @@ class KeptEstimates:
         made: number of those that other processes of this audit had written.
     """
 
-    def __init__(self, folder: Path, recording: Recording, attacks: Sequence[Attack], *, seed: int) -> None:
+    def __init__(
+        self, folder: Path, recording: Recording, attacks: Sequence[Attack], *, seed: int, part: bool = False
+    ) -> None:
         self.folder = folder
         named = (recording.manifest.learner or {}).get("name", "")
         modules = {type(attack).__module__ for attack in attacks} | {str(named).rpartition(".")[0]} & sys.modules.keys()
@@ -64,16 +78,37 @@ class KeptEstimates:
             "code": hashed([source_hash(), *outside_sources(sorted(modules))]),
             "packages": hashed(versions()),
         }
+        self._name = hashed(stamp)[:_STAMP_LENGTH]
         self.found = self.made = 0
-        self.stale = self._changed(stamp)
-        if self.stale or not (folder / _STAMP).is_file():
-            self.remove()
+        before = self._stamp_before()
+        self.stale = self._changed(before, stamp)
+        of_parts = part or (before or {}).get(_OF_PARTS) is True
+        if self.stale:
+            require(
+                not of_parts,
+                f"no estimates in {folder}, or those of the same audit",
+                f"{self._count('*')} estimates of an audit with another {', '.join(self.stale)}",
+                f"Go on with what these parts have, give another --out, or delete {folder}, and its estimates with it.",
+            )
+            self.remove(everything=True)
+        if before is None or self.stale or (part and before.get(_OF_PARTS) is not True):
             folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / _STAMP, json.dumps(stamp).encode())
+            _write(
+                folder / _STAMP,
+                json.dumps({**stamp, _OF_PARTS: of_parts}).encode(),
+                replace=bool(before) and not self.stale,
+            )
+            # Another part may have been faster.
+            found = self._changed(self._stamp_before(), stamp)
+            expected = f"one audit in {folder}"
+            require(not found, expected, f"another {', '.join(found)} of one that has begun", "Give another --out.")
 
     def __len__(self) -> int:
-        """Number of estimates in the folder."""
-        return sum(1 for _ in self.folder.glob(f"*{_SUFFIX}"))
+        """Number of this audit's estimates in the folder."""
+        return self._count(f"{self._name}-*")
+
+    def _count(self, pattern: str) -> int:
+        return sum(1 for _ in self.folder.glob(f"{pattern}{_SUFFIX}"))
 
     def has(self, attack: Attack, view: View) -> bool:
         """Whether there is a file of an attack's estimate on a view."""
@@ -104,27 +139,37 @@ class KeptEstimates:
             content = save(tensors, metadata={_ROOT: json.dumps(described)})
             _write(self._path(attack, label, view), hashlib.sha256(content).hexdigest().encode() + content)
 
-    def remove(self) -> None:
-        """Removes the files, and the folder if nothing else is in it."""
-        for pattern in (f"*{_SUFFIX}", f".*{_SUFFIX}.tmp", _STAMP):
+    def remove(self, *, everything: bool = False) -> None:
+        """Removes this audit's files, or all estimates, and the folder if nothing else is in it."""
+        name = "*" if everything else f"{self._name}-*"
+        for pattern in (f"{name}{_SUFFIX}", f".{name}{_SUFFIX}.*.tmp", _STAMP):
             for path in self.folder.glob(pattern):
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
-    def _changed(self, stamp: Mapping[str, str]) -> list[str]:
+    def _stamp_before(self) -> dict[str, Any] | None:
+        """What the folder says of its estimates; None if it has no such file, and nothing if that is damaged."""
         try:
-            before = json.loads((self.folder / _STAMP).read_text(encoding="utf-8"))
-            return [name for name, value in stamp.items() if before[name] != value]
+            content = json.loads((self.folder / _STAMP).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return []
-        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def _changed(self, before: Mapping[str, Any] | None, stamp: Mapping[str, str]) -> list[str]:
+        """What differs between two audits; their stamp where it is not known."""
+        if before is None:
+            return [_STAMP] if self._count("*") > len(self) else []
+        if not stamp.keys() <= before.keys():
             return [_STAMP]
+        return [name for name, value in stamp.items() if before[name] != value]
 
     def _path(self, attack: Attack, label: str, view: View) -> Path:
         kind = type(attack)
         key = [f"{kind.__module__}.{kind.__qualname__}", repr(attack), label, view.round, *_senders(view)]
-        return self.folder / f"{hashed(key)[:32]}{_SUFFIX}"
+        return self.folder / f"{self._name}-{hashed(key)[:32]}{_SUFFIX}"
 
 
 @contextlib.contextmanager
@@ -170,15 +215,25 @@ def _files(base: Path | None) -> list[Any]:
     return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Writes a file in one step; without a flush to the disk, because a damaged file is only work to do again."""
-    temporary = path.with_name(f".{path.name}.tmp")
+def _write(path: Path, content: bytes, *, replace: bool = True) -> None:
+    """Writes a file in one step; without a flush to the disk, because a damaged file is only work to do again.
+
+    Without `replace`, a file that is there already stays.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(content)
-        temporary.replace(path)
-    except BaseException:
+        if replace:
+            temporary.replace(path)
+        else:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return
+            except OSError:  # a file system without links
+                temporary.replace(path)
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 def _metadata(content: bytes) -> dict[str, Any]:

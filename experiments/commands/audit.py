@@ -25,6 +25,7 @@ from evaluation.what_if import what_if as with_defences
 from experiments.commands.defences_file import read_defences
 from experiments.commands.open_recording import open_recording
 from experiments.commands.results import folder_above, print_outputs, results_folder, results_in, shell_command
+from experiments.commands.results_place import check_results_place, only_command
 from protocol.errors import require
 from protocol.seeding import secret_key
 from recordings.control import Control
@@ -78,53 +79,59 @@ def audit(
     require(minutes is None or not (what_if or part), "--minutes without --what-if and --part", str(minutes), way_out)
     minutes = _MINUTES if minutes is None and not unbounded else minutes
     defences = None if what_if is None else read_defences(Path(what_if))
-    out = out or str(folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}"))
-    write_gate(Path(out), [])  # an earlier verdict must not outlive an audit that fails
-    write_gate_alerts(Path(out), None)
-    limits = None if gate is None else read_gate(gate)
-    compared = None if reference is None else read_run(Path(reference))
-    recording = open_recording(deltas, learner, learner_arguments, control)
-    given = [make_attack(name) for name in attacks or []]
-    added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
-    chosen = [*(kind() for kind in REGISTRY.values()), *added]
-    check_distinct([type(attack) for attack in chosen])
-    declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
-    limits = limits if declared is None else declared.with_limits(limits)
-    check_limits(limits or {}, chosen, reference=compared is not None)
-    if part is not None:
-        return _estimated(Path(out) / UNFINISHED, recording, chosen, part, jobs, seed=seed, victims=victims, slow=slow)
-    keeps = nullcontext() if what_if else kept_until_end(Path(out) / UNFINISHED, recording, chosen, seed=seed)
-    with results_folder(out) as directory, keeps as estimates_on_disk:
-        options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
-        if defences is None:
-            found = run_audit(
-                recording, chosen, estimates_on_disk=estimates_on_disk, jobs=jobs or 1, minutes=minutes, **options
+    default = folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}")
+    check_results_place(out or default, recordings=[deltas], holds_files=out is not None)
+    with results_folder(out or default) as directory, only_command(directory, shared=part is not None):
+        write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
+        write_gate_alerts(directory, None)
+        limits = None if gate is None else read_gate(gate)
+        compared = None if reference is None else read_run(Path(reference))
+        recording = open_recording(deltas, learner, learner_arguments, control)
+        given = [make_attack(name) for name in attacks or []]
+        added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
+        chosen = [*(kind() for kind in REGISTRY.values()), *added]
+        check_distinct([type(attack) for attack in chosen])
+        declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
+        limits = limits if declared is None else declared.with_limits(limits)
+        check_limits(limits or {}, chosen, reference=compared is not None)
+        if part is not None:
+            return _estimated(
+                directory / UNFINISHED, recording, chosen, part, jobs, seed=seed, victims=victims, slow=slow
             )
-        else:
-            found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
-        key = secret_key()
+        keeps = nullcontext() if what_if else kept_until_end(directory / UNFINISHED, recording, chosen, seed=seed)
+        with keeps as estimates_on_disk:
+            options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
+            if defences is None:
+                found = run_audit(
+                    recording, chosen, estimates_on_disk=estimates_on_disk, jobs=jobs or 1, minutes=minutes, **options
+                )
+            else:
+                found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
+            key = secret_key()
 
-        def changed(evaluation: Evaluation) -> Changes:
-            assert compared is not None  # checked with the limits
-            return changes(compared, StoredRun(directory.resolve().name, evaluation, found.data), key=key)
+            def changed(evaluation: Evaluation) -> Changes:
+                assert compared is not None  # checked with the limits
+                return changes(compared, StoredRun(directory.resolve().name, evaluation, found.data), key=key)
 
-        done = write_run(
-            found,
-            directory=directory,
-            gate=None if limits is None else check_gate(limits, chosen, changed, recorded_clients(recording, about)),
-            shows=shows_in_wandb(wandb, directory),
-            formats=format or (),
-            persons=persons,
-            key=key,
-            reference=compared,
-        )
-    evaluation, verdicts = found.evaluation if persons else without_persons(found.evaluation, key), done.gate
-    if declared is not None:
-        write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
-    print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
-    print(time_shares(found.scores, found.evaluation.lines, found.seconds))
-    print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
-    return gate_status([verdict["verdict"] for verdict in verdicts])
+            done = write_run(
+                found,
+                directory=directory,
+                gate=None
+                if limits is None
+                else check_gate(limits, chosen, changed, recorded_clients(recording, about)),
+                shows=shows_in_wandb(wandb, directory),
+                formats=format or (),
+                persons=persons,
+                key=key,
+                reference=compared,
+            )
+        evaluation, verdicts = found.evaluation if persons else without_persons(found.evaluation, key), done.gate
+        if declared is not None:
+            write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
+        print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
+        print(time_shares(found.scores, found.evaluation.lines, found.seconds))
+        print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
+        return gate_status([verdict["verdict"] for verdict in verdicts])
 
 
 def _estimated(
@@ -139,7 +146,7 @@ def _estimated(
     slow: bool,
 ) -> int:
     """Writes the estimates of one part of an audit into the folder that all parts share."""
-    estimates_on_disk, place = KeptEstimates(folder, recording, attacks, seed=seed), place_of(part)
+    estimates_on_disk, place = KeptEstimates(folder, recording, attacks, seed=seed, part=True), place_of(part)
     options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
     estimate_in_processes(recording, attacks, estimates_on_disk, jobs=jobs or default_jobs(), machine=place, **options)
     print(f"part {part}: {estimates_on_disk.made} new estimates")

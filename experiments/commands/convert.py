@@ -6,6 +6,7 @@ from tqdm import tqdm
 
 from datamodules.io.files import inside, regular_file
 from experiments.commands.results import print_outputs, shell_command
+from experiments.commands.results_place import check_new_recording
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import AUXILIARY, append_journal, close_journal, journals_in, read_journal, write_shard
 from fedleak_recorder.pseudonyms import secret_key
@@ -20,6 +21,7 @@ def convert(out: str, manifest: str | None = None, deltas: str | None = None) ->
     """Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md."""
     found = "both" if manifest and deltas else "neither"
     require((manifest is None) != (deltas is None), "--manifest or --deltas", found, "Give one of them.")
+    check_new_recording(out, deltas)
     if deltas is not None:
         rounds = copy_without_truth(Path(deltas), Path(out))
         print(f"{rounds} rounds copied without ground truth")

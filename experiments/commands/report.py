@@ -3,13 +3,15 @@
 from pathlib import Path
 
 from experiments.commands.results import print_outputs, results_folder, results_in, shell_command
+from experiments.commands.results_place import check_results_place, only_command
 from reports.files import Format
 from reports.join import join_runs
 
 
 def report(directories: list[str], out: str = "runs/report", format: list[Format] | None = None) -> int:
     """Joins the results of several runs into one page."""
-    with results_folder(out) as folder:
+    check_results_place(out)
+    with results_folder(out) as folder, only_command(folder):
         join_runs([Path(directory) for directory in directories], folder, format or ())
     print_outputs(results_in(folder), then=shell_command("report", "--help", why="formats for papers"))
     return 0

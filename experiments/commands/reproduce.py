@@ -8,6 +8,7 @@ from evaluation.auditing import AuditResult
 from evaluation.failures import nothing_scored
 from evaluation.processes import default_jobs
 from experiments.commands.results import print_outputs, results_in, shell_command
+from experiments.commands.results_place import check_results_place
 from experiments.overrides import near
 from experiments.running import joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
@@ -55,6 +56,7 @@ def reproduce(
         out=directory,
         progress=jobs == 1,
     )
+    check_results_place(directory, holds_files=out is not None)
     cells = table.cells(choice)
     if dry_run:
         print("\n".join(line for cell in cells for line in [f"# {cell.key}", *cell.commands()]))

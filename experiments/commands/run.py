@@ -9,6 +9,7 @@ from evaluation.auditing import audit
 from evaluation.message_selection import MessageSelection
 from experiments.commands.open_recording import open_recording
 from experiments.commands.results import folder_above, print_outputs, results_folder, results_in, shell_command
+from experiments.commands.results_place import check_results_place, only_command
 from protocol.errors import ViewError, require
 from reports.files import Format
 from reports.run import Run
@@ -36,9 +37,11 @@ def run(
     recorded = f"--rounds among {', '.join(map(str, known[:20]))}{', ...' if len(known) > 20 else ''}"
     require(not missing, recorded, ", ".join(map(str, missing)), "Name recorded rounds, or omit --rounds for all.")
     attack = make_attack(attack)
+    place = out or folder_above(deltas) / f"run-{attack.name}"
+    check_results_place(place, recordings=[deltas], holds_files=out is not None)
     if out is not None:
         check_own_folder(Path(out))
-    with results_folder(out or folder_above(deltas) / f"run-{attack.name}") as directory:
+    with results_folder(place) as directory, only_command(directory):
         found = audit(
             recording,
             [attack],

@@ -17,6 +17,7 @@ from evaluation.sequential_gate import LimitState, measuring
 from evaluation.unmeasured_limits import fitting_metric, why_unmeasured
 from experiments.commands.open_recording import open_recording
 from experiments.commands.results import folder_above, results_folder
+from experiments.commands.results_place import check_results_place
 from experiments.watch_view import LoggerName, WatchView, log_look, make_loggers
 from experiments.watching import Look, Watch
 from fedleak_recorder.verdict import VERDICT
@@ -50,6 +51,7 @@ def watch(
     check_distinct([type(attack) for attack in chosen])
     asked = measuring(limits, chosen)
     folder = Path(out) if out is not None else folder_above(recording) / "watch"
+    check_results_place(folder, recordings=[recording], holds_files=out is not None)
     torch.set_num_threads(1)
     os.nice(max(_PRIORITY - os.nice(0), 0))  # the training goes first
     with results_folder(folder), WatchView(len(limits), expected_rounds or until) as view:

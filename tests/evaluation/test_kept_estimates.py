@@ -17,6 +17,7 @@ from attacks.recommendation.item_deltas import Direction, RowNorm
 from evaluation import runner
 from evaluation.auditing import audit
 from evaluation.kept_estimates import KeptEstimates, _decoded, _encoded, kept_until_end
+from protocol.errors import InputError
 from protocol.signals import Stopped
 from recordings.recording import Recording
 from tests.toys import train
@@ -187,3 +188,53 @@ def test_values_of_estimates_are_decoded_as_they_were() -> None:
     assert torch.equal(back.rows[1][1][1], shared)
     with pytest.raises(TypeError):
         _encoded({"function": print}, tensors)
+
+
+@pytest.mark.integration
+def test_parts_of_another_audit_are_refused_and_keep_what_is_there(
+    recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    first = KeptEstimates(folder, recording, ATTACKS, seed=0, part=True)
+    scores(recording, first)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert len(files) > 3
+
+    def refused(match: str, **options: Any) -> None:
+        for part in (True, False):  # a whole audit does not delete what machines have computed for hours
+            with pytest.raises(InputError, match=match):
+                KeptEstimates(folder, recording, ATTACKS, part=part, **options)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+
+    refused(f"{len(files) - 1} estimates of an audit with another seed", seed=1)
+    with monkeypatch.context() as changed:
+        changed.setattr("evaluation.kept_estimates.source_hash", lambda: "other code")
+        refused("another code", seed=0)
+    again = KeptEstimates(folder, recording, ATTACKS, seed=0)
+    assert len(again) == len(files) - 1
+
+
+@pytest.mark.integration
+def test_part_does_not_delete_what_a_whole_audit_has_kept(recording: Recording, tmp_path: Path) -> None:
+    scores(recording, KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=0))
+    with pytest.raises(InputError, match="another seed"):
+        KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=1, part=True)
+    part = KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=0, part=True)
+    assert len(part) > 3
+    with pytest.raises(InputError, match="another seed"):  # now they are of parts
+        KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=1)
+    (tmp_path / "kept" / "stamp.json").unlink()
+    with pytest.raises(InputError, match=r"stamp\.json"):
+        KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=1, part=True)
+
+
+@pytest.mark.integration
+def test_estimates_of_two_audits_in_one_folder_do_not_mix(recording: Recording, tmp_path: Path) -> None:
+    view, one = next(recording.views(victims_per_view=4)), Direction()
+    first = KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=0)
+    second = KeptEstimates(tmp_path / "kept", recording, ATTACKS, seed=1)
+    first.write(one, "direction", view, one(view, generator=torch.Generator()), 1.5)  # it still runs
+    assert second.read(one, "direction", view) is None
+    assert (len(first), len(second)) == (1, 0)
+    second.remove()
+    assert len(first) == 1
