@@ -7,6 +7,7 @@ from typing import NoReturn
 from experiments.commands.attack_parser import parsed
 from protocol.closed_output import silent_without_reader
 from protocol.errors import InputError, ViewError
+from protocol.private_files import private_files
 from protocol.signals import Stopped, ends_on_signals, leave
 
 
@@ -14,7 +15,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status: 2 with one message for what a person can fix, 128 + n of signal n."""
     given = sys.argv[1:] if args is None else list(args)
     try:
-        with ends_on_signals(), silent_without_reader():
+        with ends_on_signals(), silent_without_reader(), private_files():
             command, arguments = parsed(given)
             return command(**arguments)
     except (InputError, ViewError) as error:

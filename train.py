@@ -3,19 +3,46 @@
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from protocol.closed_output import silent_without_reader
-from protocol.signals import Stopped, ends_on_signals, leave
+from protocol.private_files import private_files
+from protocol.signals import Stopped, die_with_parent, end_with_parent, ends_on_signals, leave
 
+_LAUNCHER = "FEDLEAK_LAUNCHER"
+"""Environment variable with the number of the process from which Lightning starts the others."""
 _GRACE = 3.0
 """Seconds in which a process of several may get the signal that has already ended another one."""
 
 
+@contextmanager
+def ends_with_launcher() -> Iterator[None]:
+    """Ends this process, one of several of a training, with the one that started it; names this one to those it starts.
+
+    Under SLURM, which ends all processes of a job step itself, nothing is done.
+    """
+    launcher = os.environ.get(_LAUNCHER, "")
+    if "LOCAL_RANK" in os.environ and launcher.isdecimal() and int(launcher) != os.getpid():
+        die_with_parent(int(launcher))
+    elif "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent(os.getppid())
+    os.environ[_LAUNCHER] = str(os.getpid())
+    try:
+        yield
+    finally:
+        os.environ.pop(_LAUNCHER, None)
+
+
 def run(args: Sequence[str] | None = None) -> int:
     """The command: a clear message and exit status 2 for what a person can fix, 128 + n after signal n."""
-    with ends_on_signals(program="train.py") as stopping, silent_without_reader():
+    with (
+        ends_with_launcher(),
+        ends_on_signals(program="train.py") as stopping,
+        silent_without_reader(),
+        private_files(),
+    ):
         try:
             if list(sys.argv[1:] if args is None else args) in (["--help"], ["-h"]):
                 from experiments.commands.train_parser import overview

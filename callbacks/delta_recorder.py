@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Callback
 
 from callbacks.message_sums import MessageSums
 from callbacks.recorded_content import RecordedContent
+from callbacks.unfinished_training import resume_command
 from datamodules.base import data_of
 from datamodules.candidates import CandidateOptions
 from fedleak_recorder.folder import RecordingFolder
@@ -25,9 +26,9 @@ from protocol.provenance import commit
 from protocol.ranges import NonNegativeInt, PositiveInt
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
-_WAY_OUT = (
-    "To resume that training, give its --ckpt_path. To start a new one, give another --trainer.default_root_dir "
-    "(in Python, Trainer(default_root_dir=...)), or delete the folder."
+_ANEW = (
+    "To start a new one, give another --trainer.default_root_dir (in Python, Trainer(default_root_dir=...)), or delete "
+    "the folder."
 )
 
 
@@ -97,7 +98,7 @@ class DeltaRecorder(Callback):
         if trainer.is_global_zero:
             try:
                 self._folder.lock()
-                self._folder.resume(manifest, trainer.global_step, ranks=trainer.world_size, way_out=_WAY_OUT)
+                self._folder.resume(manifest, trainer.global_step, ranks=trainer.world_size, way_out=_way_out(trainer))
                 self._folder.declare(manifest, auxiliary)
             except OSError as error:
                 raise self._disk_error(error, trainer.global_step) from error
@@ -234,6 +235,13 @@ class DeltaRecorder(Callback):
             found=f"{reason} in round {round_number}",
             way_out=f"Rounds before {round_number} are complete. Free some space, then resume with --ckpt_path.",
         )
+
+
+def _way_out(trainer: Trainer) -> str:
+    """How to go on where the folder has the recording of another training."""
+    command = resume_command(Path(trainer.default_root_dir))
+    resume = f"To resume that training: {command} ." if command else "To resume that training, give its --ckpt_path."
+    return f"{resume} {_ANEW}"
 
 
 def federated(module: LightningModule, callback: str) -> FederatedModule:

@@ -6,6 +6,7 @@ import yaml
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import SaveConfigCallback
 
+from callbacks.unfinished_training import CHECKPOINT
 from datamodules.io.files import write_whole
 from protocol.errors import InputError
 
@@ -25,7 +26,11 @@ class RunConfig(SaveConfigCallback):
             InputError: the folder cannot be created or written.
         """
         folder = Path(trainer.default_root_dir)
-        content = self.parser.dump(self.config, skip_none=False)
+        config = self.config.clone()
+        checkpoint = config.get("ckpt_path")
+        if checkpoint is not None and Path(str(checkpoint)).name == CHECKPOINT:
+            config.ckpt_path = None  # the file is removed at the end; the configuration is that of the whole training
+        content = self.parser.dump(config, skip_none=False)
         try:
             write_whole(folder / self.config_filename, content.encode())
         except OSError as error:

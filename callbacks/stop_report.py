@@ -11,30 +11,36 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from callbacks.delta_recorder import DeltaRecorder
+from callbacks.unfinished_training import CHECKPOINT, CONFIG, resume_command
 from datamodules.io.files import write_whole
 from protocol.errors import InputError
 from protocol.signals import Stopping
 from recordings.recording import Recording
 
+_LEAST_S, _SHARE = 1.0, 20
+"""Seconds between two writes of the state at least, and between them as a multiple of what one takes."""
+
 
 class StopReport(Callback):
-    """Stops the training on all its processes on SIGTERM and SIGINT, and reports what is written.
+    """Stops the training on all its processes on SIGTERM and SIGINT, and keeps what it takes to go on.
 
     Lightning's Trainer installs handlers that wait for the end of a round, or for other processes. This callback
     restores the command's handlers, which raise `Stopped` at once, and forwards the signals to the processes that
     Lightning started. Rounds recorded by then are complete.
 
     A round cannot be resumed in its middle, where some clients' private parameters are trained and others are not. So
-    the checkpoint of the last finished round is kept in memory, and written to ``stopped.ckpt`` in the run's folder
-    when the signal comes. A new one is made after a round at most once in a second, and so rarely that it takes a
-    twentieth of the time; rounds after it are trained and recorded again.
+    the state after a finished round is written to ``stopped.ckpt`` in the run's folder, with the configuration beside
+    it: after the first round, and then at most once in a second, and so rarely that it takes a twentieth of the time.
+    Rounds after it are trained and recorded again. A training that no signal announces its end to, because it is killed
+    or the machine fails, goes on from there too. Both files are removed when the training has ended by itself.
     """
 
     def __init__(self, stopping: Stopping) -> None:
         self.stopping = stopping
-        self._checkpoint = b""
-        self._made, self._next = 0.0, 0.0
-        """Times of the checkpoint in memory, and of the next one."""
+        self._kept = False
+        """Whether this training has written its state."""
+        self._next = 0.0
+        """Time of the next one."""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Registers the report and the processes to forward signals to."""
@@ -56,11 +62,25 @@ class StopReport(Callback):
         start = time.monotonic()
         content = trainer._checkpoint_connector.dump_checkpoint()  # what `Trainer.save_checkpoint` writes
         if trainer.is_global_zero:
-            buffer = io.BytesIO()
-            torch.save(content, buffer)
-            self._checkpoint, self._made = buffer.getvalue(), time.time()
+            self._keep(Path(trainer.default_root_dir), content)
         end = time.monotonic()
-        self._next = end + max(1.0, 20 * (end - start))
+        self._next = end + max(_LEAST_S, _SHARE * (end - start))
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Removes the state of a training that has ended, and whose last checkpoint is on the disk."""
+        if self._kept and newest_checkpoint(trainer) is not None:
+            for name in (CHECKPOINT, CONFIG):
+                (Path(trainer.default_root_dir) / name).unlink(missing_ok=True)
+            self._kept = False
+
+    def _keep(self, folder: Path, content: dict[str, Any]) -> None:
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        with contextlib.suppress(OSError):  # a full disk: what is there already must do
+            if not self._kept:
+                write_whole(folder / CONFIG, (folder / "config.yaml").read_bytes())
+            write_whole(folder / CHECKPOINT, buffer.getvalue())
+            self._kept = True
 
     def _last_words(self, trainer: Trainer, name: str) -> str:
         words = [f"stopped by {name} after {trainer.global_step} rounds."]
@@ -71,20 +91,8 @@ class StopReport(Callback):
                     words.append(f"{len(Recording(folder, running=True).rounds)} rounds are recorded in {folder}.")
                 except (InputError, OSError):
                     words.append("No round is recorded.")
-        checkpoint, config = self._newest(trainer), Path(trainer.default_root_dir) / "config.yaml"
-        resume = f"Resume with: python train.py fit --config {config} --ckpt_path {checkpoint}"
-        return " ".join([*words, "There is no checkpoint to resume from." if checkpoint is None else resume])
-
-    def _newest(self, trainer: Trainer) -> Path | None:
-        """Newest checkpoint; the one in memory is written if it is newer than those on the disk."""
-        saved = newest_checkpoint(trainer)
-        if not self._checkpoint or (saved is not None and saved.stat().st_mtime >= self._made):
-            return saved
-        path = Path(trainer.default_root_dir) / "stopped.ckpt"
-        with contextlib.suppress(OSError):  # a full disk: what is there already must do
-            write_whole(path, self._checkpoint)
-            return path
-        return saved
+        resume = resume_command(Path(trainer.default_root_dir)) if self._kept else ""
+        return " ".join([*words, f"Resume with: {resume}" if resume else "There is no checkpoint to resume from."])
 
 
 def newest_checkpoint(trainer: Trainer) -> Path | None:

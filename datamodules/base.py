@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from lightning import LightningDataModule, Trainer
+from lightning.fabric.utilities.seed import pl_worker_init_function
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -24,6 +26,7 @@ from datamodules.schedule import Schedule
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt
 from protocol.seeding import PERSISTENT, generator_for
+from protocol.signals import end_with_parent
 from server.repeated_selection import RepeatedSelection
 
 DATA_VARIABLE = "FEDLEAK_DATA"
@@ -231,6 +234,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
             batch_size=None,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
+            worker_init_fn=partial(_begin_worker, os.getpid()) if self.num_workers else None,
         )
 
     def evaluation_loader(
@@ -302,6 +306,13 @@ def participants_per_round(clients_per_round: int | float, num_clients: int) -> 
     way_out = "Give fewer clients, or 1.0 for all of them."
     require(clients_per_round <= num_clients, f"clients_per_round of at most {num_clients}", clients_per_round, way_out)
     return clients_per_round
+
+
+def _begin_worker(parent: int, worker: int) -> None:
+    """Begins a process that loads data: it ends with its parent, also while it waits for room to put a cohort."""
+    end_with_parent(parent)
+    if os.environ.get("PL_SEED_WORKERS") == "1":  # what Lightning does where a loader has no such function
+        pl_worker_init_function(worker)
 
 
 class _Rounds(Dataset[Cohort]):

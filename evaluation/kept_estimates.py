@@ -19,6 +19,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError
 from datamodules.io.files import sha256_of_arrays
+from fedleak_recorder.files import make_folder, open_private
 from protocol.errors import require
 from protocol.history import History
 from protocol.provenance import hashed, outside_sources, source_hash, versions
@@ -92,7 +93,7 @@ class KeptEstimates:
             )
             self.remove(everything=True)
         if before is None or self.stale or (part and before.get(_OF_PARTS) is not True):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             _write(
                 folder / _STAMP,
                 json.dumps({**stamp, _OF_PARTS: of_parts}).encode(),
@@ -222,7 +223,8 @@ def _write(path: Path, content: bytes, *, replace: bool = True) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(content)
+        with open(temporary, "wb", opener=open_private) as file:
+            file.write(content)
         if replace:
             temporary.replace(path)
         else:

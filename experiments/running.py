@@ -19,6 +19,7 @@ from experiments.after.step import add_steps
 from experiments.cell import Cell, Stamp
 from experiments.cell_cache import CellRun, Finished, StaleError, read_cell, trained, write_cell
 from experiments.quiet import quieten
+from fedleak_recorder.files import make_folder
 from fedleak_recorder.format import only_writer
 from protocol.errors import require
 from protocol.progress import say_what_starts
@@ -102,7 +103,7 @@ def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
     with contextlib.suppress(StaleError):
         if (earlier := read_cell(path, stamp)) is not None:
             return earlier
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with only_writer(cell.folder, wait=wait):
         seconds = trained(cell, stamp)
         start = time.perf_counter()

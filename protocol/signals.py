@@ -1,5 +1,6 @@
 """Ends a command on SIGTERM or SIGINT within seconds, with exit status 128 + the number of the signal."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -12,6 +13,8 @@ from typing import Any, NoReturn
 
 GRACE = 5.0
 """Seconds that a command has to end by itself before its process is ended."""
+_PR_SET_PDEATHSIG = 1
+"""Of linux/prctl.h: the signal that a process gets when its parent ends."""
 _WATCH = "ends-with-parent"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -157,6 +160,20 @@ def leave(status: int, grace: float = GRACE) -> NoReturn:
         timer.daemon = True
         timer.start()
     sys.exit(status)
+
+
+def die_with_parent(parent: int) -> None:
+    """Ends this process at once when the process that started it is gone, even by SIGKILL.
+
+    Linux sends the signal itself when the thread ends that started this process: it must be the parent's main thread.
+    Elsewhere, and for a parent that was gone before, a thread looks after it as for `end_with_parent`.
+
+    Args:
+        parent: number of the process that started this one.
+    """
+    with suppress(OSError, AttributeError):  # no Linux: the thread alone
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_parent(parent)
 
 
 def end_with_parent(parent: int, every: float = 1.0) -> None:

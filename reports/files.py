@@ -45,7 +45,6 @@ def write_files(
         labels = zip(_distinct([table.name for table in tables]), tables, strict=True)
         content |= {f"tables/{name}.tex": latex(table, name).encode() for name, table in labels}
     for name, content_of_file in content.items():
-        (directory / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(directory / name, content_of_file)
     return [directory / name for name in content]
 

@@ -38,7 +38,6 @@ def write_gate(directory: Path, verdicts: Sequence[Mapping[str, Any]]) -> None:
         else:
             found = {"type": verdict["verdict"], "message": verdict["message"]}
             ElementTree.SubElement(case, element, found).text = verdict["message"]
-    directory.mkdir(parents=True, exist_ok=True)
     ElementTree.indent(whole)
     write_whole(path, ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True))
 

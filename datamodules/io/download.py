@@ -10,6 +10,7 @@ from pathlib import Path
 import pooch
 
 from protocol.errors import InputError
+from protocol.private_files import shared_files
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ def fetch_once(name: str, root: Path, *, missing: Callable[[], bool], fetch: Cal
     Every rank of a training reads the data, and most do so before they know their rank. The lock is a file in `root`,
     so it also holds between machines that share the disk. The operating system releases it if the process dies.
     """
-    with _locked(root / f".{name}.lock"):
+    # Accounts of one machine may share the folder of the data sets, which are public.
+    with shared_files(), _locked(root / f".{name}.lock"):
         if missing():
             fetch()
 

@@ -2,10 +2,12 @@
 
 import contextlib
 import shlex
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from fedleak_recorder.files import make_folder, openness
 from protocol.errors import InputError
 
 _RESULTS = {
@@ -30,7 +32,7 @@ def results_folder(directory: str | Path) -> Iterator[Path]:
     folder = Path(directory)
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         file = next((path for path in (folder, *folder.parents) if path.is_file()), None)
@@ -39,6 +41,8 @@ def results_folder(directory: str | Path) -> Iterator[Path]:
             found=str(error.strerror or error).lower() if file is None else f"the file {file}",
             way_out="Give another folder with --out.",
         ) from None
+    if open_to_others := openness(folder):
+        print(open_to_others, file=sys.stderr)
     try:
         yield folder
     except BaseException:

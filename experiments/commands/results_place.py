@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fedleak_recorder.files import open_private
 from fedleak_recorder.format import AUXILIARY, MANIFEST, journals_in
 from protocol.errors import InputError, require
 
@@ -99,7 +100,7 @@ def only_command(folder: Path, *, shared: bool = False) -> Iterator[None]:
     """
     path = folder / LOCK
     while True:
-        lock = path.open("a+")
+        lock = open(path, "a+", opener=open_private)  # noqa: SIM115 - an opener; closed below
         try:
             fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:

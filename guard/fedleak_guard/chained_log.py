@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedleak_recorder.errors import InputError
-from fedleak_recorder.files import flush_folder
+from fedleak_recorder.files import flush_folder, make_folder
 from fedleak_recorder.plain_values import parse_json
 
 NAME = "log.jsonl"
@@ -49,7 +49,7 @@ class ChainedLog:
         """
         is_new = not self.path.exists()
         if is_new:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             if is_new:

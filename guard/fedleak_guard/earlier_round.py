@@ -12,6 +12,7 @@ from fedleak_guard.message import Message
 from fedleak_guard.policy import Policy
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.errors import InputError
+from fedleak_recorder.files import make_folder, open_private
 
 _NORM, _MODEL = "norm", "model:"
 
@@ -52,11 +53,11 @@ def earlier_round(policy: Policy, job: str) -> EarlierRound | None:
 def keep_round(message: Message, policy: Policy) -> None:
     """Keeps what `earlier_round` reads, in the place of the round before."""
     path = _path(policy, message.job)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     model = {f"{_MODEL}{name}": value for name, value in message.model.items()}
     try:
-        with temporary.open("wb") as file:
+        with open(temporary, "wb", opener=open_private) as file:
             np.savez(file, **{_NORM: np.array(message.norm)}, **model)  # type: ignore[arg-type]
         temporary.replace(path)
     finally:

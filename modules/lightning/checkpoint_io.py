@@ -1,11 +1,15 @@
-"""Lightning's reader of checkpoints, with checks before a training is restored."""
+"""Lightning's reader and writer of checkpoints: checked before a training is restored, and whole for one account."""
 
+import io
+from pathlib import Path
 from typing import Any
 
+import torch
 from lightning import LightningModule
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.types import _PATH
 
+from fedleak_recorder.files import write_whole
 from modules.lightning.built_from_data import BuiltFromData
 from modules.lightning.checkpoint_file import check_fits, read_checkpoint
 from protocol.errors import require
@@ -16,7 +20,7 @@ NAMES = ("last", "best", "hpc", "registry")
 
 
 class CheckedCheckpointIO(TorchCheckpointIO):
-    """Checkpoint reader that verifies checksums and parameter shapes and runs no code from the file.
+    """Checkpoint reader that verifies checksums and parameter shapes and runs no code from the file; also the writer.
 
     Args:
         module: module to restore.
@@ -27,6 +31,18 @@ class CheckedCheckpointIO(TorchCheckpointIO):
         super().__init__()
         self.module = module
         self.resume = resume
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: _PATH, storage_options: Any = None) -> None:
+        """Writes a checkpoint in one step, for its owner only: it holds the secret key of the pseudonyms.
+
+        Storage other than a disk (``s3://``) is Lightning's.
+        """
+        if "://" in str(path) or storage_options is not None:
+            super().save_checkpoint(checkpoint, path, storage_options)
+            return
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        write_whole(Path(path), buffer.getvalue())
 
     def load_checkpoint(
         self, path: _PATH, map_location: Any = None, weights_only: bool | None = None

@@ -1,6 +1,8 @@
 """Reading and writing of whole files; those of strangers must be regular files of bounded size.
 
-In place of a file there may be a pipe that never ends, or a link to a device; the functions below refuse them.
+In place of a file there may be a pipe that never ends, or a link to a device; the functions below refuse them. What is
+written holds ground truth, secret keys or scores of persons: files are created for their owner only (0600), in folders
+that are (0700), whatever the umask allows.
 """
 
 import glob
@@ -16,6 +18,10 @@ from fedleak_recorder.errors import InputError, require
 
 MOST_TEXT = 2**26
 """Bytes of a manifest or of a list of names."""
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+"""Permissions of what is written."""
+_OTHERS = 0o077
+"""Permissions of the group and of others."""
 _WAY_OUT = "Give a regular file; copy the target of a link together with the rest of the folder."
 
 
@@ -46,28 +52,58 @@ def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) 
     return content
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder, and those above it, for their owner only; those that exist are not changed."""
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.is_dir()]):
+        try:
+            missing.mkdir(PRIVATE_FOLDER)
+        except FileExistsError:
+            if not missing.is_dir():
+                raise
+
+
+def open_private(path: str | Path, flags: int) -> int:
+    """Opens a file, which is created for its owner only; an `opener` of `open`."""
+    return os.open(path, flags, PRIVATE_FILE)
+
+
+def openness(folder: Path) -> str:
+    """A sentence that says that other accounts may read in a folder; empty if they may not."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if not mode & _OTHERS:
+        return ""
+    return (
+        f"other accounts may look into {folder} (mode {mode:04o}). What is written there now is for its owner only; for"
+        f" what was there before: chmod -R go= {folder}"
+    )
+
+
 Content = bytes | Sequence[memoryview]
 """Content of a file, whole or in parts, which are not copied."""
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE_FILE) -> None:
     """Writes a file as `write_once`, and removes what killed processes left of it."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         number = left.suffixes[-2].removeprefix(".")
         if number.isdecimal() and not _runs(int(number)):
             left.unlink(missing_ok=True)
-    write_once(path, content)
+    write_once(path, content, mode=mode)
 
 
-def write_once(path: Path, content: Content) -> tuple[int, str]:
+def write_once(path: Path, content: Content, *, mode: int = PRIVATE_FILE) -> tuple[int, str]:
     """Writes a file atomically, and returns its size and SHA-256: after a crash it is complete or absent.
 
-    A failed write leaves nothing behind.
+    A failed write leaves nothing behind. The file is new, so that it has the given permissions even if it replaces one
+    that others may read.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)  # of a killed process with this number: its permissions may be others
     try:
-        with temporary.open("wb", buffering=0) as file:
+        with open(temporary, "xb", buffering=0, opener=open_private) as file:
+            if mode != PRIVATE_FILE:
+                os.fchmod(file.fileno(), mode)
             written = _write_hashed(file, [memoryview(content)] if isinstance(content, bytes) else content)
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -10,6 +10,7 @@ import dataclasses
 import fcntl
 import io
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fedleak_recorder.errors import InputError, require
-from fedleak_recorder.files import Content, read_bounded, write_once
+from fedleak_recorder.files import Content, make_folder, open_private, openness, read_bounded, write_once
 from fedleak_recorder.manifest_fields import check_fields, is_whole
 from fedleak_recorder.plain_values import parse_json
 
@@ -59,6 +60,7 @@ CANDIDATES, CANDIDATE_LABELS = "candidates", "candidate_labels"
 _LONGEST_JOURNAL = 2**30
 """Bytes; a line has about 150."""
 _LONGEST_LINE = 4096
+_logger = logging.getLogger("fedleak_recorder")
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
 
 
@@ -168,8 +170,10 @@ def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
         InputError: another process holds the lock, and `wait` is False.
         OSError: the folder cannot be created or written to.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a") as lock:
+    make_folder(folder)
+    if open_to_others := openness(folder):
+        _logger.warning("%s", open_to_others)
+    with open(folder / LOCK, "a", opener=open_private) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -201,7 +205,7 @@ def close_journal(directory: Path, rank: int, rounds: int) -> None:
 
 def _append(path: Path, text: str) -> None:
     """Appends all of the lines or, on a full disk, none: another line must not follow a half one."""
-    with path.open("ab+", buffering=0) as file:
+    with open(path, "ab+", buffering=0, opener=open_private) as file:
         end = _end_of_lines(file)
         if end < file.seek(0, os.SEEK_END):
             file.truncate(end)

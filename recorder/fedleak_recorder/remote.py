@@ -5,6 +5,7 @@
 
 import importlib
 import logging
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -103,6 +104,7 @@ def main() -> int:
     if len(sys.argv) != 3:
         print("python -m fedleak_recorder.remote URL FOLDER", file=sys.stderr)
         return 2
+    os.umask(0o077)  # a recording is for its owner only
     try:
         RemoteCopy(sys.argv[1]).fetch(Path(sys.argv[2]))
     except (InputError, OSError) as error:
