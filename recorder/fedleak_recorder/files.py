@@ -54,12 +54,9 @@ def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) 
 
 def make_folder(folder: Path) -> None:
     """Makes a folder, and those above it, for their owner only; those that exist are not changed."""
-    for missing in reversed([path for path in (folder, *folder.parents) if not path.is_dir()]):
-        try:
-            missing.mkdir(PRIVATE_FOLDER)
-        except FileExistsError:
-            if not missing.is_dir():
-                raise
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(PRIVATE_FOLDER, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # an error if it is a file
 
 
 def open_private(path: str | Path, flags: int) -> int:
