@@ -20,13 +20,13 @@ from datamodules.io.files import regular_file
 from fedleak_recorder.format import (
     AUXILIARY,
     CLIENT,
-    MANIFEST,
     ROUND_SETTINGS,
     JournalLine,
     Manifest,
     journals_in,
     read_journal,
     read_manifest,
+    whole_manifest,
 )
 from fedleak_recorder.shard_check import (
     CLASS_COUNTS,
@@ -308,7 +308,7 @@ class Recording:
 
     def sha256(self) -> str:
         """Hash of the whole recording: of its manifest and of the journalled hashes of its files, sorted by name."""
-        whole = hashlib.sha256((self.directory / MANIFEST).read_bytes())
+        whole = hashlib.sha256(whole_manifest(self.directory))
         for name, line in sorted(self._lines.items()):
             whole.update(f"{name} {line.sha256}\n".encode())
         return whole.hexdigest()

@@ -8,6 +8,7 @@ file are atomic on some file systems only; the reader merges them.
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import io
 import json
 import logging
@@ -19,12 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from fedleak_recorder.errors import InputError, require
-from fedleak_recorder.files import Content, make_folder, open_private, openness, read_bounded, write_once
+from fedleak_recorder.files import MOST_TEXT, Content, make_folder, open_private, openness, read_bounded, write_once
 from fedleak_recorder.manifest_fields import check_fields, is_whole
 from fedleak_recorder.plain_values import parse_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+NEXT_MANIFEST = "manifest.json.next"
+"""The manifest again with a checksum, in copies in storage that does not replace a file in one step; see `sealed`."""
+SEAL = 65
+"""Bytes that `sealed` adds: a SHA-256 in hexadecimal and the end of the line."""
 AUXILIARY = "auxiliary.safetensors"
 """Auxiliary data of the server, the same for all rounds and clients."""
 LOCK = ".lock"
@@ -57,8 +62,9 @@ ATTRIBUTE = "attribute/"
 """Prefix of auxiliary ``(P,)``: value from 0 of an attribute of these people, -1 where it is unknown."""
 CANDIDATES, CANDIDATE_LABELS = "candidates", "candidate_labels"
 """Auxiliary ``(M, *shape)`` and ``(M,)``: records that the server has in mind, and their classes."""
-_LONGEST_JOURNAL = 2**30
+LONGEST_JOURNAL = 2**30
 """Bytes; a line has about 150."""
+JOURNAL_NAME = re.compile(r"journal(-[0-9]{4})?\.jsonl")
 _LONGEST_LINE = 4096
 _logger = logging.getLogger("fedleak_recorder")
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
@@ -153,7 +159,7 @@ def journal_name(rank: int) -> str:
 
 def journals_in(directory: Path) -> list[Path]:
     """The journals of a recording in the order of ranks; other files with similar names are ignored."""
-    return sorted(p for p in directory.glob("journal*.jsonl") if re.fullmatch(r"journal(-[0-9]{4})?\.jsonl", p.name))
+    return sorted(path for path in directory.glob("journal*.jsonl") if JOURNAL_NAME.fullmatch(path.name))
 
 
 @contextlib.contextmanager
@@ -237,7 +243,7 @@ def read_journal(path: Path) -> Journal:
     Raises:
         InputError: a line in the middle is broken, names a file outside the recording, or a line is missing.
     """
-    text = read_bounded(path, most=_LONGEST_JOURNAL).decode(errors="replace")
+    text = read_bounded(path, most=LONGEST_JOURNAL).decode(errors="replace")
     lines: dict[str, JournalLine] = {}
     closed, rounds = False, 0
     for number, line in enumerate(text.split("\n")[:-1], start=1):
@@ -268,18 +274,56 @@ def _journal_entry(line: str) -> JournalLine | int:
     return JournalLine(**content)
 
 
-def read_manifest(directory: Path) -> Manifest:
-    """Reads the manifest of a recording.
+def sealed(content: bytes) -> bytes:
+    """A file's content behind a line with its SHA-256, by which a file that was cut short is recognised.
+
+    Example:
+        >>> unsealed(sealed(b"{}")), unsealed(sealed(b"{}")[:-1])
+        (b'{}', None)
+    """
+    return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+
+
+def unsealed(file: bytes) -> bytes | None:
+    """Content of a `sealed` file; None if it is not whole."""
+    digest, _, content = file.partition(b"\n")
+    return content if hashlib.sha256(content).hexdigest().encode() == digest else None
+
+
+def whole_manifest(directory: Path) -> bytes:
+    """Content of a recording's manifest; of a copy whose writer was killed at it, that of the whole one beside it.
 
     Raises:
-        InputError: it is missing, no JSON, of another format version, or a field is missing or of another kind.
+        InputError: there is none.
     """
     path = directory / MANIFEST
     way_out = "Give the folder that the recorder wrote, e.g. runs/NAME/deltas."
     below = sorted(one.parent.name for one in directory.glob(f"*/{MANIFEST}"))
     near = f"Did you mean {directory / below[0]}?" if below else way_out
-    require(path.exists(), f"a recording with a {MANIFEST}", f"none in {directory}", near)
-    content = read_bounded(path, way_out=way_out)
+    follows = (directory / NEXT_MANIFEST).exists()
+    require(path.exists() or follows, f"a recording with a {MANIFEST}", f"none in {directory}", near)
+    content = read_bounded(path, way_out=way_out) if path.exists() else b""
+    if follows and not _is_object(content):
+        other = unsealed(read_bounded(directory / NEXT_MANIFEST, most=MOST_TEXT + SEAL))
+        content = content if other is None else other
+    return content
+
+
+def _is_object(content: bytes) -> bool:
+    """Whether a file's content is a JSON object, as no part of one is."""
+    try:
+        return isinstance(json.loads(content), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Reads the manifest of a recording, see `whole_manifest`.
+
+    Raises:
+        InputError: it is missing, no JSON, of another format version, or a field is missing or of another kind.
+    """
+    path, content = directory / MANIFEST, whole_manifest(directory)
     try:
         fields = parse_json(content, where=str(path))
         if not isinstance(fields, dict):

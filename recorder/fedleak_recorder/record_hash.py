@@ -84,12 +84,28 @@ def check_grid(records: Array, grid: Grid | None, *, where: str) -> None:
     )
 
 
+def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether an array of one shape can be broadcast to another."""
+    try:
+        return np.broadcast_shapes(shape, wanted) == wanted
+    except ValueError:
+        return False
+
+
 def hashed_truth(records: Mapping[Any, Array], grid: Grid | None) -> dict[Any, dict[str, Array]]:
     """Ground truth of each client: a salt, hashes of its records ``(N, ...)`` padded with zeros, and their grid.
 
     Raises:
         InputError: records are not on the grid.
     """
+    for client, value in records.items():
+        way_out = "Give them as (N, ...); one record as an array with one entry."
+        require(value.ndim > 0, f"a list of records of client {client}", "one number", way_out)
+        require(value.dtype.kind in "biuf", f"real numbers as records of client {client}", value.dtype, "Give them.")
+        for part in grid or ():
+            shape = np.shape(part)
+            fits = _broadcasts(shape, value.shape[1:])
+            require(fits, f"record_grid for records of shape {value.shape[1:]}", f"shape {shape}", "Correct it.")
     most = max((len(value) for value in records.values()), default=0)
     found = {}
     for client, value in records.items():

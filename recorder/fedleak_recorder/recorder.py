@@ -96,8 +96,10 @@ class Recorder:
         resume_at: int | None = None,
         copy_to: str | None = None,
     ) -> None:
-        require(holds in ("models", "deltas"), "holds as 'models' or 'deltas'", repr(holds), "Correct it.")
-        require(dtype is None or dtype in FLOATS, f"dtype among {', '.join(FLOATS)}", repr(dtype), "Correct it.")
+        right = isinstance(holds, str) and holds in ("models", "deltas")
+        require(right, "holds as 'models' or 'deltas'", ascii(holds)[:60], "Correct it.")
+        right = dtype is None or (isinstance(dtype, str) and dtype in FLOATS)
+        require(right, f"dtype among {', '.join(FLOATS)}", ascii(dtype)[:60], "Correct it.")
         way_out = "A difference of models is not exact in that type: leave out dtype, or give deltas."
         right = dtype not in HALF or holds == "deltas"
         require(right, f"holds='deltas' with dtype={dtype!r}", f"holds={holds!r}", way_out)
@@ -115,7 +117,7 @@ class Recorder:
             way_out = "Give at least 1, or leave it out to record all."
             self._most = whole_number(clients, what="clients", where="the recorder", way_out=way_out, most=10**9)
             require(self._most >= 1, "clients of at least 1", clients, way_out)
-            system = {RECORDED_CLIENTS: self._most, **(system or {})}
+            system = {RECORDED_CLIENTS: self._most, **_optional(system, "system")}
         self._system = System(
             parameters={},
             data={"name": data} if isinstance(data, str) else _mapping(data, "data"),
@@ -123,9 +125,9 @@ class Recorder:
             learner=None if learner is None else _mapping(learner, "learner"),
             releases=[_mapping(release, "releases") for release in _sequence(releases, "releases")],
             row_parameters=_sequence(row_parameters, "row_parameters"),
-            auxiliary=_mapping(auxiliary or {}, "auxiliary"),
-            origin=_mapping(system or {}, "system"),
-            versions=_mapping(versions or {}, "versions"),
+            auxiliary=_optional(auxiliary, "auxiliary"),
+            origin=_optional(system, "system"),
+            versions=_optional(versions, "versions"),
         )
         self._closed = False
         self._writer: RecordingWriter | None = None
@@ -183,14 +185,14 @@ class Recorder:
                 and the next round may follow.
         """
         updates = _mapping(updates, "updates", keys=object)
-        held = _mapping(records or {}, "records", keys=object)
+        held = _optional(records, "records", keys=object)
         self._check_names("records", held, updates)
         own = {client: as_array(value, where=f"the records of client {client}") for client, value in held.items()}
-        hashes = hashed_truth(own, record_grid)
-        told, shown = _mapping(truth or {}, "truth", keys=object), _mapping(served or {}, "served", keys=object)
+        hashes = hashed_truth(own, None if record_grid is None else _grid(record_grid))
+        told, shown = _optional(truth, "truth", keys=object), _optional(served, "served", keys=object)
         self._check_names("truth", told, updates)
         self._check_names("served items", shown, updates)
-        together = _mapping(participants or {}, "participants", keys=object)
+        together = _optional(participants, "participants", keys=object)
         self._check_names("participants", together, updates)
         sent = [
             Sent(
@@ -264,8 +266,7 @@ class Recorder:
             if self._writer is not None:
                 self._writer.close()
             if self._copy is not None and self._writer is not None:
-                with on_disk(f"the copy into {self._copy.url}"):
-                    self._copy.follow(self.folder)
+                self._copy.follow(self.folder)
         finally:
             self._release()
 
@@ -327,9 +328,9 @@ class Recorder:
         return {name: value for name, value in found.items() if name in self.parameters or is_float(value)}
 
     def _check_names(self, what: str, given: Mapping[Any, Any], updates: Mapping[Any, Any]) -> None:
-        unknown = next((name for name in given if name not in updates), None)
-        found = f"{what} of {unknown!r}, which sent nothing"
-        require(unknown is None, f"{what} of the clients of the round", found, "Correct the names.")
+        unknown = [name for name in given if name not in updates]
+        found = f"{what} of {ascii(unknown[:1])[1:-1][:60]}, which sent nothing"
+        require(not unknown, f"{what} of the clients of the round", found, "Correct the names.")
 
 
 class _Drawn:
@@ -366,9 +367,14 @@ def _round_number(value: Any, what: str) -> int:
 def _mapping(value: Any, what: str, *, keys: type = str) -> dict[Any, Any]:
     """A mapping; names of arrays and settings are texts, but a client may be known by any value."""
     require(isinstance(value, Mapping), f"a mapping as {what}", type(value).__name__, "Give it by name.")
-    odd = next((key for key in value if not isinstance(key, keys)), None)
-    require(odd is None, f"texts as names in {what}", ascii(odd)[:60], "Write that name as a text.")
+    odd = [key for key in value if not isinstance(key, keys)]
+    require(not odd, f"texts as names in {what}", ascii(odd[:1])[1:-1][:60], "Write that name as a text.")
     return dict(value)
+
+
+def _optional(value: Any, what: str, *, keys: type = str) -> dict[Any, Any]:
+    """A mapping, empty for None. Other values are not asked whether they are empty: an array has no answer."""
+    return {} if value is None else _mapping(value, what, keys=keys)
 
 
 def _sequence(value: Any, what: str) -> list[Any]:
@@ -381,6 +387,17 @@ def _pair(sent: Any, client: Any) -> tuple[Any, Any]:
     right = isinstance(sent, list | tuple) and len(sent) == 2
     require(right, "(arrays, number of examples) of each client", f"{type(sent).__name__} of {client!r}", "Give both.")
     return sent[0], sent[1]
+
+
+def _grid(given: Any) -> tuple[Array, Array]:
+    """Step and origin of the numbers of a record."""
+    right = isinstance(given, list | tuple) and len(given) == 2
+    way_out = "Give record_grid=(step, origin), each a number or one for each number of a record."
+    require(right, "a step and an origin as record_grid", ascii(type(given).__name__), way_out)
+    step, origin = (as_array(part, where="record_grid") for part in given)
+    fits = all(part.dtype.kind in "iuf" and bool(np.isfinite(part).all()) for part in (step, origin))
+    require(fits and bool((step != 0).all()), "finite numbers as record_grid, no step of 0", "others", way_out)
+    return step, origin
 
 
 def _is_shape(value: Any) -> bool:

@@ -424,3 +424,53 @@ def test_deltas_of_two_bytes_are_not_rounded(tmp_path: Path, dtype: Any) -> None
         recorder.round(0, None, {"alice": (small(0.1), 5)})
     with pytest.raises(InputError, match="holds='deltas'"):
         Recorder(tmp_path / "models", parameters=SMALL, dtype=dtype)
+
+
+ODD_URLS: list[Any] = [3, True, "", b"x", {}, [1], torch.zeros(2), Path("x")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({name: torch.zeros(2)} for name in ("key", "learner", "auxiliary", "system", "versions", "holds", "dtype")),
+        *({name: np.zeros(0)} for name in ("learner", "auxiliary", "system", "versions", "copy_to", "parameters")),
+        *({"copy_to": url} for url in ODD_URLS),
+    ],
+)
+def test_an_odd_option_is_one_line(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        Recorder(tmp_path / "out", **{"parameters": SMALL, "key": KEY, **options})
+    assert "\n" not in str(caught.value)
+
+
+ODD_GRIDS: list[Any] = [5, (1,), (1, 2, 3), (0, 0), ("a", 0), (np.zeros(2), 0), (np.ones((2, 3)), 0), (np.nan, 0)]
+ODD_RECORDS: list[Any] = [5, 0.5, np.zeros(()), torch.tensor(1.0), [1j]]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({name: torch.zeros(2)} for name in ("truth", "served", "participants", "records")),
+        *({name: np.zeros(0)} for name in ("truth", "served", "participants", "records")),
+        *({name: {None: [1]}} for name in ("truth", "served", "participants", "records")),
+        {"truth": {"alice": {None: [1]}}},
+        *({"records": {"alice": one}} for one in ODD_RECORDS),
+        *(
+            {"records": {"alice": np.zeros((2, 3))}, "record_grid": grid}
+            for grid in (
+                5,
+                (1,),
+                (1, 2, 3),
+                (0, 0),
+                ("a", 0),
+                (np.zeros(2), 0),
+                (np.ones((2, 3)), 0),
+                (float("nan"), 0),
+            )
+        ),
+    ],
+)
+def test_an_odd_argument_of_a_round_is_one_line(given: dict[str, Any], tmp_path: Path) -> None:
+    with Recorder(tmp_path / "out", parameters=SMALL, key=KEY) as own, pytest.raises(InputError) as caught:
+        own.round(0, small(0.0), {"alice": (small(1.0), 3)}, **given)
+    assert "\n" not in str(caught.value)
