@@ -11,7 +11,6 @@ import contextlib
 import copy
 import functools
 import hashlib
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,10 @@ from client.engine.local_hyperparameters import LocalTraining
 from client.engine.task import DRAWS
 from client.nets.dropout import Dropout, draw_noise
 from client.network import is_independent
+from client.transformer_configs import library, offline, read_configuration
+from client.transformer_weights import has_weights, read_weights
 from protocol.errors import InputError, ViewError, require
+from protocol.memory import memory_bound
 from protocol.ranges import PositiveFloat, PositiveInt, UnitInterval
 
 PretrainedTask = Literal["causal-lm", "sequence-classification", "image-classification"]
@@ -48,6 +50,9 @@ _KINDS = {
     "image-classification": "AutoModelForImageClassification",
 }
 _MOST_NUMBERS = 2**34
+_BYTES_OF_NUMBER = 4
+_ATTENTION = "eager"
+"""Attention as the library computes it in Python, with gradients of gradients, and without a kernel to fetch."""
 _EVERY_LAYER = "all-linear"
 _CLASSIFY = ("sequence-classification", "image-classification")
 _HEADS = ("pre_classifier", "classifier", "score")
@@ -164,6 +169,10 @@ class PretrainedAlgorithm(RecordAlgorithm):
         return network
 
     def _adapted(self) -> nn.Module:
+        with offline():
+            return self._adapted_offline()
+
+    def _adapted_offline(self) -> nn.Module:
         network = self._base()
         adapter = self.adapter
         if adapter.variant != "none":
@@ -204,49 +213,66 @@ class PretrainedAlgorithm(RecordAlgorithm):
         return made
 
     def _base(self) -> nn.Module:
-        library = _library()
-        config = self._configuration()
-        kind = getattr(library, _KINDS[self.task])
+        """The network without adapters; of the recording's text, sizes and kinds of layers alone are read."""
+        config = read_configuration(self.config)
+        kind = getattr(library(), _KINDS[self.task])
         try:
+            # On the meta device, values take no memory. Attention is named in each call: left open, the library takes
+            # that of the configuration, whose name may be one of a kernel to fetch.
             with torch.device("meta"):
-                size = sum(value.numel() for value in kind.from_config(config).parameters())
-            require(size <= _MOST_NUMBERS, f"a network of at most {_MOST_NUMBERS} numbers", str(size), "Take another.")
+                empty = kind.from_config(config, attn_implementation=_ATTENTION)
+            self._check_size(empty)
             if self.has_weights:
-                made = kind.from_pretrained(
-                    self.folder, config=config, attn_implementation="eager", local_files_only=True, use_safetensors=True
+                assert self.folder is not None
+                made = type(empty).from_pretrained(
+                    None,
+                    config=config,
+                    state_dict=read_weights(self.folder),
+                    attn_implementation=_ATTENTION,
+                    local_files_only=True,
+                    use_safetensors=True,
                 )
             else:
                 with torch.random.fork_rng(devices=[]):
                     torch.manual_seed(self.base_seed)
-                    made = kind.from_config(config, attn_implementation="eager")
-        except (ValueError, OSError, KeyError, AttributeError, TypeError, RuntimeError) as error:
+                    made = kind.from_config(config, attn_implementation=_ATTENTION)
+        except InputError:
+            raise
+        except Exception as error:  # whatever the code of a network raises for sizes that do not go together
             raise InputError(
                 expected=f"a network for {self.task} of the transformers library",
-                found=f"{getattr(config, 'model_type', 'another')}: {str(error).strip().splitlines()[0][:160]}",
+                found=f"{getattr(config, 'model_type', 'another')}: {_first_line(error)}",
                 way_out="Take a config.json of a network with this task, or another task.",
             ) from None
         network: nn.Module = made.float()
         return network
 
+    def _check_size(self, network: nn.Module) -> None:
+        """Checks that memory holds a network and its adapters, before any is taken.
+
+        Raises:
+            InputError: it does not.
+        """
+        size = sum(value.numel() for value in _values_of(network).values())
+        tables = [value.shape for value in network.parameters() if value.dim() == 2]
+        # Matrices A (rank, inputs) and B (outputs, rank), at most of all layers with a table of weights.
+        added = 0 if self.adapter.variant == "none" else self.adapter.rank * sum(map(sum, tables))
+        most = min(_MOST_NUMBERS, memory_bound() // _BYTES_OF_NUMBER)
+        require(
+            size + added <= most,
+            f"a network of at most {most} numbers with its adapters, half of what this machine's memory holds",
+            str(size + added),
+            "Take a smaller one, or a machine with more memory.",
+        )
+
     @property
     def has_weights(self) -> bool:
-        """Whether the folder holds the weights, so that they are not drawn from the seed."""
-        return self.folder is not None and any(self.folder.glob("*.safetensors"))
+        """Whether the folder holds the weights, so that they are not drawn from the seed.
 
-    def _configuration(self) -> Any:
-        library = _library()
-        try:
-            content = json.loads(self.config)
-            known = library.AutoConfig.for_model(content.pop("model_type"), **content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                expected="a config.json of the transformers library, with a known model_type",
-                found=str(error).strip().splitlines()[0][:160],
-                way_out="Give the folder of a network that its AutoConfig loads.",
-            ) from None
-        if getattr(known, "pad_token_id", 0) is None:
-            known.pad_token_id = 0
-        return known
+        Raises:
+            InputError: it holds weights in another format alone.
+        """
+        return self.folder is not None and has_weights(self.folder)
 
     def _trains(self, name: str) -> bool:
         if self.adapter.variant == "none":
@@ -298,7 +324,10 @@ class PretrainedAlgorithm(RecordAlgorithm):
             held = dict(network.named_parameters())
             for public, own in self.names.items():
                 held[own].copy_(model[public])
-        network.save_pretrained(folder)  # type: ignore[operator]
+        # peft asks the Hub whether a base network of that name has as many words, unless it is told.
+        options = {} if self.adapter.variant == "none" else {"save_embedding_layers": False}
+        with offline():
+            network.save_pretrained(folder, **options)  # type: ignore[operator]
 
     @property
     def vocabulary(self) -> int:
@@ -529,6 +558,10 @@ def _parts(tokens: Tensor, size: int) -> Sequence[Tensor]:
     return parts
 
 
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:160]
+
+
 def _spelled(name: str) -> str:
     """A parameter's name in peft's state dict."""
     return name.replace(".modules_to_save.default.", ".").replace(".default.", ".")
@@ -552,16 +585,3 @@ def _hash_of(values: Mapping[str, Tensor]) -> str:
         found.update(name.encode())
         found.update(values[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
-
-
-def _library() -> Any:
-    try:
-        import peft  # noqa: F401 - as early as the other
-        import transformers  # slow to import
-    except ImportError as error:
-        raise InputError(
-            expected="the packages transformers and peft, for a pretrained network",
-            found=str(error),
-            way_out="pip install 'fedleak[transformers]'",
-        ) from None
-    return transformers

@@ -12,6 +12,7 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
+from client.transformer_configs import plain_configuration
 from modules.federated import FederatedModule, Federation, Unpack
 from modules.learners.text import TOP
 from modules.round_record import TrainingExamples
@@ -169,7 +170,7 @@ class Pretrained(FederatedModule):
 
 
 def configuration(file: Path, *, classes: int | None = None) -> str:
-    """Text of a network's ``config.json``, for a number of classes.
+    """Text of a network's ``config.json``, for a number of classes: what its layers are, see `plain_configuration`.
 
     Raises:
         InputError: it cannot be read, or is no JSON object.
@@ -185,7 +186,7 @@ def configuration(file: Path, *, classes: int | None = None) -> str:
         content |= {"num_labels": classes}
         content.pop("id2label", None)
         content.pop("label2id", None)
-    return json.dumps(content, sort_keys=True)
+    return json.dumps(plain_configuration(content), sort_keys=True)
 
 
 def _put(module: nn.Module, path: list[str], value: nn.Parameter) -> None:

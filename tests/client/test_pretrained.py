@@ -17,24 +17,27 @@ from protocol.errors import InputError
 from tests.transformer_toys import LLAMA, algorithm, moved_model, texts, view_of
 
 pytestmark = pytest.mark.integration
-_SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-_TEXT = {**_SIZES, "num_key_value_heads": 2, "vocab_size": 120, "max_position_embeddings": 66, "pad_token_id": 0}
+_HEADS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+_SIZES = {**_HEADS, "intermediate_size": 64}
+_WORDS = {**_SIZES, "vocab_size": 120, "max_position_embeddings": 66, "pad_token_id": 0}
+_TEXT = {**_WORDS, "num_key_value_heads": 2}
 _EIGHT = {**_TEXT, "head_dim": 8}
 _SHORT = {"vocab_size": 120, "n_layer": 2, "n_head": 4}
-_BERT = {**_TEXT, "num_labels": 3}
+_BERT = {**_WORDS, "num_labels": 3}
 _IMAGE = {**_SIZES, "image_size": 16, "patch_size": 4, "num_labels": 3}
 ARCHITECTURES: dict[str, tuple[PretrainedTask, dict[str, Any]]] = {
     **dict.fromkeys(("llama", "mistral", "qwen2", "phi", "phi3", "olmo", "olmo2", "stablelm"), ("causal-lm", _TEXT)),
-    **dict.fromkeys(("starcoder2", "cohere", "gpt_neox"), ("causal-lm", _TEXT)),
+    **dict.fromkeys(("starcoder2", "cohere"), ("causal-lm", _TEXT)),
+    "gpt_neox": ("causal-lm", _WORDS),
     **dict.fromkeys(("gemma", "gemma2", "qwen3"), ("causal-lm", _EIGHT)),
     "gpt2": ("causal-lm", {**_SHORT, "n_embd": 32, "n_positions": 64}),
     "gpt_neo": (
         "causal-lm",
         {"vocab_size": 120, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global"], 2]]},
     ),
-    "opt": ("causal-lm", {**_SIZES, "vocab_size": 120, "ffn_dim": 64, "word_embed_proj_dim": 32, "pad_token_id": 0}),
+    "opt": ("causal-lm", {**_HEADS, "vocab_size": 120, "ffn_dim": 64, "word_embed_proj_dim": 32, "pad_token_id": 0}),
     "bloom": ("causal-lm", {**_SHORT, "hidden_size": 32}),
-    "falcon": ("causal-lm", {**_SIZES, "vocab_size": 120}),
+    "falcon": ("causal-lm", {**_HEADS, "vocab_size": 120}),
     "mpt": ("causal-lm", {"vocab_size": 120, "d_model": 32, "n_heads": 4, "n_layers": 2}),
     **dict.fromkeys(("bert", "roberta", "electra", "deberta-v2"), ("sequence-classification", _BERT)),
     "distilbert": (
