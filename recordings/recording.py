@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from client.algorithm import ClientAlgorithm
 from client.network import ClassifierAlgorithm
 from datamodules.io.files import regular_file
+from fedleak_recorder.files import check_stays_inside
 from fedleak_recorder.format import (
     AUXILIARY,
     CLIENT,
@@ -188,6 +189,7 @@ class Recording:
             if path.exists():
                 raise damaged(AUXILIARY, "a file of which the manifest has no hash")
             return {}
+        check_stays_inside(self.directory, AUXILIARY)
         regular_file(path, way_out="The recording is damaged: copy it again, whole.")
         content = path.read_bytes()
         if self.verify and hashlib.sha256(content).hexdigest() != expected:
@@ -299,6 +301,7 @@ class Recording:
             _logger.info("%s has no folder truth/: it was passed on without ground truth", self.directory)
             lines = {name: line for name, line in lines.items() if not name.startswith("truth/")}
         for name, line in lines.items():
+            check_stays_inside(self.directory, name)
             path = self.directory / name
             size = path.stat().st_size if path.is_file() else None
             found = f"{'nothing' if size is None else f'{size} bytes'} in {self.directory}"

@@ -1,7 +1,9 @@
 """Federated fine-tuning of any network of the transformers library, by adapters or whole."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +38,8 @@ class Pretrained(FederatedModule):
 
     Args:
         path: folder with the network's ``config.json`` and, as safetensors, its weights; without these, or with the
-            path of the file alone, the weights are drawn from the seed.
+            path of the file alone, the weights are drawn from the seed. A checkpoint does not give it:
+            ``Pretrained.load_from_checkpoint("last.ckpt", path=...)``.
         task: what the network predicts.
         adapter: what of the network is trained.
         classes: number of classes; None for that of the configuration.
@@ -48,6 +51,7 @@ class Pretrained(FederatedModule):
 
     algorithm: PretrainedAlgorithm
     manipulation: ModelManipulation | None
+    file_arguments: ClassVar[Mapping[str, tuple[str, ...]]] = {"path": ()}
 
     def __init__(
         self,

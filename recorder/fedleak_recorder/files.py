@@ -40,6 +40,22 @@ def regular_file(path: Path, *, way_out: str = _WAY_OUT) -> int:
     return found.st_size
 
 
+def check_stays_inside(folder: Path, name: str) -> None:
+    """Refuses a file of a folder that is a link, or below a link, to something outside of the folder.
+
+    Raises:
+        InputError: it leads out of the folder.
+    """
+    path = folder
+    for part in Path(name).parts:
+        path = path / part
+        if path.is_symlink():
+            target = path.resolve()
+            right = target.is_relative_to(folder.resolve())
+            way_out = "Copy the target of the link into the folder, in place of the link."
+            require(right, f"{name} as a regular file of {folder}", f"a link to {target}", way_out)
+
+
 def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) -> bytes:
     """Content of a regular file of at most `most` bytes."""
     size = regular_file(path, way_out=way_out)

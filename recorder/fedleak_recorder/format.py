@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from fedleak_recorder.errors import InputError, require
-from fedleak_recorder.files import MOST_TEXT, Content, make_folder, open_private, openness, read_bounded, write_once
+from fedleak_recorder.files import (
+    MOST_TEXT,
+    Content,
+    check_stays_inside,
+    make_folder,
+    open_private,
+    openness,
+    read_bounded,
+    write_once,
+)
 from fedleak_recorder.manifest_fields import check_fields, is_whole
 from fedleak_recorder.plain_values import parse_json
 
@@ -241,8 +250,10 @@ def read_journal(path: Path) -> Journal:
     """Reads a journal; a last line cut by a crash is left out, and a later line of a file replaces an earlier one.
 
     Raises:
-        InputError: a line in the middle is broken, names a file outside the recording, or a line is missing.
+        InputError: a line in the middle is broken, names a file outside the recording, or a line is missing; or the
+            journal is a link that leads out of the recording.
     """
+    check_stays_inside(path.parent, path.name)
     text = read_bounded(path, most=LONGEST_JOURNAL).decode(errors="replace")
     lines: dict[str, JournalLine] = {}
     closed, rounds = False, 0
@@ -302,6 +313,8 @@ def whole_manifest(directory: Path) -> bytes:
     near = f"Did you mean {directory / below[0]}?" if below else way_out
     follows = (directory / NEXT_MANIFEST).exists()
     require(path.exists() or follows, f"a recording with a {MANIFEST}", f"none in {directory}", near)
+    for name in (MANIFEST, NEXT_MANIFEST):
+        check_stays_inside(directory, name)
     content = read_bounded(path, way_out=way_out) if path.exists() else b""
     if follows and not _is_object(content):
         other = unsealed(read_bounded(directory / NEXT_MANIFEST, most=MOST_TEXT + SEAL))

@@ -256,6 +256,26 @@ def test_only_regular_files_are_opened(tmp_path: Path, link: str) -> None:
             Recording(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "link",
+    ["journal.jsonl", "manifest.json", "auxiliary.safetensors", "rounds/*-0000.safetensors", "rounds", "truth"],
+)
+def test_a_link_leads_to_no_other_folder(tmp_path: Path, link: str) -> None:
+    """Even if what it leads to is what the journal says; a link to the same folder is a file of it."""
+    folder = tmp_path / "recording"
+    path = min(write_tree(folder, recording("classes")).glob(link))
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"a link to .*elsewhere"):
+        Recording(folder)
+    path.unlink()
+    (tmp_path / "elsewhere").rename(folder / "elsewhere")
+    path.symlink_to(folder / "elsewhere")
+    assert Recording(folder).rounds
+    (tmp_path / "other").symlink_to(folder)
+    assert Recording(tmp_path / "other").rounds
+
+
 def test_nothing_that_an_attack_is_given_leads_to_the_recording(tmp_path: Path) -> None:
     opened = Recording(write_tree(tmp_path, recording("texts")))
     view = joined_view(opened, learner=learner_from(opened.manifest.learner))

@@ -19,6 +19,7 @@ from modules.learners.image_ranker import ImageRanker
 from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.network import NetworkLearner
 from modules.learners.photo_tagger import FederatedTagger
+from modules.learners.pretrained import Pretrained
 from modules.lightning.plain_arguments import arguments_from, from_plain
 from protocol.errors import InputError
 from recordings.named_algorithm import learner_from
@@ -96,6 +97,8 @@ WAYS: dict[str, tuple[type, dict[str, Any]]] = {
     "penalty": (FNCF, {"update_l1": EVIL}),
     "file of weights": (FederatedTagger, {"num_classes": 3, "network": {"weights": FILE}}),
     "file of an extractor's weights": (ImageRanker, {"num_features": 3, "extractor": {"weights": FILE}}),
+    "folder of a network": (Pretrained, {"path": FILE}),
+    "folder of a network elsewhere": (Pretrained, {"path": "/etc"}),
     "folder of images": (ImageRanker, {"num_features": 3, "images": "unasked"}),
     "entries without end": (FNCF, {"hidden": [1] * 10**5}),
     "size of terabytes": (FNCF, {"num_items": 10**8, "num_clients": 10**8, "item_dim": 10**8}),
