@@ -1,6 +1,5 @@
 """Statistics of a received model by the main package's `defenses.model_checks`, as far as the site can compute them."""
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from fedleak_guard.check import NotMadeError
 from fedleak_guard.earlier_round import EarlierRound
+from fedleak_guard.main_package import main_module
 from fedleak_recorder.arrays import Array, as_array
 
 MOST_RECORDS = 32
@@ -46,11 +46,9 @@ def model_statistics(
     Raises:
         NotMadeError: the main package is not installed, or the network has other parameters than the model.
     """
-    try:
-        torch, base = importlib.import_module("torch"), importlib.import_module("defenses.model_checks.base")
-        errors = importlib.import_module("protocol.errors")
-    except ImportError as error:
-        raise NotMadeError(f"the main package fedleak is not installed ({error})") from None
+    base = main_module("defenses.model_checks.base")
+    errors = main_module("protocol.errors")
+    torch = main_module("torch")
     module, names = None, [name for name, value in received.items() if value.dtype.kind == "f"]
     if network is not None:
         module = network()
@@ -87,6 +85,11 @@ def model_statistics(
         except errors.InputError:  # the network has no layer of units
             continue
     return found
+
+
+def names_of_statistics() -> frozenset[str]:
+    """Names of the checks that may have a threshold."""
+    return frozenset(main_module("defenses.model_checks.base").model_checks()) - set(_LISTS)
 
 
 def _is_possible(kind: Any, reference: Any, own: Any, module: Any) -> bool:

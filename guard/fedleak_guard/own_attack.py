@@ -2,13 +2,13 @@
 
 import abc
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedleak_guard.check import Check, Measured, NotMadeError, measured
+from fedleak_guard.main_package import main_module
 from fedleak_guard.message import Message
 from fedleak_guard.noise_tests import private_tensors
 from fedleak_guard.policy import Action, Policy
@@ -66,12 +66,10 @@ def estimate_of(
         NotMadeError: the main package is not installed, the message lacks what the attack needs, or it does not fit it.
     """
     module, _, name = path.rpartition(".")
-    try:
-        protocol, torch = importlib.import_module("protocol.view"), importlib.import_module("torch")
-        errors = importlib.import_module("protocol.errors")
-        kind = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise NotMadeError(f"the main package fedleak is not installed ({error})") from None
+    protocol = main_module("protocol.view")
+    errors = main_module("protocol.errors")
+    torch = main_module("torch")
+    kind = getattr(main_module(module), name)
     if message.received is None:
         raise NotMadeError("the received model is unknown")
     if "view" not in message.memo:
@@ -81,7 +79,7 @@ def estimate_of(
         own = torch.from_numpy(np.array(as_array(message.records, where="records")))
         view = dataclasses.replace(view, auxiliary={"images": own})
     if history:
-        histories = importlib.import_module("protocol.history")
+        histories = main_module("protocol.history")
         view = histories.History(**view.common(), sent_in=torch.tensor([message.round]), by_round={message.round: view})
     try:
         return kind(**(arguments or {}))(view, generator=torch.Generator().manual_seed(0))
