@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedleak_recorder.errors import InputError
+from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import flush_folder, make_folder
-from fedleak_recorder.plain_values import parse_json
+from fedleak_recorder.plain_values import parse_json, strange_value
 
 NAME = "log.jsonl"
 FIRST = "0" * 64
@@ -70,9 +70,12 @@ class ChainedLog:
         """Appends an entry and waits until the disk has it; only inside `locked`.
 
         Raises:
+            InputError: it holds what a reader of the log would refuse; then the log is as before.
             OSError: it could not be written whole; then the log is as before.
         """
         made = {"number": len(self.entries), "previous": self.head, **entry}
+        problem = strange_value(made)
+        require(problem is None, "an entry that the log can hold", problem, "Nothing of the message left the site.")
         made["hash"] = entry_hash(made)
         line = json.dumps(made, allow_nan=False).encode() + b"\n"
         try:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import fedleak_guard
-from fedleak_guard.chained_log import read_log
 from fedleak_guard.check import known_checks
 from fedleak_guard.gaussian import gaussian_epsilon
 from fedleak_guard.ledger import spent
+from fedleak_guard.log_entry import read_decisions
 from fedleak_recorder.files import write_once
 
 EGRESS, ATTACKS = "egress.json", "attack_results.json"
@@ -27,10 +27,10 @@ def write_evidence(log: Path, delta: float) -> None:
         delta: of epsilon.
 
     Raises:
-        InputError: the log cannot be read, or its chain is broken.
+        InputError: the log cannot be read, its chain is broken, or an entry is no decision of a guard.
         OSError: a file could not be written.
     """
-    folder, (entries, _) = log.parent, read_log(log)
+    folder, (entries, _) = log.parent, read_decisions(log)
     summaries = {EGRESS: egress(entries, delta), ATTACKS: attack_results(entries)}
     for name, content in summaries.items():
         write_once(folder / name, json.dumps(content, indent=1, allow_nan=False).encode())

@@ -54,9 +54,13 @@ def _faults(content: dict[str, Any]) -> Iterator[str]:
 
 
 def _policy_faults(entry: dict[str, Any], where: str) -> Iterator[str]:
-    policy = (entry.get("args") or {}).get("policy")
+    arguments = entry.get("args")
+    policy = arguments.get("policy") if isinstance(arguments, dict) else None
+    if not isinstance(policy, str):
+        yield f"{where} has a filter {CLASS} whose args name no policy"
+        return
     try:
-        read_policy(str(policy))
+        read_policy(policy)
     except InputError as error:
         yield f"{where}: {error}"
 
