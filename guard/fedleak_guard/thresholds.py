@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -120,12 +121,35 @@ def read_thresholds(path: Path) -> Thresholds:
         if not isinstance(held, dict) or held.pop("format", None) != 1:
             raise ValueError("another format")
         made = Thresholds(**held)
-        limits = {str(name): float(value) for name, value in made.thresholds.items()}
-        if not limits or not all(map(math.isfinite, limits.values())):
-            raise ValueError("no finite thresholds")
+        strange = _strange(made)
+        if strange is not None:
+            raise ValueError(strange)
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(expected=expected, found=str(error)[:200], way_out=_WAY_OUT) from None
     return made
+
+
+def _strange(made: Thresholds) -> str | None:
+    """What is no threshold in a file; None if all is as `write_thresholds` writes it."""
+    if not (_is_number(made.false_positives) and 0 < made.false_positives < 1):
+        return "false_positives that are no probability"
+    for name, least in (("values", 1), ("records", 0)):
+        number = getattr(made, name)
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            return f"{name} that are no number from {least}"
+    if not isinstance(made.source, str):
+        return "a source that is no text"
+    if not isinstance(made.tensors, str) or re.fullmatch("[0-9a-f]{64}", made.tensors) is None:
+        return "tensors that are no SHA-256"
+    if not isinstance(made.thresholds, dict) or not made.thresholds:
+        return "no thresholds by check"
+    if not all(map(_is_number, made.thresholds.values())):
+        return "thresholds that are no finite numbers"
+    return None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def logged_rounds(

@@ -5,17 +5,19 @@ from pathlib import Path
 from fedleak_guard.check import Check, Measured, NotMadeError
 from fedleak_guard.earlier_round import earlier_round
 from fedleak_guard.message import Message
-from fedleak_guard.model_statistics import chosen_records, model_statistics
+from fedleak_guard.model_statistics import chosen_records, model_statistics, names_of_statistics
 from fedleak_guard.own_data import network_of
 from fedleak_guard.policy import Policy
-from fedleak_guard.thresholds import RECORDS, TENSORS, read_thresholds, tensors_of
+from fedleak_guard.thresholds import RECORDS, TENSORS, Thresholds, read_thresholds, tensors_of
+from fedleak_recorder.errors import require
 
 
 class ReceivedModel(Check):
     """Checks of the received model in `defenses.model_checks` whose statistic exceeds its threshold.
 
-    The thresholds are those of honest rounds of the same network, see `fedleak_guard.thresholds`. A check of these that
-    lacks what it reads makes the whole one not made, unless another has a finding.
+    The thresholds are those of honest rounds of the same network, see `fedleak_guard.thresholds`; those of another one,
+    or of another number of records, are an error. A check of these that lacks what it reads makes the whole one not
+    made, unless another has a finding.
     """
 
     name = "received-model"
@@ -24,6 +26,10 @@ class ReceivedModel(Check):
     )
     exact = True
     may_lack = True
+
+    @classmethod
+    def lacking(cls, policy: Policy) -> str:
+        return "received.thresholds" if policy.received.thresholds is None else ""
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None:
@@ -34,15 +40,15 @@ class ReceivedModel(Check):
         if message.received is None:
             raise NotMadeError("the received model is unknown")
         own, earlier = chosen_records(message.records, message.labels), earlier_round(policy, message.job)
-        found = model_statistics(message.model, earlier=earlier, own=own, network=network_of(message))
         records, tensors = 0 if own is None else len(own[0]), tensors_of(message.model)
+        limits = None
+        if rules.thresholds is not None:
+            limits = read_thresholds(Path(rules.thresholds))
+            _check_kind(limits, records, tensors)
+        found = model_statistics(message.model, earlier=earlier, own=own, network=network_of(message))
         logged = {**found, RECORDS: records, TENSORS: tensors}
-        if rules.thresholds is None:
+        if limits is None:
             reason = "the policy has no received.thresholds; the statistics are in the log, to calibrate from"
-            raise NotMadeError(reason, logged)
-        limits = read_thresholds(Path(rules.thresholds))
-        if (limits.tensors, limits.records) != (tensors, records):
-            reason = f"the thresholds are those of {limits.records} records and of another model, or one of the two"
             raise NotMadeError(reason, logged)
         above = [
             f"{name} is {found[name]:.4g}, above {limit:.4g}"
@@ -54,3 +60,18 @@ class ReceivedModel(Check):
             raise NotMadeError(f"{', '.join(lacking)} could not be computed, of which there are thresholds", logged)
         sentence = f"{len(above)} checks find something in the received model: {'; '.join(above)}"
         return Measured(value=len(above), found=bool(above), limit=0, sentence=sentence, statistics=logged)
+
+
+def _check_kind(limits: Thresholds, records: int, tensors: str) -> None:
+    """Refuses thresholds of another model, of another number of records, or of checks that do not exist.
+
+    To leave the check out would let a server switch it off, by a tensor that it adds to its model.
+    """
+    require(
+        (limits.tensors, limits.records) == (tensors, records),
+        f"thresholds of {records} records and of the received model",
+        f"those of {limits.records} records and of another model, or one of the two",
+        "Calibrate for this model, or give its jobs a policy of their own.",
+    )
+    unknown = ", ".join(sorted(limits.thresholds.keys() - names_of_statistics()))
+    require(not unknown, "thresholds of checks that fedleak has", f"{unknown} could not be computed", "Calibrate anew.")
