@@ -79,6 +79,15 @@ class Check(abc.ABC):
             NotMadeError: the check cannot be made here.
         """
 
+    @classmethod
+    def lacking(cls, policy: Policy) -> str:  # noqa: ARG003 - subclasses look at it
+        """The key of a policy without which the check measures nothing; empty if it measures something."""
+        return ""
+
+    def concerns(self, message: Message, policy: Policy, *, first: bool) -> bool:
+        """Whether the message has what the check is about, so that a policy may require it."""
+        return message.sent is not None
+
 
 def measured(value: float, limit: float, sentence: str) -> Measured:
     """A value that is a finding above a limit, or if it is no number."""

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedleak_guard.chained_log import FIRST, NAME, read_log
+from fedleak_guard.capacity import lines_of, shapes_of
+from fedleak_guard.chained_log import FIRST, NAME
 from fedleak_guard.check import NotMadeError, known_checks
 from fedleak_guard.evidence import ATTACKS, EGRESS, write_evidence
 from fedleak_guard.gaussian import gaussian_epsilon
 from fedleak_guard.ledger import spent
+from fedleak_guard.log_entry import read_decisions
 from fedleak_guard.message import Message, tensors_hash
 from fedleak_guard.own_data import with_own_data
 from fedleak_guard.plain_fields import schema_of
@@ -50,7 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--head", help="a hash noted earlier, which the chain must still contain")
     summaries = command("evidence", _evidence, f"write {EGRESS} and {ATTACKS} next to a log", "LOG")
     summaries.add_argument("--delta", type=float, default=1e-5, help="delta of epsilon (default: 1e-5)")
-    command("check-policy", _check_policy, "check a policy", "FILE")
+    command("check-policy", _check_policy, "check a policy, and print what a message can carry under it", "FILE")
+    carries = command("capacity", _capacity, "print how many bits a message can carry under a policy", "POLICY")
+    carries.add_argument("model", nargs="?", type=Path, metavar="MODEL", help="received model, .npz or .safetensors")
     command("check-privacy", _check_privacy, "check that an NVFlare site's privacy.json has the guard", "FILE")
     gateway = command("flower-gateway", _flower_gateway, "run the gateway between a Flower SuperNode and its SuperLink")
     gateway.add_argument("--superlink", required=True, metavar="HOST:PORT", help="address of the SuperLink")
@@ -82,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    entries, torn = read_log(options.path)
+    entries, torn = read_decisions(options.path)
     hashes = [FIRST, *(entry["hash"] for entry in entries)]
     way_out = "The end of the log was cut off or replaced; ask for a copy."
     require(options.head in (None, *hashes), f"the entry {options.head} in the chain", "no such entry", way_out)
@@ -111,6 +115,18 @@ def _check_policy(options: argparse.Namespace) -> int:
         needs = "; needs fedleak" if kind.exact else ""
         required = "; required" if name in policy.required else ""
         print(f"  {name}: {policy.action(name, kind.action)}{needs}{required}")
+    print("what a message can carry at most, `fedleak-guard capacity` with a model says more:")
+    print("\n".join(lines_of(policy)))
+    return 0
+
+
+def _capacity(options: argparse.Namespace) -> int:
+    policy = read_policy(options.path)
+    model = None
+    if options.model is not None:
+        regular_file(options.model)
+        model = shapes_of(_tensors(options.model))
+    print("\n".join(lines_of(policy, model)))
     return 0
 
 
@@ -153,7 +169,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     if options.simulate:
         rounds, given = _simulated(options, policy)
     else:
-        entries, _ = read_log(options.log or Path(policy.evidence) / NAME)
+        entries, _ = read_decisions(options.log or Path(policy.evidence) / NAME)
         rounds, tensors, records, jobs = logged_rounds(entries, options.job)
         given = {"tensors": tensors, "records": records, "source": f"the log's rounds of {jobs} trainings"}
     made = calibrated(rounds, false_positives=options.false_positives, margin=options.margin, **given)

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,15 +16,19 @@ import fedleak_guard
 from fedleak_guard.chained_log import ChainedLog
 from fedleak_guard.check import Check, Measured, NotMadeError, known_checks
 from fedleak_guard.earlier_round import keep_round
-from fedleak_guard.ledger import Ledger, Spent, overdrawn, precision_of
-from fedleak_guard.message import Message, norm_of, plain_metrics, tensors_hash
+from fedleak_guard.gaussian_noise import clipped_with_noise
+from fedleak_guard.ledger import Ledger, precision_of
+from fedleak_guard.message import Message, own_copy, tensors_hash
 from fedleak_guard.noise_tests import private_tensors
 from fedleak_guard.own_data import with_own_data
+from fedleak_guard.plain_message import holds_numbers_alone, shown
 from fedleak_guard.policy import Action, Policy, read_policy
 from fedleak_guard.refusal import RefusedError, reason_of
 from fedleak_recorder.arrays import Array
-from fedleak_recorder.errors import InputError
+from fedleak_recorder.errors import InputError, require
 
+_LONGEST_JOB = 200
+"""Characters of a job's name."""
 _PRIVATE = "declared-clip", "declared-noise", "release-check"
 """Checks of the declared noise; with a finding of one, a message counts as one without noise."""
 
@@ -36,13 +39,15 @@ class Released:
 
     Attributes:
         tensors: the message's tensors by name, with the guard's noise if it adds any; None for metrics alone.
-        metrics: its metrics as plain numbers and lists.
+        metrics: its metrics as plain numbers, lists and mappings, in the order of their names.
         noised: whether the guard added noise.
+        examples: the number of training examples that the client reports; None if it reports none.
     """
 
     tensors: Mapping[str, Array] | None
     metrics: Mapping[str, Any]
     noised: bool
+    examples: int | None = None
 
 
 @dataclass
@@ -87,19 +92,26 @@ class Guard:
 
     def _released(self, message: Message) -> Released:
         policy = read_policy(self.policy)
-        message = with_own_data(message, policy)
         folder = Path(policy.evidence)
         if self._log is None or self._log.path.parent != folder:
             self._log, self._ledger = ChainedLog(folder), Ledger()
         with self._log.locked():
             self._ledger.count(self._log.entries)
-        content = _Content(message)
-        outcome = _checked(message, policy, first=message.job[:200] not in self._ledger.jobs)
+        job, number, outcome = _heading(message)
+        copy = Message(job=job, round=number)
+        if not outcome.reasons:
+            try:
+                copy = own_copy(with_own_data(message, policy), job=job, round=number)
+            except Exception as error:  # of the message; the log says why it is refused
+                outcome.reasons.append(reason_of(error))
+        content = _Content(copy)
+        if not outcome.reasons:
+            outcome = _checked(copy, policy, first=self._ledger.is_first(copy.job))
         with self._log.locked():
             self._ledger.count(self._log.entries)
-            leaving = self._decided(message, policy, self._log, outcome, content)
-        if policy.received.is_compared and message.sent is not None and message.received is not None:
-            keep_round(message, policy)
+            leaving = self._decided(copy, policy, self._log, outcome, content)
+        if policy.received.is_compared and copy.sent is not None and copy.received is not None:
+            keep_round(copy, policy)
         return leaving
 
     def _decided(
@@ -111,19 +123,24 @@ class Guard:
             outcome.reasons.append(f"the clock is {before - now:.3f} seconds behind the last entry of the log")
         noised = "noise" in outcome.actions.values() and message.sent is not None
         precision = precision_of(policy, declared=_is_private(message, policy, outcome), added=noised)
-        if message.sent is not None and not outcome.reasons:
-            job = self._ledger.jobs.get(message.job[:200], Spent())
-            outcome.reasons += overdrawn(policy.budget, job.after(precision), self._ledger.site.after(precision))
-        leaving, metrics = None, plain_metrics(message.metrics) if not outcome.reasons else {}
-        if not outcome.reasons and message.sent is not None:
-            leaving = _noised(message, policy) if noised else dict(message.tensors)
+        if not outcome.reasons:
+            outcome.reasons += self._ledger.overdrawn(policy.budget, message, precision)
+        leaving, metrics = None, dict[str, Any]()
+        if not outcome.reasons:
+            try:
+                metrics = dict(message.metrics)
+                require(holds_numbers_alone(metrics), "numbers as metrics", "something else", "Send numbers.")
+                if message.sent is not None:
+                    leaving = _noised(message, policy) if noised else dict(message.tensors)
+            except Exception as error:
+                outcome.reasons.append(reason_of(error))
         entry = {
             "format": 1,
             "version": fedleak_guard.__version__,
             "time": max(now, before),
             "date": datetime.fromtimestamp(max(now, before), UTC).isoformat(timespec="milliseconds"),
             "event": "refused" if outcome.reasons else "released",
-            "job": message.job[:200],
+            "job": message.job,
             "round": message.round,
             "policy": policy.source_hash,
             "tensors": len(message.sent or {}),
@@ -141,15 +158,29 @@ class Guard:
                 name: {key: value if isinstance(value, str) else _plain(value) for key, value in values.items()}
                 for name, values in outcome.statistics.items()
             },
-            "reasons": [reason[:500] for reason in outcome.reasons],
+            "reasons": [shown(reason, 500) for reason in outcome.reasons],
         }
         try:
             number = log.append(entry)["number"]
-        except OSError as error:
+        except (OSError, InputError) as error:
             raise RefusedError([f"the log could not be written: {reason_of(error)}"]) from error
         if outcome.reasons:
             raise RefusedError(outcome.reasons, number)
-        return Released(tensors=leaving, metrics=metrics, noised=noised)
+        return Released(tensors=leaving, metrics=metrics, examples=message.examples, noised=noised)
+
+
+def _heading(message: Message) -> tuple[str, int, _Outcome]:
+    """Job and round as the log can hold them, and why the message is refused if it has others."""
+    outcome = _Outcome()
+    given_job, given_round = message.job, message.round
+    job = shown(given_job, _LONGEST_JOB)
+    if job != given_job:
+        outcome.reasons.append(f"the name of the job is no text of at most {_LONGEST_JOB} characters")
+    is_whole = isinstance(given_round, int | np.integer) and not isinstance(given_round, bool)
+    if is_whole and -(2**63) <= given_round < 2**63:
+        return job, int(given_round), outcome
+    outcome.reasons.append("the round is no whole number of 64 bits")
+    return job, -1, outcome
 
 
 class _Content:
@@ -185,10 +216,11 @@ def _checked(message: Message, policy: Policy, *, first: bool) -> _Outcome:
     """All checks of a message; an error of one is a reason to refuse."""
     outcome = _Outcome()
     for name, kind in known_checks().items():
+        check = kind()
         try:
-            found = kind().measure(message, policy, first=first)
+            found = check.measure(message, policy, first=first)
         except NotMadeError as reason:
-            outcome.not_made[name] = str(reason)[:300]
+            outcome.not_made[name] = shown(str(reason), 300)
             if reason.statistics:
                 outcome.statistics[name] = reason.statistics
             if name in policy.required or not kind.may_lack:
@@ -202,6 +234,8 @@ def _checked(message: Message, policy: Policy, *, first: bool) -> _Outcome:
             if found.statistics:
                 outcome.statistics[name] = found.statistics
             _act(outcome, kind, found, policy)
+        elif name in policy.required and check.concerns(message, policy, first=first):
+            outcome.reasons.append(f"the check {name} is required and measured nothing")
     return outcome
 
 
@@ -225,13 +259,11 @@ def _noised(message: Message, policy: Policy) -> dict[str, Array]:
     if noise is None or others:
         found = "no section noise" if noise is None else f"{others[0][:80]!r}, which holds whole numbers"
         raise InputError(expected="noise on all tensors", found=found, way_out="Refuse instead, or send fewer tensors.")
-    draws = np.random.default_rng(secrets.randbits(256))
-    factor = min(1.0, noise.clip / max(norm_of(message.changes), 1e-300))
-    changes = {
-        name: factor * value.astype(np.float64) + draws.normal(scale=noise.scale, size=value.shape)
-        for name, value in message.changes.items()
-    }
-    return message.with_changes(changes)
+    changes = clipped_with_noise(message.changes, clip=noise.clip, scale=noise.scale)
+    leaving = message.with_changes(changes)
+    is_finite = all(np.isfinite(value).all() for value in leaving.values())
+    require(is_finite, "finite numbers with the noise", "others", "Send a type of numbers with a larger range.")
+    return leaving
 
 
 def _plain(value: float | None) -> float | None:

@@ -2,10 +2,12 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedleak_guard.gaussian import gaussian_epsilon
+from fedleak_guard.message import Message
 from fedleak_guard.policy import Budget, Policy
 
 
@@ -26,16 +28,36 @@ class Ledger:
     Attributes:
         site: what left in all jobs.
         jobs: what left in each job, those that sent metrics alone included.
+        left: messages of any kind that left in each job, those of metrics alone included.
     """
 
     def __init__(self) -> None:
         self.site, self.jobs = Spent(), dict[str, Spent]()
+        self.left = Counter[str]()
         self._counted = 0
+
+    def is_first(self, job: str) -> bool:
+        """Whether no tensors of a job have left, so that the next ones are those of its first round."""
+        return self.jobs.get(job, Spent()).messages == 0
+
+    def overdrawn(self, budget: Budget, message: Message, precision: float) -> list[str]:
+        """Limits of the budget that a message would exceed."""
+        reasons = []
+        if message.sent is not None:
+            job = self.jobs.get(message.job, Spent())
+            reasons += overdrawn(budget, job.after(precision), self.site.after(precision))
+        totals = {"job": self.left[message.job], "site": self.left.total()}
+        for name, total in totals.items():
+            most = getattr(budget, f"{name}_messages")
+            if most is not None and total >= most:
+                reasons.append(f"message {total + 1} of any kind of the {name}, where the budget has {most}")
+        return reasons
 
     def count(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Counts the entries of a log from where it counted before."""
         for entry in itertools.islice(entries, self._counted, None):
             if entry["event"] == "released":
+                self.left[entry["job"]] += 1
                 precision = math.inf if entry["precision"] is None else entry["precision"]
                 job = self.jobs.get(entry["job"], Spent())
                 self.jobs[entry["job"]] = job.after(precision) if entry["tensors"] else job

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedleak_recorder.arrays import Array, as_array, cast, dtype_name
+from fedleak_guard.plain_message import (
+    MOST_EXAMPLES,
+    plain_array,
+    plain_metrics,
+    plain_name,
+    shown,
+    type_of_numbers,
+    whole_number,
+)
+from fedleak_recorder.arrays import Array, as_array, cast
 from fedleak_recorder.errors import InputError
 
 Holds = Literal["models", "deltas"]
@@ -55,17 +65,17 @@ class Message:
 
     @functools.cached_property
     def dtypes(self) -> dict[str, str]:
-        """Type of each sent tensor, e.g. ``"bfloat16"``."""
-        return {name: dtype_name(value) for name, value in (self.sent or {}).items() if hasattr(value, "dtype")}
+        """Type of each sent tensor, e.g. ``"bfloat16"``, by its numbers and not by what it says of itself."""
+        return {name: type_of_numbers(value, self.tensors[name]) for name, value in (self.sent or {}).items()}
 
     @functools.cached_property
     def tensors(self) -> dict[str, Array]:
         """Copies of the sent tensors, which nobody else can change; these are checked, and these leave.
 
         Raises:
-            InputError: something among them is no array of real numbers.
+            InputError: something among them is no array of numbers.
         """
-        return {name: np.array(as_array(value, where=repr(name))) for name, value in (self.sent or {}).items()}
+        return {name: plain_array(value, where=repr(name)) for name, value in (self.sent or {}).items()}
 
     @functools.cached_property
     def model(self) -> dict[str, Array]:
@@ -113,29 +123,66 @@ class Message:
         return {name: cast(moved.get(name, value), str(value.dtype)) for name, value in self.tensors.items()}
 
 
-def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies of metrics as numbers, lists and mappings of these.
+MOST_UNKNOWN = 1000
+"""Names of parts that no check covers, as far as they are read; one is enough to refuse a message."""
+
+
+def own_copy(message: Message, *, job: str, round: int) -> Message:
+    """A copy that only the guard holds: each part is read once, and what the sender changes later changes nothing.
+
+    Training records, labels, the algorithm and the network are not copied; checks read them, and they never leave.
+
+    Tensors stand in the order of the received model, and those that it lacks in the order of their names, so that the
+    order says nothing.
+
+    Args:
+        message: of a sender.
+        job: its job, as a text that the log can hold.
+        round: its round.
 
     Raises:
-        InputError: one is a text or another object, which never leaves.
+        InputError: a tensor is no array of numbers, a name is no text, or the number of examples is none.
     """
-    return {
-        str(name): plain_metrics(value) if isinstance(value, Mapping) else plain_numbers(value, str(name))
-        for name, value in metrics.items()
-    }
-
-
-def plain_numbers(value: Any, name: str) -> Any:
-    """A number, or lists of numbers, as Python's own; a list of the same numbers holds the same bits.
-
-    Raises:
-        InputError: it is a text or another object.
-    """
-    if isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, list | tuple):
-        return [plain_numbers(one, name) for one in value]
-    return as_array(value, where=f"the metric {name[:80]!r}").tolist()
+    received_parts = message.received
+    received = None
+    if received_parts is not None:
+        received = {
+            plain_name(name): np.array(as_array(value, where=f"received {name!r:.80}"))
+            for name, value in received_parts.items()
+        }
+    sent_parts = message.sent
+    sent, dtypes = None, dict[str, str]()
+    if sent_parts is not None:
+        copies = dict[str, Array]()
+        for key, value in sent_parts.items():
+            name = plain_name(key)
+            if name in copies:
+                raise InputError(expected="each tensor once", found=f"{name[:60]!a} twice", way_out="Send it once.")
+            copies[name] = plain_array(value, where=f"{name[:80]!r}")
+            dtypes[name] = type_of_numbers(value, copies[name])
+        known = [name for name in received or {} if name in copies]
+        sent = {name: copies[name] for name in (*known, *sorted(copies.keys() - set(known)))}
+    examples = message.examples
+    if examples is not None:
+        examples = whole_number(examples, what="the number of training examples", most=MOST_EXAMPLES)
+    copy = Message(
+        job=job,
+        round=round,
+        sent=sent,
+        holds="models" if message.holds == "models" else "deltas",
+        received=received,
+        metrics=plain_metrics(message.metrics),
+        examples=examples,
+        unknown=tuple(shown(name, 80) for name in itertools.islice(message.unknown, MOST_UNKNOWN)),
+        before_noise=message.before_noise,
+        records=message.records,
+        labels=message.labels,
+        algorithm=message.algorithm,
+        network=message.network,
+    )
+    # The arrays are copies already.
+    copy.__dict__.update(tensors=sent or {}, dtypes=dtypes)
+    return copy
 
 
 def norm_of(arrays: Mapping[str, Array]) -> float:

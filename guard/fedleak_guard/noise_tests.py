@@ -26,6 +26,10 @@ _NEAR = 0.01, 0.1, 0.5
 """Sizes of small numbers that are counted, in standard deviations of the noise."""
 
 
+COARSE = 0.1
+"""Largest error of a number, over the declared noise, at which the tests still say something: they allow for it."""
+
+
 class Tested(NamedTuple):
     """Outcome of the tests of a tensor.
 
@@ -46,6 +50,9 @@ def least_noise(numbers: Array, declared: float, rounding: float) -> Tested:
         declared: standard deviation.
         rounding: largest error of a number.
     """
+    if rounding > COARSE * declared:
+        ratio = math.sqrt(float(np.mean(np.square(numbers.astype(np.float64))))) / declared
+        return Tested(ratio, f"numbers that are known to {rounding:.3g}, too coarse for noise of {declared:.3g}")
     count, square, near = numbers.size, 0.0, np.zeros(len(_NEAR))
     bounds = [size * declared for size in _NEAR]
     for part in parts_of(numbers):
@@ -79,11 +86,19 @@ def private_tensors(message: Message, privacy: DeclaredPrivacy, *, before: bool 
     return {name: value for name, value in changes.items() if any(fnmatchcase(name, one) for one in privacy.tensors)}
 
 
-def rounding(message: Message) -> float:
-    """Largest error of a change by the precision of the sent numbers."""
-    sizes = [
-        float(np.finfo(value.dtype).eps) * float(np.abs(value).max(initial=0))
-        for value in message.tensors.values()
-        if value.dtype.kind == "f"
-    ]
-    return max(sizes, default=0.0) if message.holds == "models" else 0.0
+def rounding(message: Message) -> dict[str, float]:
+    """Largest error of the changes of each tensor by the precision of the sent numbers; 0 of what is sent as a change.
+
+    It is that of the tensor's largest number, so that a large number in one tensor excuses nothing in another.
+    """
+    return {
+        name: _precision(message.dtypes[name]) * float(np.abs(message.tensors[name]).max(initial=0))
+        if message.holds == "models"
+        else 0.0
+        for name in message.changes
+    }
+
+
+def _precision(dtype: str) -> float:
+    """Distance of 1 to the next number of a type."""
+    return 2.0**-7 if dtype == "bfloat16" else float(np.finfo(dtype).eps)

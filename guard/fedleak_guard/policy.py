@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import yaml
 
 from fedleak_guard.plain_fields import option, read_fields
+from fedleak_guard.plain_message import MOST_EXAMPLES
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import read_bounded
 from fedleak_recorder.plain_values import strange_value
@@ -20,7 +21,15 @@ from fedleak_recorder.plain_values import strange_value
 Action = Literal["refuse", "noise", "log"]
 _LARGEST = 2**20
 """Bytes of a policy."""
+_DEEPEST = 32
+"""Levels of nesting of a policy, whose parser is quadratic in them."""
+_WILDCARDS = frozenset("*?[")
 _WAY_OUT = "Restore the policy; until then nothing leaves the site."
+
+
+def has_wildcards(name: str) -> bool:
+    """Whether a name of a policy fits other names too."""
+    return not _WILDCARDS.isdisjoint(name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +42,19 @@ class TensorRule:
     )
     dtype: str | None = option("their type, such as float32; any floating-point type if absent", default=None)
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether a shape is that of the rule."""
+        if self.shape is None:
+            return True
+        if len(self.shape) != len(shape):
+            return False
+        return all(wanted in (-1, size) for wanted, size in zip(self.shape, shape, strict=True))
+
+    @property
+    def has_wildcards(self) -> bool:
+        """Whether the name fits other names too."""
+        return has_wildcards(self.name)
+
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateLimits:
@@ -43,6 +65,9 @@ class UpdateLimits:
     max_changed: float | None = option("largest share of changed numbers", default=None, low=0, high=1)
     min_examples: int | None = option(
         "smallest number of training examples that the client reports", default=None, low=1
+    )
+    max_examples: int | None = option(
+        "largest number of training examples that the client reports", default=None, low=1, high=MOST_EXAMPLES
     )
 
 
@@ -81,7 +106,7 @@ class MetricLimits:
     counts: tuple[str, ...] = option("names of counts of people or examples, among these", default=())
     max_values: int = option("largest number of values in a message", default=16, low=0)
     min_cell: int = option("smallest count that may leave, apart from 0", default=10, low=1)
-    max_bits: float = option("largest number of bits that a message's values can carry", default=1024.0, low=0)
+    max_bits: float = option("largest number of bits that a message's metrics can carry", default=1280.0, low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +126,12 @@ class DeclaredPrivacy:
 class Budget:
     """Most that leaves, counted in the log of the site."""
 
-    job_rounds: int | None = option("messages of one job", default=None, low=1)
+    job_rounds: int | None = option("messages of one job that have tensors", default=None, low=1)
     job_epsilon: float | None = option("epsilon of one job", default=None, low=0)
-    site_rounds: int | None = option("messages of all jobs", default=None, low=1)
+    site_rounds: int | None = option("messages of all jobs that have tensors", default=None, low=1)
     site_epsilon: float | None = option("epsilon of all jobs", default=None, low=0)
+    job_messages: int | None = option("messages of one job, those of metrics alone included", default=None, low=1)
+    site_messages: int | None = option("messages of all jobs, those of metrics alone included", default=None, low=1)
     delta: float = option("delta of epsilon", default=1e-5, low=0, high=0.5)
 
 
@@ -147,6 +174,16 @@ class Policy:
         """The first rule whose name fits a tensor; None if the tensor may not leave."""
         return next((rule for rule in self.tensors if fnmatchcase(name, rule.name)), None)
 
+    def names(self, name: str) -> bool:
+        """Whether the rule of a tensor has its whole name, without wildcards."""
+        rule = self.rule(name)
+        return rule is not None and rule.name == name and not rule.has_wildcards
+
+    def fixes_shape(self, name: str) -> bool:
+        """Whether the rule of a tensor has its whole shape."""
+        rule = self.rule(name)
+        return rule is not None and rule.shape is not None and -1 not in rule.shape
+
     def action(self, check: str, default: Action) -> Action:
         """What a finding of a check does."""
         return self.findings.get(check, default)
@@ -166,7 +203,7 @@ def read_policy(path: str | Path) -> Policy:
 def _policy_of(content: bytes, path: str) -> Policy:
     """The policy in the content of a file."""
     try:
-        value = yaml.load(content.decode("utf-8"), Loader=_DistinctKeys)
+        value = yaml.load(content.decode("utf-8"), Loader=_PolicyLoader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         found = f"{' '.join(str(error).split())} in {path}"
         raise InputError(expected="a policy in YAML", found=found, way_out=_WAY_OUT) from None
@@ -197,6 +234,7 @@ def check_policy(policy: Policy) -> None:
     for name in policy.limits:
         limited = ", ".join(one for one, kind in checks.items() if kind.limited)
         require(checks[name].limited, f"limits of {limited}", name, "Other checks have keys of their own.")
+    _check_effects(policy)
     require(policy.tensors or policy.metrics.names, "tensors or metrics that may leave", "none", "Add a rule.")
     update, budget = policy.update, policy.budget
     low, high = update.min_changed or 0, update.max_changed
@@ -227,20 +265,59 @@ def check_policy(policy: Policy) -> None:
         )
 
 
+def _check_effects(policy: Policy) -> None:
+    """Refuses what is said of a check that measures nothing under the policy."""
+    from fedleak_guard.check import known_checks
+
+    checks = known_checks()
+    for section in ("findings", "limits", "required"):
+        for name in getattr(policy, section):
+            lacking = checks[name].lacking(policy)
+            way_out = f"Add {lacking}, or remove {name} from {section}."
+            require(not lacking, f"{lacking}, without which {section} of {name} has no effect", "none", way_out)
+
+
 def fixed_size(policy: Policy) -> int | None:
     """Number of numbers in a message, if the policy names each tensor with its whole shape; else None."""
     rules = policy.tensors
-    if any(set(rule.name) & set("*?[") or rule.shape is None or -1 in rule.shape for rule in rules):
+    if any(rule.has_wildcards or rule.shape is None or -1 in rule.shape for rule in rules):
         return None
     return sum(math.prod(rule.shape or ()) for rule in rules)
 
 
-class _DistinctKeys(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which YAML would silently take the last."""
+class _PolicyLoader(yaml.SafeLoader):
+    """Safe loader that refuses keys that stand twice, merge keys, and values that are nested too deeply.
+
+    Of a key that stands twice YAML would silently take the last one.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next value, which must not be nested too deeply."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "values that are nested too deeply", mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Refuses a merge key, which would be replaced here by the keys that it names, and theirs in turn."""
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                raise yaml.constructor.ConstructorError(None, None, "a merge key (<<)", key.start_mark)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {str(twice)[:60]!r} twice", node.start_mark)
+        """A mapping whose keys stand once."""
+        seen = set[str]()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key that is no text", key.start_mark)
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key.value[:60]!r} twice", key.start_mark)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)

@@ -2,7 +2,7 @@
 
 from fedleak_guard.check import Check, Measured
 from fedleak_guard.message import Message
-from fedleak_guard.policy import Policy, TensorRule
+from fedleak_guard.policy import Policy
 
 
 class AllowedTensors(Check):
@@ -19,18 +19,10 @@ class AllowedTensors(Check):
             rule, dtype = policy.rule(name), message.dtypes.get(name, str(value.dtype))
             if rule is None:
                 wrong.append(f"{name[:80]!r}, which no rule names")
-            elif not _fits(rule, value.shape):
+            elif not rule.fits(value.shape):
                 wrong.append(f"{name[:80]!r} of shape {value.shape} where the policy has {rule.shape}")
             elif rule.dtype != dtype if rule.dtype else value.dtype.kind != "f":
                 wanted = rule.dtype or "floating-point numbers"
                 wrong.append(f"{name[:80]!r} of type {dtype} where the policy has {wanted}")
         sentence = f"{len(wrong)} tensors that the policy does not allow: {'; '.join(wrong[:3])}"
         return Measured(value=len(wrong), found=bool(wrong), limit=0, sentence=sentence)
-
-
-def _fits(rule: TensorRule, shape: tuple[int, ...]) -> bool:
-    if rule.shape is None:
-        return True
-    return len(rule.shape) == len(shape) and all(
-        wanted in (-1, size) for wanted, size in zip(rule.shape, shape, strict=True)
-    )

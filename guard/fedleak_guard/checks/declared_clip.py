@@ -20,12 +20,18 @@ class DeclaredClip(Check):
     text = "L2 norm of the tensors that are declared to be clipped"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
 
+    @classmethod
+    def lacking(cls, policy: Policy) -> str:
+        return "privacy" if policy.privacy is None else ""
+
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None or policy.privacy is None:
             return None
         privacy, changes = policy.privacy, private_tensors(message, policy.privacy)
         numbers = sum(value.size for value in changes.values())
-        slack = privacy.clip * 1e-5 + math.sqrt(numbers) * rounding(message)
+        errors = rounding(message)
+        rounded = math.sqrt(sum(value.size * errors[name] ** 2 for name, value in changes.items()))
+        slack = privacy.clip * 1e-5 + rounded
         if message.before_noise is not None:
             found = norm_of(private_tensors(message, privacy, before=True))
             return measured(found, privacy.clip + slack, f"before the noise, the update has the L2 norm {found:.6g}")

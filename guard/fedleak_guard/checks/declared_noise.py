@@ -7,11 +7,12 @@ import numpy as np
 
 from fedleak_guard.check import Check, Measured
 from fedleak_guard.message import Message
-from fedleak_guard.noise_tests import least_noise, private_tensors, rounding
+from fedleak_guard.noise_tests import COARSE, least_noise, private_tensors, rounding
 from fedleak_guard.policy import Action, Policy
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.errors import require
 
+_TOGETHER = "all tensors together"
 _FEW = 100
 """Numbers of a tensor below which its scale alone is not reported."""
 
@@ -28,6 +29,10 @@ class DeclaredNoise(Check):
     text = "smallest scale of the noise of a tensor that its numbers allow, over the declared one"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
 
+    @classmethod
+    def lacking(cls, policy: Policy) -> str:
+        return "privacy.noise" if policy.privacy is None or policy.privacy.noise is None else ""
+
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None or policy.privacy is None or policy.privacy.noise is None:
             return None
@@ -36,9 +41,14 @@ class DeclaredNoise(Check):
         if message.before_noise is not None:
             parts = _noise(parts, private_tensors(message, privacy, before=True))
         parts = {name: value.ravel() for name, value in parts.items() if value.size}
-        if len(parts) > 1:
-            parts["all tensors together"] = np.concatenate(list(parts.values()))
-        tested = {name: least_noise(value, declared, rounding(message)) for name, value in parts.items()}
+        errors = rounding(message)
+        tested = {name: least_noise(value, declared, errors[name]) for name, value in parts.items()}
+        # Together only those whose noise is not lost in the precision of the numbers; the others are findings.
+        fine = [name for name in parts if errors[name] <= COARSE * declared]
+        if len(fine) > 1:
+            together = np.concatenate([parts[name] for name in fine])
+            parts[_TOGETHER] = together
+            tested[_TOGETHER] = least_noise(together, declared, max(errors[name] for name in fine))
         ratio = min((one.ratio for name, one in tested.items() if parts[name].size >= _FEW), default=math.inf)
         low = [f"{name[:80]!r} ({one.reason})" for name, one in tested.items() if one.reason]
         return Measured(

@@ -1,4 +1,4 @@
-"""Number of training examples behind the update."""
+"""Number of training examples that the client reports."""
 
 from fedleak_guard.check import Check, Measured
 from fedleak_guard.message import Message
@@ -6,7 +6,7 @@ from fedleak_guard.policy import Policy
 
 
 class ExampleCount(Check):
-    """Number of training examples that the client reports, against ``update.min_examples``.
+    """Number of training examples, against ``update.min_examples`` of a message with tensors, and ``max_examples``.
 
     An unknown number is too small.
     """
@@ -14,12 +14,21 @@ class ExampleCount(Check):
     name = "example-count"
     text = "number of training examples that the client reports"
 
+    @classmethod
+    def lacking(cls, policy: Policy) -> str:
+        limits = policy.update.min_examples, policy.update.max_examples
+        return "update.min_examples" if limits == (None, None) else ""
+
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
-        least = policy.update.min_examples
-        if least is None or message.sent is None:
+        least, most = policy.update.min_examples, policy.update.max_examples
+        if message.sent is None:
+            least = None
+        if least is None and (most is None or message.examples is None):
             return None
         count = -1 if message.examples is None else message.examples
         known = "an unknown number of" if count < 0 else str(count)
-        return Measured(
-            value=count, found=count < least, sentence=f"{known} training examples, where the policy asks for {least}"
-        )
+        too_few = least is not None and count < least
+        too_many = most is not None and count > most
+        asked = f"at most {most}" if too_many else f"{least}"
+        sentence = f"{known} training examples, where the policy asks for {asked}"
+        return Measured(value=count, found=too_few or too_many, sentence=sentence)

@@ -14,6 +14,9 @@ class KnownParts(Check):
     text = "number of parts of the message that no check covers"
     actions: ClassVar[tuple[Action, ...]] = ("refuse",)
 
+    def concerns(self, message: Message, policy: Policy, *, first: bool) -> bool:
+        return True
+
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured:
         named = ", ".join(name[:80] for name in message.unknown[:3])
         return Measured(

@@ -17,10 +17,18 @@ class ReceivedHash(Check):
     name = "received-hash"
     text = "number of hashes of the received model that are not in the policy"
 
+    @classmethod
+    def lacking(cls, policy: Policy) -> str:
+        rules = policy.received
+        return "" if rules.first_round is not None or rules.frozen else "received.first_round"
+
+    def concerns(self, message: Message, policy: Policy, *, first: bool) -> bool:
+        is_asked = (first and policy.received.first_round is not None) or bool(policy.received.frozen)
+        return message.sent is not None and is_asked
+
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         rules, wrong = policy.received, []
-        asked = (first and rules.first_round is not None) or bool(rules.frozen)
-        if message.sent is None or not asked:
+        if not self.concerns(message, policy, first=first):
             return None
         if message.received is None:
             raise NotMadeError("the received model is unknown")

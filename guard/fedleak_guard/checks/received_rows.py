@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak_guard.check import Check, Measured, measured
+from fedleak_guard.check import Check, Measured, NotMadeError, measured
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Action, Policy
 from fedleak_recorder.arrays import Array
@@ -36,8 +36,10 @@ class ReceivedRows(Check):
     most: ClassVar[float] = 0.1
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
-        if message.sent is None or message.received is None:
+        if message.sent is None:
             return None
+        if message.received is None:
+            raise NotMadeError("the received model is unknown")
         shares = {name: share(value, zeros=not first) for name, value in message.model.items() if value.ndim > 1}
         name = max(shares, key=lambda name: shares[name], default="")
         value = shares.get(name, 0.0)

@@ -21,6 +21,10 @@ class ReleaseCheck(Check):
     may_lack = True
     limited = True
 
+    @classmethod
+    def lacking(cls, policy: Policy) -> str:
+        return "privacy.noise" if policy.privacy is None or policy.privacy.noise is None else ""
+
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None or policy.privacy is None or policy.privacy.noise is None:
             return None

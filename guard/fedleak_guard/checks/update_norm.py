@@ -14,6 +14,10 @@ class UpdateNorm(Check):
     text = "L2 norm of the update"
     actions: ClassVar[tuple[Action, ...]] = ("refuse", "noise", "log")
 
+    @classmethod
+    def lacking(cls, policy: Policy) -> str:
+        return "update.max_norm" if policy.update.max_norm is None else ""
+
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         limit = policy.update.max_norm
         if message.sent is None or limit is None:

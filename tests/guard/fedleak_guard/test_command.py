@@ -42,7 +42,7 @@ def test_verify_of_a_changed_log_fails_in_one_line(tmp_path: Path, capsys: Print
 
 
 def test_check_policy_lists_what_findings_do(tmp_path: Path, capsys: Printed) -> None:
-    path = write_policy(tmp_path, "findings: {update-norm: log}\nrequired: [own-records]\n")
+    path = write_policy(tmp_path, "update: {max_norm: 2}\nfindings: {update-norm: log}\nrequired: [own-records]\n")
     assert main(["check-policy", str(path)]) == 0
     said = capsys.readouterr().out
     assert "update-norm: log" in said

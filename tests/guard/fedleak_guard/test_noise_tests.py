@@ -38,7 +38,7 @@ def test_missing_noise_under_a_large_sparse_update_is_found_by_small_numbers() -
 
 def test_numbers_that_are_rounded_are_no_finding() -> None:
     draws = np.random.default_rng(0).normal(size=SIZE)
-    grid = 0.3
+    grid = 0.1
     rounded = np.round(draws / grid) * grid
     assert least_noise(rounded, 1.0, 0.0).reason
     assert least_noise(rounded, 1.0, grid).reason == ""

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedleak_guard.checks.metric_values import MetricValues, value_bits
@@ -15,7 +16,20 @@ POLICY = "metrics: {names: [loss, 'class.*', n], counts: ['class.*'], max_values
 
 @pytest.mark.parametrize(
     ("value", "bits"),
-    [(0, 1.0), (1, 2.0), (-7, 4.0), (0.8731, 1 + 4 * math.log2(10)), (3.0, 3.0), (math.nan, math.inf), (True, 2.0)],
+    [
+        (0, 3 + math.log2(65)),
+        (1, 3 + math.log2(65)),
+        (-7, 5 + math.log2(65)),
+        (2**64, math.inf),
+        (0.8731, 8 + math.log2(14) + 4 * math.log2(10)),
+        (3.0, 8 + math.log2(14) + math.log2(10)),
+        (0.0, 8 + math.log2(14) + math.log2(10)),
+        (0.1 + 0.2, 66.0),
+        (1e-30, 66.0),
+        (float(np.float32(1e-30)), 34.0),
+        (math.nan, math.inf),
+        ("text", math.inf),
+    ],
 )
 def test_bits_of_a_value(value: float, bits: float) -> None:
     assert value_bits(value) == pytest.approx(bits)

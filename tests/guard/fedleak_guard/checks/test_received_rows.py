@@ -15,7 +15,7 @@ from server.model_manipulation import ModelManipulation
 from server.sparse_imprint import SparseImprint
 from server.suppression import Suppression
 from tests.guard_toys import message as toy_message
-from tests.guard_toys import site, update
+from tests.guard_toys import site
 
 UNITS, WIDTH = 64, 40
 
@@ -83,8 +83,9 @@ def test_a_received_model_with_multiples_is_refused_at_the_defaults(tmp_path: Pa
     guard, policy = site(tmp_path), tmp_path / "policy.yaml"
     policy.write_text(f"format: 1\nevidence: {tmp_path}/evidence\ntensors: [{{name: '*'}}]\n")
     model, honest = sent(MANIPULATED["imprint"][0]), {"0.weight": drawn(), "0.bias": np.zeros(UNITS, "f")}
-    guard.release(toy_message(sent=update(), received=honest))
+    change = {name: 0.01 * drawn(seed=9)[:, 0] if value.ndim == 1 else drawn(seed=8) for name, value in honest.items()}
+    guard.release(toy_message(sent=change, received=honest))
     with pytest.raises(RefusedError, match=r"received-rows: a share of 1 of the rows of the received '0\.weight'"):
-        guard.release(toy_message(1, sent=update(), received=model))
+        guard.release(toy_message(1, sent=change, received=model))
     policy.write_text(f"{policy.read_text()}limits: {{received-rows: 1}}\n")
-    guard.release(toy_message(1, sent=update(), received=model))
+    guard.release(toy_message(1, sent=change, received=model))
