@@ -11,15 +11,9 @@ from typing import Any
 
 from fedleak_guard.check import known_checks
 from fedleak_guard.plain_message import MOST_EXAMPLES
-from fedleak_guard.policy import Policy, TensorRule
-from fedleak_recorder.errors import require
+from fedleak_guard.policy import BITS, Policy, TensorRule
 
 Shapes = Mapping[str, tuple[int, ...]]
-_BITS = {
-    **{f"{kind}{bits}": bits for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
-    **{"bool": 1, "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64, "complex64": 64, "complex128": 128},
-}
-"""Bits of a number of each type."""
 _FLOATS = "float16", "bfloat16", "float32", "float64"
 """Types among which a sender chooses where the policy names none."""
 
@@ -96,9 +90,7 @@ def _tensors(policy: Policy, model: Shapes | None) -> Part:
         rule = policy.rule(tensor)
         assert rule is not None
         types = [rule.dtype] if rule.dtype else list(_FLOATS)
-        for dtype in types:
-            require(dtype in _BITS, f"a type of numbers among {', '.join(_BITS)}", dtype, "Name one in the policy.")
-        ways = [math.prod(shape) * _BITS[dtype] for shape in shapes for dtype in types]
+        ways = [math.prod(shape) * BITS[dtype] for shape in shapes for dtype in types]
         numbers += max(math.prod(shape) for shape in shapes)
         bits += _log2_sum([0.0, *ways])  # 0: the tensor is not sent
     sparse = _sparse_bits(policy, known)
@@ -122,7 +114,7 @@ def _sparse_bits(policy: Policy, model: Shapes) -> float:
         return math.inf
     # Which numbers change (at most 2 ** (n H(k / n)) ways), to what, and which tensors are sent.
     places = numbers * _entropy(changed / max(numbers, 1))
-    return places + changed * max(_BITS[str(dtype)] for dtype in types) + len(shapes)
+    return places + changed * max(BITS[str(dtype)] for dtype in types) + len(shapes)
 
 
 def _entropy(share: float) -> float:
@@ -183,7 +175,9 @@ def _log2_sum(exponents: Sequence[float]) -> float:
 
 
 def _shown(bits: float) -> str:
-    return f"{bits:,.1f} bits" if math.isfinite(bits) else "not bounded"
+    if not math.isfinite(bits):
+        return "not bounded"
+    return f"{math.ceil(10 * bits) / 10:,.1f} bits"  # rounded up, so that the line is a bound too
 
 
 def shapes_of(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

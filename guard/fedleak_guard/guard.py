@@ -87,8 +87,10 @@ class Guard:
                 return self._released(message)
         except RefusedError:
             raise
-        except Exception as error:  # whatever goes wrong, nothing leaves
+        except (InputError, OSError) as error:  # of the site's own files
             raise RefusedError([reason_of(error)]) from error
+        except Exception as error:  # whatever goes wrong, nothing leaves; no log has it, so its text is not repeated
+            raise RefusedError([f"an error of the guard, {type(error).__name__}"]) from error
 
     def _released(self, message: Message) -> Released:
         policy = read_policy(self.policy)
@@ -176,9 +178,10 @@ def _heading(message: Message) -> tuple[str, int, _Outcome]:
     job = shown(given_job, _LONGEST_JOB)
     if job != given_job:
         outcome.reasons.append(f"the name of the job is no text of at most {_LONGEST_JOB} characters")
-    is_whole = isinstance(given_round, int | np.integer) and not isinstance(given_round, bool)
-    if is_whole and -(2**63) <= given_round < 2**63:
-        return job, int(given_round), outcome
+    if isinstance(given_round, int | np.integer) and not isinstance(given_round, bool):
+        number = int(given_round)
+        if -(2**63) <= number < 2**63:
+            return job, number, outcome
     outcome.reasons.append("the round is no whole number of 64 bits")
     return job, -1, outcome
 

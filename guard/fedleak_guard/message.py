@@ -162,6 +162,9 @@ def own_copy(message: Message, *, job: str, round: int) -> Message:
             dtypes[name] = type_of_numbers(value, copies[name])
         known = [name for name in received or {} if name in copies]
         sent = {name: copies[name] for name in (*known, *sorted(copies.keys() - set(known)))}
+    holds = plain_name(message.holds)
+    if holds not in ("models", "deltas"):
+        raise InputError(expected="models or deltas", found=f"{holds[:60]!a}", way_out="Say which of them is sent.")
     examples = message.examples
     if examples is not None:
         examples = whole_number(examples, what="the number of training examples", most=MOST_EXAMPLES)
@@ -169,7 +172,7 @@ def own_copy(message: Message, *, job: str, round: int) -> Message:
         job=job,
         round=round,
         sent=sent,
-        holds="models" if message.holds == "models" else "deltas",
+        holds="models" if holds == "models" else "deltas",
         received=received,
         metrics=plain_metrics(message.metrics),
         examples=examples,

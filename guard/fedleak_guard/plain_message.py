@@ -39,7 +39,7 @@ def plain_array(value: Any, *, where: str) -> Array:
     array = as_array(value, where=where)
     if array.dtype.kind == "b":
         # A byte of a boolean array may be any of 256.
-        return np.ascontiguousarray(array.view(np.uint8) != 0)
+        return np.array(array.view(np.uint8) != 0, order="C")
     plain = np.empty(array.shape, np.dtype(array.dtype.name))
     plain[...] = array
     if plain.dtype.kind in "fc":
@@ -64,11 +64,13 @@ def plain_name(name: Any) -> str:
     """A name as Python's own text; a whole number becomes its digits.
 
     Raises:
-        InputError: it is neither.
+        InputError: it is neither, or a text that UTF-8 cannot encode.
     """
     if isinstance(name, str):
         # Not `str(name)`, which a subclass may define; interned, so that equal names are one object in a pickle too.
-        return sys.intern(str.__str__(name))
+        text = str.__str__(name)
+        require(shown(text, len(text)) == text, "texts of Unicode as names", ascii(text[:60]), _WAY_OUT)
+        return sys.intern(text)
     whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
     require(whole, "texts as names", type(name).__name__[:40], _WAY_OUT)
     return sys.intern(str(int(name)))
@@ -120,6 +122,8 @@ class _Copy:
             return plain_number(value)
         if isinstance(value, list | tuple):
             return [self._numbers(part, depth=depth + 1) for part in value]
+        if not hasattr(value, "__array__"):  # a range, say, which NumPy would write out first
+            return NoNumber()
         try:
             array = as_array(value)
         except InputError:

@@ -23,6 +23,11 @@ _LARGEST = 2**20
 """Bytes of a policy."""
 _DEEPEST = 32
 """Levels of nesting of a policy, whose parser is quadratic in them."""
+BITS = {
+    **{f"{kind}{bits}": bits for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **{"bool": 1, "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64, "complex64": 64, "complex128": 128},
+}
+"""Types of numbers that can leave, and the bits of a number of each."""
 _WILDCARDS = frozenset("*?[")
 _WAY_OUT = "Restore the policy; until then nothing leaves the site."
 
@@ -236,6 +241,9 @@ def check_policy(policy: Policy) -> None:
         require(checks[name].limited, f"limits of {limited}", name, "Other checks have keys of their own.")
     _check_effects(policy)
     require(policy.tensors or policy.metrics.names, "tensors or metrics that may leave", "none", "Add a rule.")
+    for rule in policy.tensors:
+        known_type = rule.dtype is None or rule.dtype in BITS
+        require(known_type, f"a type of numbers among {', '.join(BITS)}", rule.dtype, "Correct tensors.dtype.")
     update, budget = policy.update, policy.budget
     low, high = update.min_changed or 0, update.max_changed
     excluded(high is not None and low > high, f"update.min_changed {low}", f"update.max_changed {high}")

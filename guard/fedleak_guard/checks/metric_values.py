@@ -116,7 +116,7 @@ def message_bits(metrics: Mapping[str, Any], limits: MetricLimits) -> float:
     for name, value in flattened(metrics):
         bits += 1 + math.log2(max(choices, 1)) + name.count(".")
         if name not in exact:
-            bits += 8 * (len(name.encode("utf-8", "surrogatepass")) + 1)
+            bits += 8 * (len(name.encode()) + 1)
         bits += _tree_bits(value)
     return bits
 

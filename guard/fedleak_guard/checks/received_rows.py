@@ -57,6 +57,8 @@ def share(weight: Array, *, zeros: bool) -> float:
         weight: ``(rows, ...)``.
         zeros: whether a weight of zeros alone counts.
     """
+    if not weight.size:
+        return 0.0
     rows = weight.reshape(len(weight), -1)
     if len(rows) < _FEWEST_ROWS or rows.shape[1] < _FEWEST_NUMBERS or rows.dtype.kind != "f":
         return 0.0

@@ -13,7 +13,9 @@ import pytest
 
 from fedleak_guard import Guard, Message, RefusedError
 from fedleak_guard.chained_log import read_log
+from fedleak_guard.check import Measured
 from fedleak_guard.checks.update_norm import UpdateNorm
+from fedleak_guard.message import tensors_hash
 from tests.guard_kills import killed
 from tests.guard_toys import log_of, message, model, site, update, write_policy
 
@@ -77,6 +79,146 @@ def test_a_planted_fault_is_refused_in_one_line(tmp_path: Path, fault: str) -> N
     (entry,) = entries(tmp_path)
     assert (entry["event"], entry["content"]) == ("refused", None)
     assert "entry 0" in refused.value.public
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"round": 10**30},
+        {"round": -(10**30)},
+        {"round": math.nan},
+        {"round": "1"},
+        {"round": True},
+        {"job": "\ud800"},
+        {"job": "j" * 300},
+        {"job": None},
+        {"unknown": ("x\udfff" * 1000,)},
+        {"unknown": (5,)},
+        {"metrics": {"\ud800": 1}},
+        {"metrics": {"m" * 10**6: 1}},
+        {"sent": {"\udfff": np.ones(3, "f")}},
+        {"sent": {"bias": "\ud800"}},
+        {"examples": 10**30},
+    ],
+)
+def test_nothing_that_a_message_carries_makes_the_log_unreadable(tmp_path: Path, odd: dict[str, Any]) -> None:
+    guard = site(tmp_path)
+    guard.release(message())
+    with pytest.raises(RefusedError) as refused:
+        guard.release(message(1, **odd))
+    assert refused.value.entry == 1
+    guard.release(message(2))
+    Guard(tmp_path / "policy.yaml").release(message(3))
+    assert [entry["event"] for entry in entries(tmp_path)] == ["released", "refused", "released", "released"]
+
+
+def test_an_entry_that_the_log_could_not_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = site(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(UpdateNorm, "measure", lambda *_, **__: Measured(value=1, found=True, sentence="x", limit=2**70))
+        patch.setattr("fedleak_guard.guard._plain", lambda value: value)
+        with pytest.raises(RefusedError, match=r"the log could not be written: .*more than 64 bits"):
+            guard.release(message())
+    guard.release(message())
+    assert len(entries(tmp_path)) == 1
+
+
+def test_a_required_check_that_measures_nothing_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = site(tmp_path, "update: {max_norm: 2}\nmetrics: {names: [loss]}\nrequired: [update-norm, received-rows]\n")
+    guard.release(message())
+    guard.release(message(sent=None, metrics={"loss": 1.0}))  # of tensors the check measures nothing
+    with pytest.raises(RefusedError, match="the check received-rows could not be made: the received model is unknown"):
+        guard.release(message(received=None))
+    monkeypatch.setattr(UpdateNorm, "measure", lambda *_, **__: None)
+    with pytest.raises(RefusedError, match="the check update-norm is required and measured nothing"):
+        guard.release(message())
+
+
+def test_a_list_of_first_models_may_be_required_and_concerns_the_first_round(tmp_path: Path) -> None:
+    first = f"received: {{first_round: [{tensors_hash(model())}]}}\nrequired: [received-hash]\n"
+    guard = site(tmp_path, first)
+    guard.release(message())
+    guard.release(message(1, received=model(3)))
+
+
+def test_an_evaluation_does_not_make_a_first_round_a_later_one(tmp_path: Path) -> None:
+    first = f"received: {{first_round: [{tensors_hash(model())}]}}\nmetrics: {{names: [loss]}}\n"
+    guard = site(tmp_path, first)
+    guard.release(Message(job="job", round=0, metrics={"loss": 1.0}))
+    with pytest.raises(RefusedError, match="the first model has the hash"):
+        guard.release(message(received=model(3)))
+    guard.release(message())
+
+
+def test_one_large_number_does_not_switch_the_tests_of_noise_off(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        f"format: 1\nevidence: {tmp_path}/evidence\ntensors: [{{name: '*'}}]\n{PRIVATE}"
+        "findings: {release-check: log}\n"
+    )
+    before = {**model(), "variance": np.full(4, 3e6, "f")}
+    noisy = {**update(noise=0.3), "variance": np.zeros(4, "f")}
+    for change in (update(), noisy):
+        after = {name: value + change.get(name, np.float32(0)) for name, value in before.items()}
+        with pytest.raises(RefusedError, match="declared-noise: less noise") as refused:
+            Guard(path).release(message(sent=after, holds="models", received=before))
+        assert ("'weight'" in str(refused.value)) is (change is not noisy)
+    assert [entry["precision"] for entry in entries(tmp_path)] == [None, None]
+
+
+def test_the_number_of_examples_has_limits_and_leaves_as_a_number(tmp_path: Path) -> None:
+    guard = site(tmp_path, "update: {min_examples: 2, max_examples: 100}\nmetrics: {names: [loss]}\n")
+    assert type(guard.release(message(examples=np.int64(100))).examples) is int
+    for examples, said in ((101, "at most 100"), (1, "asks for 2"), (None, "an unknown number"), (True, "found bool")):
+        with pytest.raises(RefusedError, match=said):
+            guard.release(message(examples=examples))
+    alone: dict[str, Any] = {"sent": None, "metrics": {"loss": 1.0}}
+    assert guard.release(message(**alone, examples=1)).examples == 1
+    with pytest.raises(RefusedError, match="at most 100"):
+        guard.release(message(**alone, examples=101))
+
+
+def test_messages_of_metrics_alone_have_a_budget_of_their_own(tmp_path: Path) -> None:
+    guard = site(tmp_path, "metrics: {names: [loss]}\nbudget: {job_messages: 2, site_messages: 3}\n")
+    guard.release(Message(job="job", round=0, metrics={"loss": 1.0}))
+    guard.release(message())
+    with pytest.raises(RefusedError, match="message 3 of any kind of the job, where the budget has 2"):
+        guard.release(Message(job="job", round=0, metrics={"loss": 1.0}))
+    guard.release(message(job="another"))
+    with pytest.raises(RefusedError, match="message 4 of any kind of the site"):
+        guard.release(message(job="a third"))
+
+
+def test_tensors_leave_in_the_order_of_the_received_model(tmp_path: Path) -> None:
+    sent = dict(reversed(update().items()))
+    released = site(tmp_path).release(message(sent=sent))
+    assert released.tensors is not None
+    assert list(released.tensors) == list(model())
+
+
+def test_noise_that_a_type_cannot_hold_is_a_refusal_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        f"format: 1\nevidence: {tmp_path}/evidence\ntensors: [{{name: '*'}}]\nupdate: {{max_norm: 0.5}}\n"
+        "noise: {clip: 0.5, scale: 1000000}\nfindings: {update-norm: noise}\n"
+    )
+    short = {"a": np.ones(300, np.float16)}
+    with pytest.raises(RefusedError, match="finite numbers with the noise"):
+        Guard(path).release(message(sent=short, received=short))
+    (entry,) = entries(tmp_path)
+    assert (entry["event"], entry["content"], entry["noised"]) == ("refused", None, False)
+
+
+def test_an_error_of_the_guard_itself_does_not_repeat_what_it_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise ValueError("patient 7")
+
+    monkeypatch.setattr("fedleak_guard.guard.keep_round", failing)
+    with pytest.raises(RefusedError) as refused:
+        site(tmp_path, "received: {record: true}\n").release(message())
+    assert "patient 7" not in refused.value.public
 
 
 def test_noise_that_is_there_is_no_finding_and_is_counted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from fedleak_guard.gaussian import gaussian_epsilon
 from fedleak_guard.ledger import Ledger, Spent, overdrawn, precision_of, spent
+from fedleak_guard.message import Message
 from fedleak_guard.policy import AddedNoise, Budget, DeclaredPrivacy, Policy
 
 ENTRIES = [
@@ -24,6 +25,24 @@ def test_released_messages_with_tensors_count() -> None:
     assert ledger.jobs == {"a": Spent(1, 4.0), "b": Spent(1, 1.0), "c": Spent(1, math.inf)}
     assert ledger.site == spent(ENTRIES) == Spent(3, math.inf)
     assert spent([]).after(2.0) == Spent(1, 2.0)
+
+
+def test_messages_of_any_kind_count_where_the_budget_says_so() -> None:
+    ledger = Ledger()
+    ledger.count(ENTRIES)
+    assert (ledger.left["a"], ledger.left.total()) == (2, 4)
+    alone, whole = Message(job="a", round=0), Message(job="a", round=0, sent={})
+    assert ledger.overdrawn(Budget(job_messages=3, site_messages=5, job_rounds=1), alone, 0.0) == []
+    assert len(ledger.overdrawn(Budget(job_messages=2, site_messages=4), alone, 0.0)) == 2
+    assert len(ledger.overdrawn(Budget(job_messages=2, site_messages=4, job_rounds=1), whole, 0.0)) == 3
+
+
+def test_a_job_that_sent_metrics_alone_is_still_before_its_first_round() -> None:
+    ledger = Ledger()
+    ledger.count([{"event": "released", "job": "a", "tensors": 0, "precision": None}])
+    assert ledger.is_first("a")
+    ledger.count([ENTRIES[3], ENTRIES[0]])
+    assert not ledger.is_first("a")
 
 
 @pytest.mark.parametrize(

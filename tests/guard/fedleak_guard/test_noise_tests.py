@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
-from fedleak_guard.noise_tests import least_noise
+from fedleak_guard import Message
+from fedleak_guard.noise_tests import least_noise, rounding
 
 SIZE = 5000
 
@@ -34,6 +36,21 @@ def test_missing_noise_under_a_large_sparse_update_is_found_by_small_numbers() -
     found = least_noise(numbers, 1.0, 0.0)
     assert found.ratio > 1
     assert "of the numbers are below" in found.reason
+
+
+def test_numbers_that_are_too_coarse_for_the_noise_are_a_finding() -> None:
+    draws = np.random.default_rng(0).normal(size=SIZE)
+    assert "too coarse" in least_noise(draws, 1.0, 0.11).reason
+    assert least_noise(draws, 1.0, 0.1).reason == ""
+
+
+def test_the_rounding_is_that_of_each_tensor() -> None:
+    before = {"a": np.zeros(3, "f"), "b": np.full(3, 3e6, "f"), "c": np.full(3, 2, np.float16)}
+    after = Message(job="j", round=0, holds="models", sent=before, received=before)
+    assert rounding(after) == {"a": 0.0, "b": pytest.approx(0.36, rel=0.01), "c": 2 * 2.0**-10}
+    short = {"d": torch.full((3,), 2.0, dtype=torch.bfloat16)}
+    assert rounding(Message(job="j", round=0, holds="models", sent=short, received=short)) == {"d": 2 * 2.0**-7}
+    assert set(rounding(Message(job="j", round=0, sent=before)).values()) == {0.0}
 
 
 def test_numbers_that_are_rounded_are_no_finding() -> None:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
-from fedleak_guard.policy import fixed_size, read_policy
+from fedleak_guard.policy import _PolicyLoader, fixed_size, read_policy
 from fedleak_recorder.errors import InputError
 from tests.guard_toys import write_policy
 
@@ -49,6 +50,19 @@ def test_numbers_without_a_dot_are_numbers(tmp_path: Path) -> None:
         ("received: {first_round: [abc]}\n", ["a SHA-256"]),
         ("update: {max_norm: 1}\nupdate: {max_norm: 2}\n", ["'update' twice"]),
         ("update: {max_norm: [\n", ["a policy in YAML"]),
+        ("update: &a {max_norm: 1}\nbudget: {<<: *a}\n", ["a merge key (<<)"]),
+        ("update: {[1]: 1}\n", ["a key that is no text"]),
+        ("own: " + "[" * 3000 + "\n", ["nested too deeply"]),
+        ("required: [declared-noise]\n", ["privacy.noise, without which required of declared-noise has no effect"]),
+        ("privacy: {clip: 1}\nrequired: [release-check]\n", ["Add privacy.noise, or remove release-check"]),
+        ("required: [declared-clip]\n", ["privacy, without which"]),
+        ("required: [update-norm]\n", ["update.max_norm, without which"]),
+        ("required: [received-hash]\n", ["received.first_round, without which"]),
+        ("required: [changed-share]\n", ["update.max_changed, without which"]),
+        ("required: [example-count]\n", ["update.min_examples, without which"]),
+        ("received: {record: true}\nrequired: [received-model]\n", ["received.thresholds, without which"]),
+        ("findings: {update-norm: log}\n", ["without which findings of update-norm has no effect"]),
+        ("limits: {release-check: 2}\n", ["without which limits of release-check has no effect"]),
     ],
 )
 def test_a_wrong_policy_is_refused_in_one_line(tmp_path: Path, more: str, words: list[str]) -> None:
@@ -56,6 +70,41 @@ def test_a_wrong_policy_is_refused_in_one_line(tmp_path: Path, more: str, words:
         read_policy(write_policy(tmp_path, more))
     assert all(word in str(refused.value) for word in words), refused.value
     assert "\n" not in str(refused.value)
+
+
+def test_a_type_that_no_number_has_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("format: 1\nevidence: e\ntensors: [{name: a, dtype: float}]\n")
+    with pytest.raises(InputError, match="a type of numbers among"):
+        read_policy(path)
+
+
+def test_many_keys_take_a_time_that_grows_with_their_number(tmp_path: Path) -> None:
+    """The keys of one mapping are compared a bounded number of times each."""
+    compared = 0
+
+    class Key(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    loader = _PolicyLoader("")
+    pairs = []
+    for number in range(5000):
+        key = yaml.ScalarNode("tag:yaml.org,2002:str", Key(f"key {number}"))
+        pairs.append((key, yaml.ScalarNode("tag:yaml.org,2002:str", "value")))
+    made = loader.construct_mapping(yaml.MappingNode("tag:yaml.org,2002:map", pairs))
+    assert len(made) == 5000
+    assert compared < 100_000
+    path = tmp_path / "policy.yaml"
+    path.write_text("".join(f"k{number}: 1\n" for number in range(20_000)))
+    with pytest.raises(InputError, match="a key of the policy"):
+        read_policy(path)
 
 
 def test_noise_that_is_larger_than_the_norm_allowed_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Thresholds from honest rounds: their bound, and what is too few."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,35 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = calibrated(rounds(50), false_positives=0.05, **KNOWN)
     write_thresholds(tmp_path / "thresholds.json", made)
     assert read_thresholds(tmp_path / "thresholds.json") == made
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"thresholds": {"a": "1.5"}},
+        {"thresholds": {"a": True}},
+        {"thresholds": {}},
+        {"thresholds": [1.5]},
+        {"records": {}},
+        {"records": "3"},
+        {"records": -1},
+        {"records": True},
+        {"tensors": ["0" * 64]},
+        {"tensors": "0" * 63},
+        {"values": 0},
+        {"values": 1.5},
+        {"false_positives": "0.05"},
+        {"false_positives": 2},
+        {"source": None},
+        {"more": 1},
+    ],
+)
+def test_a_file_of_other_types_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "thresholds.json"
+    write_thresholds(path, calibrated(rounds(50), false_positives=0.05, **KNOWN))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError, match="thresholds of a format that is known"):
+        read_thresholds(path)
 
 
 def entry(job: str, tensors: str, value: float, event: str = "released", *, found: bool = False) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedleak_guard import Guard, Message, RefusedError
@@ -64,6 +65,19 @@ def test_thresholds_of_another_model_or_of_other_records_are_not_used(tmp_path: 
         site(tmp_path, tensors="0" * 64).release(sent(0, initial()))
     with pytest.raises(RefusedError, match="those of 7 records"):
         site(tmp_path, records=7).release(sent(0, initial()))
+
+
+def test_a_server_cannot_switch_the_check_off_by_another_tensor(tmp_path: Path) -> None:
+    """Also where the policy does not require the check."""
+    guard = site(tmp_path)
+    path = tmp_path / "policy.yaml"
+    path.write_text(path.read_text().replace("required: [received-model]\n", ""))
+    guard.release(sent(0, initial()))
+    with pytest.raises(RefusedError, match="of another model"):
+        guard.release(sent(1, {**suppressed(initial()), "more": np.zeros(3, "f")}))
+    renamed = {name.replace("2.", "3."): value for name, value in suppressed(initial()).items()}
+    with pytest.raises(RefusedError, match="of another model"):
+        guard.release(sent(1, renamed))
 
 
 def test_a_threshold_whose_check_cannot_be_computed_is_said(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_rows_that_only_nearly_agree_are_no_multiples() -> None:
     assert share(weight * (1 + 1e-3 * drawn()), zeros=True) == 0
 
 
-@pytest.mark.parametrize("shape", [(4, WIDTH), (UNITS, 4)])
+@pytest.mark.parametrize("shape", [(4, WIDTH), (UNITS, 4), (0, WIDTH), (UNITS, 0)])
 def test_small_weights_have_no_share(shape: tuple[int, int]) -> None:
     assert share(np.ones(shape, "f"), zeros=True) == 0
 

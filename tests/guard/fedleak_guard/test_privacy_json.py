@@ -1,0 +1,28 @@
+"""The check of privacy.json: odd content is a fault in a sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedleak_guard.privacy_json import CLASS, WATCH, privacy_faults
+from tests.guard_toys import write_policy
+
+
+def faults(folder: Path, arguments: Any) -> list[str]:
+    entry = {"path": CLASS, "direction": "out", "args": arguments}
+    scope = {"name": "private", "task_result_filters": [entry]}
+    path = folder / "privacy.json"
+    path.write_text(json.dumps({"scopes": [scope], "default_scope": "private", "components": [{"path": WATCH}]}))
+    return privacy_faults(path)
+
+
+@pytest.mark.parametrize("arguments", [None, "policy", 3, [], ["policy"], {}, {"policy": 3}, {"policy": None}])
+def test_arguments_without_a_policy_are_a_fault(tmp_path: Path, arguments: Any) -> None:
+    assert faults(tmp_path, arguments) == [f'scope "private" has a filter {CLASS} whose args name no policy']
+
+
+def test_arguments_with_a_policy_are_none(tmp_path: Path) -> None:
+    assert faults(tmp_path, {"policy": str(write_policy(tmp_path))}) == []
+    assert len(faults(tmp_path, {"policy": str(tmp_path / "none.yaml")})) == 1
