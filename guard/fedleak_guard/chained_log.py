@@ -27,13 +27,14 @@ class ChainedLog:
 
     Args:
         folder: folder of the log, made where it is missing.
+        name: name of its file.
 
     Attributes:
         entries: all entries that were read; use it inside `locked`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / NAME
+    def __init__(self, folder: Path, name: str = NAME) -> None:
+        self.path = folder / name
         self.entries: list[dict[str, Any]] = []
         self._read = 0
         """Bytes of the file that `entries` hold."""

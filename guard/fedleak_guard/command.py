@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     gateway.add_argument("--root-certificates", metavar="FILE", help="certificates that sign the SuperLink's")
     gateway.add_argument("--certificate", metavar="FILE", help="the gateway's own certificate; without one, no TLS")
     gateway.add_argument("--key", metavar="FILE", help="private key of --certificate")
+    gateway.add_argument(
+        "--supernode-public-key", metavar="FILE", help="the SuperNode's key; else the first that calls"
+    )
+    gateway.add_argument("--superlink-private-key", metavar="FILE", help="key that the SuperLink knows; else a new one")
+    gateway.add_argument(
+        "--pace", type=float, default=3.0, metavar="SECONDS", help="time between own calls (default: 3)"
+    )
     gateway.add_argument("--examples-key", default="num-examples", help="metric with the number of training examples")
     calibrate = command("calibrate", _calibrate, "make the thresholds of the check received-model", "POLICY")
     calibrate.add_argument("--out", type=Path, help="file of the thresholds (default: the policy's)")
@@ -91,9 +99,9 @@ def _verify(options: argparse.Namespace) -> int:
     way_out = "The end of the log was cut off or replaced; ask for a copy."
     require(options.head in (None, *hashes), f"the entry {options.head} in the chain", "no such entry", way_out)
     total = spent(entries)
-    refused = sum(entry["event"] == "refused" for entry in entries)
+    released, refused = (sum(entry["event"] == event for entry in entries) for event in ("released", "refused"))
     print(f"{len(entries)} entries in an unbroken chain, head {hashes[-1]}")
-    print(f"{len(entries) - refused} messages released ({total.messages} with tensors), {refused} refused")
+    print(f"{released} messages released ({total.messages} with tensors), {refused} refused")
     print(
         f"epsilon of all, by the declared or added noise: {gaussian_epsilon(total.precision, 1e-5):.4g} at delta 1e-5"
     )
@@ -141,7 +149,7 @@ def _check_privacy(options: argparse.Namespace) -> int:
 
 def _flower_gateway(options: argparse.Namespace) -> int:
     try:
-        from fedleak_guard.flower_gateway import Gateway, server_of
+        from fedleak_guard.flower_gateway import Gateway, capacity, server_of
     except ImportError as error:
         way_out = 'Run `pip install "fedleak-guard[flower]"`.'
         raise InputError(expected="Flower 1.41 or later, below 2", found=str(error), way_out=way_out) from None
@@ -150,12 +158,24 @@ def _flower_gateway(options: argparse.Namespace) -> int:
     logging.basicConfig(format="%(asctime)s %(message)s")
     superlink = f"{'http' if options.insecure else 'https'}://{options.superlink}"
     gateway = Gateway(
-        superlink, options.policy, root_certificates=options.root_certificates, examples_key=options.examples_key
+        superlink,
+        options.policy,
+        root_certificates=options.root_certificates,
+        superlink_key=options.superlink_private_key,
+        supernode_key=options.supernode_public_key,
+        examples_key=options.examples_key,
+        pace=options.pace,
     )
+    stopped = threading.Event()
+    beats = threading.Thread(target=gateway.run, args=(stopped,), daemon=True)
     with server_of(gateway, host, int(port), certificate=options.certificate, key=options.key) as server:
+        print(capacity(options.pace))
         print(f"the gateway to {superlink} listens at {host}:{server.server_address[1]}", flush=True)
+        beats.start()
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
+        stopped.set()
+        beats.join(10)
     return 0
 
 

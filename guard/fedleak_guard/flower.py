@@ -22,6 +22,8 @@ from fedleak_recorder.errors import require
 
 POLICY = "FEDLEAK_GUARD_POLICY"
 """Environment variable with the path of the site's policy; set it where the SuperNode starts."""
+FAILED = "the client failed"
+"""Reason of an error in place of a reply of an app that failed; its own reason and code could say anything."""
 _logger = logging.getLogger("fedleak_guard")
 _OWN = "records", "labels", "algorithm", "network"
 
@@ -45,7 +47,7 @@ def egress_mod(
     Args:
         policy: path of the site's policy; None for that in the environment variable ``FEDLEAK_GUARD_POLICY``.
         examples_key: metric with the number of training examples.
-        records: names that the records of a reply may have.
+        records: names of a reply's record of arrays and of its record of metrics.
         own_data: gives what the client has itself for the server's message and the context, for the attacks on the own
             message: any of ``records``, ``labels``, ``algorithm`` and ``network`` of `fedleak_guard.message.Message`.
             It never leaves. None for what the policy's section ``own`` names.
@@ -58,9 +60,9 @@ def egress_mod(
             reply = call_next(message, context)
         except Exception:  # Flower would send its text to the server
             _logger.exception("the client failed")
-            return error_reply(message, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
+            return error_reply(message, FAILED)
         if reply.has_error():
-            return error_reply(message, reply.error.code)
+            return error_reply(message, FAILED)
         try:
             path = policy or os.environ.get(POLICY, "")
             require(path, f"the path of the site's policy in {POLICY}", "nothing", "Set it where the SuperNode starts.")
@@ -80,7 +82,7 @@ def egress_mod(
             _logger.error(refused.public)
         except Exception as error:
             _logger.error("nothing left the site: %s", reason_of(error))
-        return error_reply(message, ErrorCode.MOD_FAILED_PRECONDITION, RefusedError.TO_THE_SERVER)
+        return error_reply(message, RefusedError.TO_THE_SERVER)
 
     return mod
 
@@ -105,23 +107,27 @@ def released_content(
         job: name of the training, the number of Flower's run.
         received: the model in the server's message; None if it has none.
         examples_key: metric with the number of training examples.
-        records: names that the records of a reply may have.
+        records: names of a reply's record of arrays and of its record of metrics.
         own: what the client has itself, see `egress_mod`.
 
     Raises:
         RefusedError: nothing leaves.
     """
-    unknown = [f"a record named {name!r:.40}" for name in content if name not in records]
+    way_out = "Give the name of the record of arrays and that of the record of metrics."
+    require(len(records) == 2, "two names of records", ", ".join(records) or "none", way_out)
+    arrays_name, metrics_name = records
+    arrays = {name: record for name, record in content.array_records.items() if record}
+    metrics = {name: record for name, record in content.metric_records.items() if record}
+    unknown = [f"a record of arrays named {name!r:.40}" for name in arrays if name != arrays_name]
+    unknown += [f"a record of metrics named {name!r:.40}" for name in metrics if name != metrics_name]
     unknown += [f"a configuration of {len(record)} values" for record in content.config_records.values() if record]
-    arrays, metrics = dict(content.array_records), dict(content.metric_records)
-    unknown += [f"{len(found)} records of one kind" for found in (arrays, metrics) if len(found) > 1]
-    ((place, sent),) = arrays.items() if len(arrays) == 1 else (("", None),)
-    ((record_name, given),) = metrics.items() if len(metrics) == 1 else (("", MetricRecord()),)
-    values = dict(given)
+    values = dict(metrics.get(metrics_name, {}))
     examples = values.pop(examples_key, None)
     if examples is not None and not (isinstance(examples, int) and 0 <= examples < 2**31):
         unknown.append(f"the value {examples!r:.20} of {examples_key}")
-    tensors = None if sent is None else {name: array.numpy() for name, array in sent.items()}
+    tensors = None
+    if arrays_name in arrays:
+        tensors = {name: array.numpy() for name, array in arrays[arrays_name].items()}
     released = guard.release(
         Checked(
             job=job,
@@ -137,12 +143,23 @@ def released_content(
     )
     leaving: dict[str, ArrayRecord | MetricRecord] = {}
     if released.tensors is not None:
-        leaving[place] = ArrayRecord({name: FlowerArray(value) for name, value in released.tensors.items()})
-    if metrics:
-        leaving[record_name] = MetricRecord(
-            {**({} if examples is None else {examples_key: examples}), **released.metrics}
-        )
+        leaving[arrays_name] = _array_record(released.tensors, received or {})
+    numbers = {} if examples is None else {examples_key: examples}
+    numbers |= {name: _as_floats(value) for name, value in released.metrics.items()}
+    if numbers:
+        leaving[metrics_name] = MetricRecord({name: numbers[name] for name in sorted(numbers)})
     return RecordDict(leaving)
+
+
+def _array_record(tensors: Mapping[str, Any], received: Mapping[str, Any]) -> ArrayRecord:
+    """Tensors in the order of the received model and in C order, so that neither order says anything."""
+    names = [name for name in received if name in tensors] + sorted(tensors.keys() - received.keys())
+    return ArrayRecord({name: FlowerArray(np.array(tensors[name], order="C")) for name in names})
+
+
+def _as_floats(value: Any) -> Any:
+    """A metric whose numbers are all of one type, so that the type says nothing."""
+    return [_as_floats(part) for part in value] if isinstance(value, list) else float(value)
 
 
 def arrays_of(message: Message) -> dict[str, Any] | None:
@@ -162,7 +179,13 @@ def _round_of(message: Message) -> int:
     return 0
 
 
-def error_reply(message: Message, code: int, reason: str = "the client failed") -> Message:
-    """A reply without content; an app's own reason could hold anything, and does not leave."""
-    known = code in range(ErrorCode.UNKNOWN, ErrorCode.CLIENT_APP_CRASHED + 1)
-    return Message(Error(code if known else ErrorCode.UNKNOWN, reason), reply_to=message)
+def error_reply(message: Message, reason: str) -> Message:
+    """A reply without content.
+
+    Args:
+        message: the server's message.
+        reason: `FAILED` or `RefusedError.TO_THE_SERVER`, never an app's own.
+    """
+    is_failed = reason == FAILED
+    code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION if is_failed else ErrorCode.MOD_FAILED_PRECONDITION
+    return Message(Error(code, reason if is_failed else RefusedError.TO_THE_SERVER), reply_to=message)

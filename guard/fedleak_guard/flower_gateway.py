@@ -1,87 +1,93 @@
 """Guard of a Flower site that no app can leave out: a gateway between the site's SuperNode and the SuperLink.
 
-The SuperNode connects to the gateway in place of the SuperLink, over Flower's own Fleet protocol. The gateway collects
-each reply until it is whole, checks it, and sends what may leave in a message of its own: content from the checked
-numbers, everything else from the server's message. It forwards no other call with anything that the SuperNode chose:
-identifiers must be those that the SuperLink sent. A site makes it the only way out of the SuperNode's host.
+The SuperNode connects to the gateway in place of the SuperLink, over Flower's own Fleet protocol. The gateway forwards
+none of its calls. It is a node of its own at the SuperLink: it signs with a key of its own, asks for messages and sends
+its heartbeats at the beats of its own clock, and answers the SuperNode from what it got. A reply is collected until it
+is whole, and checked; what may leave goes at the next beat, in a message that is made from the checked numbers and from
+the server's message. A site makes the gateway the only way out of the SuperNode's host.
 """
 
+import contextlib
 import hashlib
 import logging
-import re
+import math
 import secrets
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.app import Message
-from flwr.app.message import remove_content_from_message
-from flwr.common.constant import HEARTBEAT_DEFAULT_INTERVAL, ErrorCode
-from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.app import Message, RecordDict
+from flwr.common.constant import HEARTBEAT_BASE_MULTIPLIER, HEARTBEAT_DEFAULT_INTERVAL, HEARTBEAT_PATIENCE
+from flwr.common.serde import message_from_proto
 from flwr.proto import fab_pb2, fleet_pb2, heartbeat_pb2, message_pb2, run_pb2
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_id,
-    get_object_tree,
-    iterate_object_tree,
-    no_object_id_recompute,
-)
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
-from fedleak_guard.flower import arrays_of, error_reply, released_content
+from fedleak_guard.flower import FAILED, arrays_of, error_reply, released_content
+from fedleak_guard.flower_caller import HEADERS, Caller, read_public_key
+from fedleak_guard.flower_superlink import MEDIA, PREFIX, SuperLink, read_private_key
+from fedleak_guard.gateway_log import GatewayLog, RejectedError
+from fedleak_guard.gateway_server import GatewayServer, with_tls
 from fedleak_guard.guard import Guard
 from fedleak_guard.policy import read_policy
 from fedleak_guard.refusal import RefusedError, reason_of
-from fedleak_recorder.errors import InputError
+from fedleak_recorder.errors import InputError, require
 
+PACE = 3.0
+"""Seconds between two beats, as often as Flower's SuperNode asks for messages."""
+LARGEST = 2**31
+"""Bytes of the objects of a reply together."""
+MOST_OBJECTS = 100_000
+"""Objects of a reply; an array has one for each 20 MB, and two more."""
+_SMALL, _TREE = 2**16, 2**25
+"""Bytes of a call that carries names alone, and of one that carries the tree of a reply's objects."""
+_HEARTBEAT = HEARTBEAT_BASE_MULTIPLIER * HEARTBEAT_DEFAULT_INTERVAL
+"""Seconds between two heartbeats, as Flower's SuperNode on average."""
+_SILENCE = HEARTBEAT_PATIENCE * HEARTBEAT_DEFAULT_INTERVAL
+"""Seconds without a call of the SuperNode after which it counts as gone."""
+_RECONNECT = 60.0
+"""Seconds between two connections to the SuperLink, so that whoever restarts the SuperNode cannot signal by it."""
+_KNOWN_RUNS = 16
 _logger = logging.getLogger("fedleak_guard")
-_PREFIX = "/v1/fleet/"
-_HEADERS = {
-    "flwr-public-key": r"[A-Za-z0-9+/=]{1,400}",
-    "flwr-signature": r"[A-Za-z0-9+/=]{1,150}",
-    "flwr-timestamp": r"[0-9T:.+-]{1,40}",
-}
-"""Headers by which the SuperLink knows the SuperNode, which are forwarded, and what they may be."""
-_MEDIA = "application/protobuf"
-
-
-class ForbiddenError(Exception):
-    """A call that the gateway does not forward; the text is one line that says why."""
 
 
 @dataclass
-class _Asked:
-    """A message of the server that waits for its reply: without content, and its objects as far as they came."""
-
-    message: Message
-    ids: frozenset[str]
-    objects: dict[str, bytes] = field(default_factory=dict)
-
-    def whole(self) -> Message | None:
-        """The message with its content; None if an object of it did not pass the gateway."""
-        if self.ids - self.objects.keys():
-            return None
-        made = inflate_object_from_contents(self.message.metadata.message_id, dict(self.objects))
-        return made if isinstance(made, Message) else None
-
-
-@dataclass
-class _Held:
+class _Reply:
     """A reply that the SuperNode sends, object by object."""
 
-    request: Any
-    asked: _Asked
+    root: str
     ids: frozenset[str]
+    session: str
     objects: dict[str, bytes] = field(default_factory=dict)
-    leaving: Message | None = None
-    sent: bool = False
+    size: int = 0
+    is_checked: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass
+class _Task:
+    """A message of the server, from when the gateway got it until its reply left."""
+
+    proto: Any
+    tree: Any
+    run: int
+    ids: frozenset[str]
+    until: float
+    """When it expires."""
+    objects: dict[str, bytes] = field(default_factory=dict)
+    message: Message | None = None
+    """The message with its content, once all of its objects are here."""
+    is_taken: bool = False
+    """Whether the SuperNode has it whole."""
+    reply: _Reply | None = None
+    leaving: RecordDict | str | None = None
+    """What leaves: the released content, or the reason of an error; None until it is known."""
+    sent: Message | None = None
+    """The message that leaves, the same in each try."""
 
 
 class Gateway:
@@ -91,11 +97,18 @@ class Gateway:
         superlink: address of the SuperLink, such as ``https://superlink.example:8000``.
         policy: path of the site's policy.
         root_certificates: path of the certificates that sign the SuperLink's; None for those of the system.
+        superlink_key: path of the private key that the SuperLink knows; None to register a new key.
+        supernode_key: path of the SuperNode's public key; None for that of the first call that is signed rightly.
         examples_key: metric with the number of training examples.
-        records: names that the records of a reply may have.
+        records: names of a reply's record of arrays and of its record of metrics.
+        pace: seconds between two beats of the gateway's own clock, at which all of its calls are made.
+        largest: bytes of the objects of a reply together.
+        clock: seconds since 1970.
+        transport: carries the calls to the SuperLink in place of the network, for tests.
 
     Raises:
-        InputError: the policy is missing or wrong.
+        InputError: the policy or a key is missing or wrong, or the gateway's log cannot be continued.
+        OSError: the gateway's log cannot be written.
     """
 
     def __init__(
@@ -104,269 +117,422 @@ class Gateway:
         policy: str,
         *,
         root_certificates: str | None = None,
+        superlink_key: str | None = None,
+        supernode_key: str | None = None,
         examples_key: str = "num-examples",
         records: Sequence[str] = ("arrays", "metrics"),
+        pace: float = PACE,
+        largest: int = LARGEST,
+        clock: Callable[[], float] = time.time,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
-        read_policy(policy)
+        evidence = Path(read_policy(policy).evidence)
+        require(0.01 <= pace <= 3600, "seconds between 0.01 and 3600 as the pace", pace, "Leave it out for 3 seconds.")
         self._guard, self._examples_key, self._records = Guard(policy), examples_key, tuple(records)
-        verify = True if root_certificates is None else ssl.create_default_context(cafile=root_certificates)
-        self._client = httpx.Client(base_url=superlink, verify=verify, timeout=60, follow_redirects=False)
-        self._lock = threading.Lock()
-        self._version = dict(RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata())
-        self._key: bytes | None = None
-        self._node: int | None = None
-        self._asked: dict[str, _Asked] = {}
-        self._held: dict[str, _Held] = {}
-        self._fabs: dict[int, str] = {}
-        """Hash of the app of each run that a message of the server named; empty until it is known."""
+        self._superlink = SuperLink(
+            superlink,
+            key=None if superlink_key is None else read_private_key(Path(superlink_key)),
+            root_certificates=root_certificates,
+            transport=transport,
+        )
+        known = None if supernode_key is None else read_public_key(Path(supernode_key))
+        self._caller = Caller(known, clock)
+        self._log = GatewayLog(evidence, clock)
+        self._log.note("started", pace=pace)
+        self.pace, self._largest, self._clock = pace, largest, clock
+        self._lock = threading.RLock()
+        self._is_here, self._is_connected, self._is_known = False, False, True
+        """Whether the SuperNode is active; whether the node is active at the SuperLink; whether the SuperLink said so
+        in answer to the last heartbeat."""
+        self._heard = self._beaten = self._tried = -math.inf
+        """When the SuperNode last called, when the last heartbeat was sent, when the gateway last connected."""
+        self._task: _Task | None = None
+        self._runs: dict[int, tuple[Any, Any]] = {}
+        """What the SuperLink said of the last runs, and their apps."""
+        self._said = ""
+        """What was last printed of the SuperLink, which is not printed again."""
+
+    # The side of the SuperNode
 
     def answer(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer to a call; only what is forwarded reaches the SuperLink."""
-        name = path.removeprefix(_PREFIX)
+        """Status and body of the answer to a call, of which nothing is forwarded."""
         try:
-            if name not in _CALLS or not path.startswith(_PREFIX):
-                raise ForbiddenError(f"the call {path!r:.60} is none of the Fleet protocol")
-            kind, _, handle = _CALLS[name]
-            request = kind.FromString(body)
-            request.DiscardUnknownFields()
-            self._check_node(request)
-            return 200, handle(self, request, _kept(headers)).SerializeToString(deterministic=True)
-        except ForbiddenError as error:
-            _logger.error("nothing left the site: %s", error)
-            return 403, b""
-        except httpx.HTTPStatusError as error:  # the SuperLink's own answer, which the SuperNode understands
-            return error.response.status_code, error.response.content
-        except httpx.HTTPError as error:
-            _logger.error("the SuperLink does not answer: %s", reason_of(error))
-            return 503, b""
-        except Exception as error:
-            _logger.error("nothing left the site: %s", reason_of(error))
-            return 500, b""
+            self.admit(path, headers)
+        except RejectedError as error:
+            self.rejected(error.reason)
+            return error.status, b""
+        return self.answered(path, body)
 
-    def _forward(self, name: str, request: Any, headers: Mapping[str, str]) -> Any:
-        """The SuperLink's answer to a call."""
-        content = request.SerializeToString(deterministic=True)
-        sent = {**headers, **self._version, "content-type": _MEDIA, "accept": _MEDIA}
-        response = self._client.post(_PREFIX + name, content=content, headers=sent)
-        response.raise_for_status()
-        return _CALLS[name][1].FromString(response.content)
+    def admit(self, path: str, headers: Mapping[str, str]) -> int:
+        """Bytes that the body of a call may have.
+
+        Raises:
+            RejectedError: the call is none of the protocol, or not the SuperNode's.
+        """
+        name = path.removeprefix(PREFIX)
+        if name not in _CALLS or not path.startswith(PREFIX):
+            raise RejectedError("no call of the Fleet protocol")
+        was_known = self._caller.key is not None
+        key = self._caller.check(headers)
+        if not was_known:
+            _logger.warning("the SuperNode's key is the first that called, SHA-256 %s", hashlib.sha256(key).hexdigest())
+        self._heard = self._clock()
+        if name == "push-object":
+            return self._largest + _SMALL
+        return _TREE if name == "push-messages" else _SMALL
+
+    def answered(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to an admitted call."""
+        kind, handle = _CALLS[path.removeprefix(PREFIX)]
+        try:
+            request = kind.FromString(body)
+            self._check_node(request)
+            return 200, handle(self, request).SerializeToString(deterministic=True)
+        except RejectedError as error:
+            self.rejected(error.reason)
+            return error.status, b""
+        except httpx.HTTPError as error:
+            self._say(f"the SuperLink does not take the node: {_of_superlink(error)}")
+            return 503, b""  # upon which the SuperNode tries again
+        except Exception:
+            self.rejected("a call of another form")
+            return 400, b""
+
+    def rejected(self, reason: str) -> None:
+        """Counts a call that is not answered."""
+        self._log.count(reason)
 
     def _check_node(self, request: Any) -> None:
-        """Accepts one identifier of a node, which the SuperLink gave."""
+        """Accepts the number that the SuperLink gave, and the key by which the call is signed."""
+        if hasattr(request, "public_key"):
+            if request.public_key != self._caller.key:
+                raise RejectedError("a key that did not sign the call", 401)
+            return
         node = request.node if hasattr(request, "node") else request
-        if hasattr(node, "node_id") and node.node_id != self._node:
-            raise ForbiddenError("a call for another node than the SuperNode")
+        if node.node_id != self._superlink.node or self._superlink.node is None:
+            raise RejectedError("a call for another node")
 
-    def _register(self, request: Any, headers: Mapping[str, str]) -> Any:
-        self._pin(request.public_key)
-        return self._forward("register-node", request, headers)
+    def _register(self, _: Any) -> Any:
+        return fleet_pb2.RegisterNodeFleetResponse(node_id=self._connected())
 
-    def _activate(self, request: Any, headers: Mapping[str, str]) -> Any:
-        self._pin(request.public_key)
-        request.heartbeat_interval = HEARTBEAT_DEFAULT_INTERVAL
-        response = self._forward("activate-node", request, headers)
-        self._node = response.node_id
-        return response
+    def _activate(self, _: Any) -> Any:
+        return fleet_pb2.ActivateNodeResponse(node_id=self._connected())
 
-    def _pin(self, key: bytes) -> None:
-        """Accepts one public key, that of the SuperNode, which calls first: an app that starts later has no other."""
+    def _connected(self) -> int:
+        """Number of the node at the SuperLink, to which the gateway connects once in a while at most."""
         with self._lock:
-            self._key = self._key or key
-            if key != self._key or len(key) > 300:
-                raise ForbiddenError("a second public key; start the gateway anew for another SuperNode")
+            node = self._superlink.node
+            if not self._is_connected or node is None:
+                now = self._clock()
+                if 0 <= now - self._tried < (self.pace if node is None else _RECONNECT):
+                    raise RejectedError("another connection too soon", 503)
+                self._tried = self._beaten = now
+                node = self._superlink.connect()
+                self._is_connected = True
+                key = self._caller.key or b""
+                self._log.note("connected", supernode_key=hashlib.sha256(key).hexdigest())
+            self._is_here = True
+            return node
 
-    def _deactivate(self, request: Any, headers: Mapping[str, str]) -> Any:
-        return self._forward("deactivate-node", request, headers)
+    def _deactivate(self, _: Any) -> Any:
+        self._is_here = False
+        return fleet_pb2.DeactivateNodeResponse()
 
-    def _unregister(self, request: Any, headers: Mapping[str, str]) -> Any:
-        return self._forward("unregister-node", request, headers)
+    def _unregister(self, _: Any) -> Any:
+        return fleet_pb2.UnregisterNodeFleetResponse()  # the gateway takes its own registration back when it ends
 
-    def _heartbeat(self, request: Any, headers: Mapping[str, str]) -> Any:
-        request.heartbeat_interval = HEARTBEAT_DEFAULT_INTERVAL
-        return self._forward("send-node-heartbeat", request, headers)
+    def _heartbeat(self, _: Any) -> Any:
+        return heartbeat_pb2.SendNodeHeartbeatResponse(success=self._is_known)
 
-    def _pull_messages(self, request: Any, headers: Mapping[str, str]) -> Any:
-        del request.message_ids[:]
-        response = self._forward("pull-messages", request, headers)
+    def _pull_messages(self, _: Any) -> Any:
+        """The message that waits; again, until the SuperNode has confirmed it."""
+        response = fleet_pb2.PullMessagesResponse()
         with self._lock:
-            now = time.time()
-            for name, one in list(self._asked.items()):
-                if one.message.metadata.created_at + one.message.metadata.ttl < now:
-                    del self._asked[name]
-            for proto, tree in zip(response.messages_list, response.message_object_trees, strict=True):
-                message, ids = message_from_proto(proto), frozenset(one.object_id for one in iterate_object_tree(tree))
-                known = {name: value for one in self._asked.values() for name, value in one.objects.items()}
-                objects = {name: known[name] for name in ids & known.keys()}  # which the SuperNode does not pull again
-                self._asked[message.metadata.message_id] = _Asked(message, ids, objects)
-                self._fabs.setdefault(message.metadata.run_id, "")
-        return response
+            task = self._task
+            if task is None or task.message is None:
+                return response
+            if not task.is_taken:
+                response.messages_list.append(task.proto)
+                response.message_object_trees.append(task.tree)
+            elif task.leaving is None and not (task.reply and task.reply.is_checked):
+                # The SuperNode works on one message after the other: it gave up the one that it has.
+                task.leaving = FAILED
+            return response
 
-    def _run_of(self, request: Any) -> int:
-        if request.run_id not in self._fabs:
-            raise ForbiddenError("a call for a run that no message of the server names")
-        return int(request.run_id)
+    def _task_of(self, request: Any) -> _Task:
+        """The task of a call that names its run."""
+        task = self._task
+        if task is None or task.message is None or request.run_id != task.run:
+            raise RejectedError("a call for a run without a message")
+        return task
 
-    def _get_run(self, request: Any, headers: Mapping[str, str]) -> Any:
-        run = self._run_of(request)
-        response = self._forward("get-run", request, headers)
-        self._fabs[run] = response.run.fab_hash
-        return response
+    def _get_run(self, request: Any) -> Any:
+        self._task_of(request)
+        return self._runs[request.run_id][0]
 
-    def _get_fab(self, request: Any, headers: Mapping[str, str]) -> Any:
-        if request.hash_str != self._fabs[self._run_of(request)]:
-            raise ForbiddenError("a call for another app than that of the run")
-        return self._forward("get-fab", request, headers)
+    def _get_fab(self, request: Any) -> Any:
+        self._task_of(request)
+        run, fab = self._runs[request.run_id]
+        if request.hash_str != run.run.fab_hash:
+            raise RejectedError("a call for another app than that of the run")
+        return fab
 
-    def _pull_object(self, request: Any, headers: Mapping[str, str]) -> Any:
-        self._run_of(request)
-        waiting = [one for one in list(self._asked.values()) if request.object_id in one.ids]
-        if not waiting:
-            raise ForbiddenError("a call for an object that no message of the server names")
-        response = self._forward("pull-object", request, headers)
-        if response.object_available and get_object_id(response.object_content) == request.object_id:
-            for one in waiting:
-                one.objects[request.object_id] = response.object_content
-        return response
+    def _pull_object(self, request: Any) -> Any:
+        content = self._task_of(request).objects.get(request.object_id)
+        if content is None:
+            raise RejectedError("a call for an object that the message does not have")
+        return message_pb2.PullObjectResponse(object_found=True, object_available=True, object_content=content)
 
-    def _confirm(self, request: Any, headers: Mapping[str, str]) -> Any:
-        self._run_of(request)
-        if request.message_object_id not in self._asked:
-            raise ForbiddenError("the receipt of a message that the server did not send")
-        return self._forward("confirm-message-received", request, headers)
+    def _confirm(self, request: Any) -> Any:
+        task = self._task_of(request)
+        if request.message_object_id != task.proto.metadata.message_id:
+            raise RejectedError("the receipt of another message")
+        task.is_taken = True
+        task.objects = {}  # the message is whole, here and at the SuperNode
+        return message_pb2.ConfirmMessageReceivedResponse()
 
-    def _push_messages(self, request: Any, _: Mapping[str, str]) -> Any:
-        """Asks the SuperNode for all objects of its reply; nothing is forwarded."""
+    def _push_messages(self, request: Any) -> Any:
+        """Asks the SuperNode for all objects of its reply."""
         if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
-            raise ForbiddenError(f"{len(request.messages_list)} messages in one call")
-        (reply,), (tree,) = request.messages_list, request.message_object_trees
-        asked = self._asked.get(reply.metadata.reply_to_message_id)
-        if asked is None:
-            raise ForbiddenError("a message that is no reply to one of the server")
-        ids, session = frozenset(one.object_id for one in iterate_object_tree(tree)), secrets.token_hex(16)
+            raise RejectedError("another number of replies than one")
+        (proto,), (tree,) = request.messages_list, request.message_object_trees
         with self._lock:
-            self._held[session] = _Held(request, asked, ids)
-        response = fleet_pb2.PushMessagesResponse(objects_to_push=sorted(ids), session_id=session)
-        response.results[reply.metadata.message_id] = 0
+            task = self._task
+            if task is None or task.message is None or task.leaving is not None:
+                raise RejectedError("a reply to no message that waits for one")
+            if proto.metadata.reply_to_message_id != task.proto.metadata.message_id:
+                raise RejectedError("a reply to no message that waits for one")
+            if task.reply is None or task.reply.root != tree.object_id:
+                ids = frozenset(one.object_id for one in iterate_object_tree(tree))
+                if len(ids) > MOST_OBJECTS:
+                    raise RejectedError("a reply of too many objects", 413)
+                task.reply = _Reply(tree.object_id, ids, secrets.token_hex(16))
+            reply = task.reply
+        missing = sorted(reply.ids - reply.objects.keys())
+        response = fleet_pb2.PushMessagesResponse(objects_to_push=missing, session_id=reply.session)
+        response.results[proto.metadata.message_id] = 0
         return response
 
-    def _push_object(self, request: Any, headers: Mapping[str, str]) -> Any:
-        """Keeps an object of a reply; with the last one, checks the reply and sends what leaves of it."""
-        held = self._held.get(request.session_id)
-        if held is None or request.object_id not in held.ids:
-            raise ForbiddenError("an object of no reply")
+    def _push_object(self, request: Any) -> Any:
+        """Keeps an object of a reply; with the last one, checks the reply."""
+        task = self._task
+        reply = None if task is None else task.reply
+        if task is None or reply is None or request.session_id != reply.session or request.object_id not in reply.ids:
+            raise RejectedError("an object of no reply")
         if hashlib.sha256(request.object_content).hexdigest() != request.object_id:
-            raise ForbiddenError("an object with another content than its identifier says")
-        with held.lock:
-            held.objects[request.object_id] = request.object_content
-            if held.objects.keys() == held.ids and not held.sent:
-                held.leaving = held.leaving or self._leaving(held)  # once, also if the SuperLink does not answer
-                self._send(held, headers)
-                held.sent = True
-                with self._lock:
-                    self._held.pop(request.session_id, None)
-                    self._asked.pop(held.asked.message.metadata.message_id, None)
+            raise RejectedError("an object with another content than its name says")
+        with reply.lock:
+            if request.object_id not in reply.objects and not reply.is_checked:
+                reply.size += len(request.object_content)
+                if reply.size > self._largest:
+                    task.leaving, reply.is_checked = RefusedError.TO_THE_SERVER, True
+                    reply.objects.clear()
+                    raise RejectedError("a reply that is too large", 413)
+                reply.objects[request.object_id] = request.object_content
+            if reply.objects.keys() == reply.ids and not reply.is_checked:
+                reply.is_checked = True  # once, also if the SuperNode repeats its call
+                task.leaving = self._leaving(task, reply)
+                reply.objects.clear()
         return message_pb2.PushObjectResponse(stored=True)
 
-    def _leaving(self, held: _Held) -> Message:
-        """The message that leaves in place of a reply."""
-        message = held.asked.message
+    def _leaving(self, task: _Task, whole: _Reply) -> RecordDict | str:
+        """What leaves in place of a reply: the released content, or the reason of an error."""
+        message = task.message
+        assert message is not None
         try:
-            root = held.request.message_object_trees[0].object_id
-            reply = inflate_object_from_contents(root, dict(held.objects))
+            reply = inflate_object_from_contents(whole.root, dict(whole.objects))
             if not isinstance(reply, Message):
-                raise ForbiddenError(f"an object of the type {type(reply).__name__:.40} in place of a reply")
+                raise InputError(
+                    expected="a message", found=type(reply).__name__[:40], way_out="The SuperNode sends another object."
+                )
             if reply.has_error():
-                return error_reply(message, reply.error.code)
-            asked = held.asked.whole()
-            received = None if asked is None else arrays_of(asked)
-            content = released_content(
+                return FAILED
+            return released_content(
                 self._guard,
-                asked or message,
+                message,
                 reply.content,
-                job=str(message.metadata.run_id),
-                received=received,
+                job=str(task.run),
+                received=arrays_of(message),
                 examples_key=self._examples_key,
                 records=self._records,
             )
-            return Message(content, reply_to=message)
         except RefusedError as refused:
             _logger.error(refused.public)
         except Exception as error:
             _logger.error("nothing left the site: %s", reason_of(error))
-        return error_reply(message, ErrorCode.MOD_FAILED_PRECONDITION, RefusedError.TO_THE_SERVER)
+        return RefusedError.TO_THE_SERVER
 
-    def _send(self, held: _Held, headers: Mapping[str, str]) -> None:
-        """Sends a message of the gateway's own with the objects that the SuperLink asks for."""
-        assert held.leaving is not None
-        message, node = held.leaving, held.request.node
-        message.metadata.__dict__["_message_id"] = message.object_id  # as Flower's own sender does
-        with no_object_id_recompute():
-            seconds = [round(one) for one in held.request.clientapp_runtime_list[:1]]
-            request = fleet_pb2.PushMessagesRequest(
-                node=node,
-                messages_list=[message_to_proto(remove_content_from_message(message))],
-                message_object_trees=[get_object_tree(message)],
-                clientapp_runtime_list=seconds,
-            )
-            response = self._forward("push-messages", request, headers)
-            objects = get_all_nested_objects(message)
-            for name in response.objects_to_push:
-                part = message_pb2.PushObjectRequest(
-                    node=node,
-                    run_id=message.metadata.run_id,
-                    object_id=name,
-                    object_content=objects[name].deflate(),
-                    session_id=response.session_id,
-                )
-                self._forward("push-object", part, headers)
+    # The side of the SuperLink
+
+    def run(self, stopped: threading.Event) -> None:
+        """Makes a step at each beat until `stopped`, and then takes the node back."""
+        while not stopped.wait(self.pace - self._clock() % self.pace):
+            self.step()
+        self.close()
+
+    def close(self) -> None:
+        """Makes the node unavailable."""
+        with contextlib.suppress(httpx.HTTPError):
+            if self._is_connected:
+                self._superlink.disconnect()
+            self._superlink.close()
+
+    def step(self) -> None:
+        """What the gateway does at a beat: it logs, says that the node is there, sends what may leave, asks for more.
+
+        Nothing is done if the log cannot be written.
+        """
+        try:
+            self._log.write_due()
+        except Exception as error:
+            self._say(f"nothing leaves the site: the gateway's log could not be written: {reason_of(error)}")
+            return
+        try:
+            if self._is_connected:
+                self._keep_alive()
+                self._send()
+                self._fetch()
+            self._said = ""
+        except httpx.HTTPError as error:
+            self._say(f"the SuperLink does not answer: {_of_superlink(error)}")
+        except Exception as error:
+            self._say(f"the gateway's own call failed: {reason_of(error)}")
+
+    def _keep_alive(self) -> None:
+        """Sends a heartbeat if one is due and the SuperNode is there."""
+        now = self._clock()
+        if not self._is_here:
+            self._superlink.disconnect()
+            self._is_connected = False
+        elif now - self._heard < _SILENCE and not 0 <= now - self._beaten < _HEARTBEAT:
+            self._beaten = now
+            self._is_known = self._superlink.heartbeat()
+
+    def _send(self) -> None:
+        """Sends the reply that may leave; the same one again at the next beat if the SuperLink does not answer."""
+        task, now = self._task, self._clock()
+        if task is None:
+            return
+        if now >= task.until:
+            self._task = None
+            return
+        if task.leaving is None or task.message is None:
+            return
+        if task.sent is None:
+            task.sent = _message(task.leaving, task.message, beat=math.floor(now / self.pace) * self.pace)
+        try:
+            self._superlink.push(task.sent)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code >= 500:
+                raise
+            self._say(f"the SuperLink does not take a reply: {_of_superlink(error)}")
+        self._task = None
+
+    def _fetch(self) -> None:
+        """Asks for the next message if none waits for its reply, and for its objects."""
+        if not self._is_connected or self._clock() - self._heard >= _SILENCE:
+            return
+        if self._task is None:
+            pulled = self._superlink.message()
+            if pulled is None:
+                return
+            proto, tree = pulled
+            metadata = proto.metadata
+            ids = frozenset(one.object_id for one in iterate_object_tree(tree))
+            self._task = _Task(proto, tree, metadata.run_id, ids, until=metadata.created_at + metadata.ttl)
+        task = self._task
+        if task.message is None:
+            try:
+                self._complete(task)
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code < 500:  # the run has ended
+                    self._task = None
+                raise
+            except InputError:
+                self._task = None
+                raise
+
+    def _complete(self, task: _Task) -> None:
+        """Gets the app and the objects of a message."""
+        if task.run not in self._runs:
+            self._runs[task.run] = self._superlink.run(task.run)
+            for run in list(self._runs)[:-_KNOWN_RUNS]:
+                del self._runs[run]
+        for name in sorted(task.ids - task.objects.keys()):
+            content = self._superlink.object(task.run, name)
+            if content is not None:
+                task.objects[name] = content
+        if task.objects.keys() == task.ids:
+            name = message_from_proto(task.proto).metadata.message_id
+            message = inflate_object_from_contents(name, dict(task.objects), keep_object_contents=True)
+            if not isinstance(message, Message):
+                way_out = "Ask the federation's operator; the message is dropped."
+                raise InputError(expected="a message", found=type(message).__name__, way_out=way_out)
+            message.metadata.__dict__["_message_id"] = name
+            self._superlink.confirm(task.run, name)
+            task.message = message
+
+    def _say(self, line: str) -> None:
+        """Prints what is wrong with the SuperLink or the log, once until it changes."""
+        if line != self._said:
+            _logger.error(line)
+        self._said = line
 
 
-_Handle = Callable[[Gateway, Any, Mapping[str, str]], Any]
-_CALLS: dict[str, tuple[Any, Any, _Handle]] = {
-    "register-node": (
-        fleet_pb2.RegisterNodeFleetRequest,
-        fleet_pb2.RegisterNodeFleetResponse,
-        Gateway._register,
-    ),
-    "activate-node": (fleet_pb2.ActivateNodeRequest, fleet_pb2.ActivateNodeResponse, Gateway._activate),
-    "deactivate-node": (fleet_pb2.DeactivateNodeRequest, fleet_pb2.DeactivateNodeResponse, Gateway._deactivate),
-    "unregister-node": (
-        fleet_pb2.UnregisterNodeFleetRequest,
-        fleet_pb2.UnregisterNodeFleetResponse,
-        Gateway._unregister,
-    ),
-    "send-node-heartbeat": (
-        heartbeat_pb2.SendNodeHeartbeatRequest,
-        heartbeat_pb2.SendNodeHeartbeatResponse,
-        Gateway._heartbeat,
-    ),
-    "pull-messages": (fleet_pb2.PullMessagesRequest, fleet_pb2.PullMessagesResponse, Gateway._pull_messages),
-    "get-run": (run_pb2.GetRunRequest, run_pb2.GetRunResponse, Gateway._get_run),
-    "get-fab": (fab_pb2.GetFabRequest, fab_pb2.GetFabResponse, Gateway._get_fab),
-    "pull-object": (message_pb2.PullObjectRequest, message_pb2.PullObjectResponse, Gateway._pull_object),
-    "confirm-message-received": (
-        message_pb2.ConfirmMessageReceivedRequest,
-        message_pb2.ConfirmMessageReceivedResponse,
-        Gateway._confirm,
-    ),
-    "push-messages": (fleet_pb2.PushMessagesRequest, fleet_pb2.PushMessagesResponse, Gateway._push_messages),
-    "push-object": (message_pb2.PushObjectRequest, message_pb2.PushObjectResponse, Gateway._push_object),
+def _message(leaving: RecordDict | str, asked: Message, *, beat: float) -> Message:
+    """The message that leaves in place of a reply, made at a beat of the gateway's clock."""
+    message = error_reply(asked, leaving) if isinstance(leaving, str) else Message(leaving, reply_to=asked)
+    # Flower writes down to the microsecond when it makes a message; it was made when the app was ready.
+    metadata = message.metadata.__dict__
+    metadata["_created_at"] = float(beat)
+    metadata["_ttl"] = asked.metadata.created_at + asked.metadata.ttl - beat
+    return message
+
+
+def _of_superlink(error: httpx.HTTPError) -> str:
+    """One line on an error of the SuperLink."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"status {error.response.status_code}, {error.response.text!r:.200}"
+    return reason_of(error)
+
+
+def capacity(pace: float, seconds: float = 43200) -> str:
+    """One line on what an app of the site can make arrive besides the content that the policy allows.
+
+    Args:
+        pace: seconds between two beats.
+        seconds: time to live of the server's messages; Flower's default is 12 hours.
+    """
+    beats = math.floor(seconds / pace) + 1
+    # A released, a refused or a failed reply at one of the beats, or none.
+    bits = math.log2(3 * beats + 1)
+    return (
+        f"an app can choose, for each message of the server: what the policy allows as content (check-policy), and "
+        f"{bits:.1f} bits by a released, refused, failed or missing reply and its beat, one of {beats}; nothing else"
+    )
+
+
+_Handle = Callable[[Gateway, Any], Any]
+_CALLS: dict[str, tuple[Any, _Handle]] = {
+    "register-node": (fleet_pb2.RegisterNodeFleetRequest, Gateway._register),
+    "activate-node": (fleet_pb2.ActivateNodeRequest, Gateway._activate),
+    "deactivate-node": (fleet_pb2.DeactivateNodeRequest, Gateway._deactivate),
+    "unregister-node": (fleet_pb2.UnregisterNodeFleetRequest, Gateway._unregister),
+    "send-node-heartbeat": (heartbeat_pb2.SendNodeHeartbeatRequest, Gateway._heartbeat),
+    "pull-messages": (fleet_pb2.PullMessagesRequest, Gateway._pull_messages),
+    "get-run": (run_pb2.GetRunRequest, Gateway._get_run),
+    "get-fab": (fab_pb2.GetFabRequest, Gateway._get_fab),
+    "pull-object": (message_pb2.PullObjectRequest, Gateway._pull_object),
+    "confirm-message-received": (message_pb2.ConfirmMessageReceivedRequest, Gateway._confirm),
+    "push-messages": (fleet_pb2.PushMessagesRequest, Gateway._push_messages),
+    "push-object": (message_pb2.PushObjectRequest, Gateway._push_object),
 }
-"""Type of the request, type of the response and handler of each call of the Fleet protocol."""
-
-
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that are forwarded."""
-    kept = {name: headers[name] for name in _HEADERS if headers.get(name)}
-    for name, value in kept.items():
-        if not re.fullmatch(_HEADERS[name], value):
-            raise ForbiddenError(f"a header {name} of another form")
-    return kept
+"""Type of the request and handler of each call of the Fleet protocol."""
 
 
 def server_of(
     gateway: Gateway, host: str, port: int, *, certificate: str | None = None, key: str | None = None
-) -> ThreadingHTTPServer:
+) -> GatewayServer:
     """A server that listens for the SuperNode; ``serve_forever`` runs it.
 
     Args:
@@ -379,32 +545,7 @@ def server_of(
     Raises:
         InputError: the certificate or the key cannot be read.
     """
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        timeout = 600
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            status, content = gateway.answer(self.path, self.headers, body)  # type: ignore[arg-type]
-            self.send_response(status)
-            self.send_header("content-type", _MEDIA)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None:
-            _logger.debug(format, *args)
-
-    server = ThreadingHTTPServer((host, port), Handler)
+    server = GatewayServer(gateway, (host, port), headers=HEADERS, media=MEDIA)
     if certificate is not None:
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate, key)
-        except OSError as error:
-            way_out = "Give a certificate and its private key as PEM files."
-            raise InputError(expected="a certificate", found=f"{error} in {certificate}", way_out=way_out) from None
-        # Each connection's own thread shakes hands, so that one that says nothing does not keep others waiting.
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        with_tls(server, certificate, key)
     return server

@@ -1,7 +1,9 @@
 """The gateway between a SuperNode and the SuperLink: an app that names no guard cannot leave it out."""
 
-import hashlib
+import base64
+import datetime
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.app.message import remove_content_from_message
 from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto import fab_pb2, fleet_pb2, message_pb2, run_pb2
+from flwr.proto import fab_pb2, fleet_pb2, heartbeat_pb2, message_pb2, run_pb2
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes, sign_message
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedleak_guard.chained_log import read_log
@@ -28,7 +31,7 @@ from fedleak_recorder.errors import InputError
 from tests.flower.network import Network, network
 from tests.guard_toys import log_of, model, update, write_policy
 
-KEY, NODE = b"public key", 7
+NODE = 7
 REFUSED = "the site's guard refused the message"
 
 
@@ -46,10 +49,14 @@ class SuperLink:
         self.pushed: list[Any] = []
         self.arrived: dict[str, bytes] = {}
         self.answers = True
+        self.requests: list[httpx.Request] = []
+        self.waits = True
+        """Whether the message has not been asked for yet."""
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         name = request.url.path.rpartition("/")[2]
         self.calls.append(name)
+        self.requests.append(request)
         if not self.answers:
             raise httpx.ConnectError("no SuperLink")
         return httpx.Response(200, content=getattr(self, name.replace("-", "_"))(request.content).SerializeToString())
@@ -61,6 +68,9 @@ class SuperLink:
         return fleet_pb2.ActivateNodeResponse(node_id=NODE)
 
     def pull_messages(self, _: bytes) -> Any:
+        if not self.waits:
+            return fleet_pb2.PullMessagesResponse()
+        self.waits = False
         message = message_to_proto(remove_content_from_message(self.asked))
         return fleet_pb2.PullMessagesResponse(
             messages_list=[message], message_object_trees=[get_object_tree(self.asked)]
@@ -80,6 +90,15 @@ class SuperLink:
 
     def confirm_message_received(self, _: bytes) -> Any:
         return message_pb2.ConfirmMessageReceivedResponse()
+
+    def send_node_heartbeat(self, _: bytes) -> Any:
+        return heartbeat_pb2.SendNodeHeartbeatResponse(success=True)
+
+    def deactivate_node(self, _: bytes) -> Any:
+        return fleet_pb2.DeactivateNodeResponse()
+
+    def unregister_node(self, _: bytes) -> Any:
+        return fleet_pb2.UnregisterNodeFleetResponse()
 
     def push_messages(self, body: bytes) -> Any:
         request = fleet_pb2.PushMessagesRequest.FromString(body)
@@ -106,24 +125,52 @@ class SuperLink:
         return made
 
 
-class SuperNode:
-    """A SuperNode that speaks to the gateway."""
+class Clock:
+    """A clock that a test sets."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self.gateway, self.node = gateway, Node(node_id=NODE)
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class SuperNode:
+    """A SuperNode that speaks to the gateway, and signs as Flower's."""
+
+    def __init__(self, gateway: Gateway, clock: Clock) -> None:
+        self.gateway, self.node, self.clock = gateway, Node(node_id=NODE), clock
+        self.private, public = generate_key_pairs()
+        self.public = public_key_to_bytes(public)
+
+    def signed(self) -> dict[str, str]:
+        """Headers of a call of its own."""
+        timestamp = datetime.datetime.fromtimestamp(self.clock(), datetime.UTC).isoformat()
+        return headers_of(self.public, timestamp, sign_message(self.private, timestamp.encode()))
 
     def call(self, name: str, request: Any, kind: Any = None) -> Any:
         """The answer to a call: the message of the given type, or the status."""
-        status, body = self.gateway.answer(f"/v1/fleet/{name}", {}, request.SerializeToString())
+        status, body = self.gateway.answer(f"/v1/fleet/{name}", self.signed(), request.SerializeToString())
         return kind.FromString(body) if kind is not None and status == 200 else status
+
+    def connect(self) -> None:
+        assert self.call("register-node", fleet_pb2.RegisterNodeFleetRequest(public_key=self.public)) == 200
+        assert self.call("activate-node", fleet_pb2.ActivateNodeRequest(public_key=self.public)) == 200
 
     def pull(self, link: SuperLink) -> Message:
         """Connects, and pulls the message and its objects."""
-        assert self.call("register-node", fleet_pb2.RegisterNodeFleetRequest(public_key=KEY)) == 200
-        assert self.call("activate-node", fleet_pb2.ActivateNodeRequest(public_key=KEY)) == 200
-        assert self.call("pull-messages", fleet_pb2.PullMessagesRequest(node=self.node)) == 200
+        self.connect()
+        self.gateway.step()
+        pulled = self.call(
+            "pull-messages", fleet_pb2.PullMessagesRequest(node=self.node), fleet_pb2.PullMessagesResponse
+        )
+        assert len(pulled.messages_list) == 1
         for name in link.objects:
             assert self.call("pull-object", self.pulled(name)) == 200
+        confirmed = message_pb2.ConfirmMessageReceivedRequest(
+            node=self.node, run_id=1, message_object_id=link.asked.metadata.message_id
+        )
+        assert self.call("confirm-message-received", confirmed) == 200
         return link.asked
 
     def pulled(self, name: str, run: int = 1) -> Any:
@@ -152,7 +199,17 @@ class SuperNode:
             )
             for name in answer.objects_to_push
         ]
-        return [self.call("push-object", part) for part in parts]
+        statuses = [self.call("push-object", part) for part in parts]
+        self.gateway.step()
+        return statuses
+
+
+def headers_of(key: bytes, timestamp: str, signature: bytes) -> dict[str, str]:
+    return {
+        "flwr-public-key": base64.b64encode(key).decode(),
+        "flwr-timestamp": timestamp,
+        "flwr-signature": base64.b64encode(signature).decode(),
+    }
 
 
 @pytest.fixture
@@ -162,9 +219,9 @@ def link() -> SuperLink:
 
 @pytest.fixture
 def node(tmp_path: Path, link: SuperLink) -> SuperNode:
-    gateway = Gateway("http://superlink", str(write_policy(tmp_path, "metrics: {names: [loss]}\n")))
-    gateway._client = httpx.Client(base_url="http://superlink", transport=httpx.MockTransport(link))
-    return SuperNode(gateway)
+    clock = Clock()
+    policy = write_policy(tmp_path, "metrics: {names: [loss]}\n")
+    return SuperNode(Gateway("http://superlink", str(policy), clock=clock, transport=httpx.MockTransport(link)), clock)
 
 
 def trained(**more: Any) -> RecordDict:
@@ -205,21 +262,15 @@ def test_a_refused_reply_is_replaced_by_an_error(link: SuperLink, node: SuperNod
     assert not any(b"patient" in content for content in link.arrived.values())
 
 
-def test_a_model_that_did_not_pass_the_gateway_is_unknown(link: SuperLink, node: SuperNode) -> None:
+def test_no_call_of_the_supernode_is_forwarded(link: SuperLink, node: SuperNode) -> None:
+    """The calls that arrive are those of the gateway's own steps, whatever the SuperNode sends and how often."""
     node.pull(link)
-    for asked in node.gateway._asked.values():
-        asked.objects.clear()
-    assert set(node.push(Message(trained(), reply_to=link.asked))) == {200}
-    assert link.reply().error.reason == REFUSED
-
-
-def test_nothing_that_the_supernode_chose_is_forwarded(link: SuperLink, node: SuperNode) -> None:
-    node.pull(link)
-    run = run_pb2.GetRunRequest(node=node.node, run_id=1)
-    assert node.call("get-run", run) == 200
-    before = len(link.calls)
+    expected = ["register-node", "activate-node", "pull-messages", "get-run", "get-fab"]
+    expected += ["pull-object"] * len(link.objects) + ["confirm-message-received"]
+    assert link.calls == expected
     fab = {"node": node.node, "run_id": 1}
-    calls = {
+    run = run_pb2.GetRunRequest(node=node.node, run_id=1)
+    refused = {
         "register-node": fleet_pb2.RegisterNodeFleetRequest(public_key=b"patient 7"),
         "activate-node": fleet_pb2.ActivateNodeRequest(public_key=b"patient 7"),
         "pull-messages": fleet_pb2.PullMessagesRequest(node=Node(node_id=8)),
@@ -231,11 +282,18 @@ def test_nothing_that_the_supernode_chose_is_forwarded(link: SuperLink, node: Su
         "push-messages": fleet_pb2.PushMessagesRequest(node=node.node),
         "patient-7": run,
     }
-    assert {name: node.call(name, request) for name, request in calls.items()} == dict.fromkeys(calls, 403)
-    status, _ = node.gateway.answer("/v1/fleet/get-run", {"flwr-signature": "patient 7"}, run.SerializeToString())
-    assert status == 403
-    assert node.gateway.answer("/v1/fleet/get-run", {}, b"\xff\xff")[0] == 500
-    assert len(link.calls) == before
+    statuses = {name: node.call(name, request) for name, request in refused.items()}
+    assert statuses == {**dict.fromkeys(refused, 403), "register-node": 401, "activate-node": 401}
+    assert node.gateway.answer("/v1/fleet/get-run", node.signed(), b"\xff\xff")[0] == 400
+    answered = {
+        "get-run": run,
+        "send-node-heartbeat": heartbeat_pb2.SendNodeHeartbeatRequest(node=node.node),
+        "get-fab": fab_pb2.GetFabRequest(**fab, hash_str="the app"),
+        "deactivate-node": fleet_pb2.DeactivateNodeRequest(node_id=NODE),
+        "unregister-node": fleet_pb2.UnregisterNodeFleetRequest(node_id=NODE),
+    }
+    assert {name: node.call(name, request) for name, request in answered.items()} == dict.fromkeys(answered, 200)
+    assert link.calls == expected
 
 
 def test_a_message_that_is_no_reply_stays(link: SuperLink, node: SuperNode) -> None:
@@ -253,18 +311,17 @@ def test_an_object_with_another_content_stays(link: SuperLink, node: SuperNode) 
 def test_a_superlink_that_does_not_answer_gets_the_reply_once_it_does(
     tmp_path: Path, link: SuperLink, node: SuperNode
 ) -> None:
-    """The release is in the log once, and the retry of the last object sends it."""
+    """The release is in the log once, and a later beat sends the same message."""
     reply = Message(trained(), reply_to=node.pull(link))
     link.answers = False
-    assert node.push(reply)[-1] == 503
+    assert set(node.push(reply)) == {200}
+    node.clock.now += 30
+    node.gateway.step()
+    assert not link.pushed
     link.answers = True
-    ((session, held),) = node.gateway._held.items()
-    name, content = next(iter(held.objects.items()))
-    part = message_pb2.PushObjectRequest(
-        node=node.node, run_id=1, object_id=name, object_content=content, session_id=session
-    )
-    assert hashlib.sha256(content).hexdigest() == name
-    assert node.call("push-object", part) == 200
+    node.clock.now += 30
+    node.gateway.step()
+    node.gateway.step()
     assert not link.reply().has_error()
     assert len(read_log(log_of(tmp_path))[0]) == 1
 

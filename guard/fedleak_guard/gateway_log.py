@@ -1,0 +1,92 @@
+"""Log of a gateway's refused calls: counts by reason, so that whoever floods the gateway does not flood the log."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fedleak_guard
+from fedleak_guard.chained_log import ChainedLog
+
+GATEWAY_LOG = "gateway.jsonl"
+"""File next to the site's log; an unbroken chain of its own, which `fedleak-guard verify` checks."""
+INTERVAL = 60.0
+"""Seconds between two entries of counts: at most 1,440 a day, however many calls are refused."""
+_logger = logging.getLogger("fedleak_guard")
+
+
+class RejectedError(Exception):
+    """A call that the gateway does not answer, and that nothing follows.
+
+    Args:
+        reason: why, one of few fixed texts; the log counts by it, so it never holds anything that a caller sent.
+        status: of HTTP.
+    """
+
+    def __init__(self, reason: str, status: int = 403) -> None:
+        super().__init__(reason)
+        self.reason, self.status = reason, status
+
+
+class GatewayLog:
+    """Counts of refused calls, and when the gateway started and with whom.
+
+    Args:
+        folder: the policy's folder ``evidence``.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
+        self._log, self._clock = ChainedLog(folder, GATEWAY_LOG), clock
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._written = -INTERVAL
+        """When counts were last written."""
+
+    def count(self, reason: str) -> None:
+        """Counts a refused call."""
+        with self._lock:
+            self._counts[reason] += 1
+
+    def write_due(self) -> None:
+        """Writes what was counted, unless the last entry is too recent.
+
+        Raises:
+            OSError: it could not be written; then the gateway lets nothing out.
+            InputError: the chain is broken.
+        """
+        now = self._clock()
+        with self._lock:
+            is_recent = 0 <= now - self._written < INTERVAL
+            if not self._counts or is_recent:
+                return
+            counts = dict(sorted(self._counts.items()))
+            self._append("calls", refused=counts)
+            self._counts.clear()
+            self._written = now
+        _logger.error("refused calls, of which nothing left the site: %s", counts)
+
+    def note(self, event: str, **content: Any) -> None:
+        """Writes an entry at once.
+
+        Raises:
+            OSError: it could not be written.
+            InputError: the chain is broken.
+        """
+        with self._lock:
+            self._append(event, **content)
+
+    def _append(self, event: str, **content: Any) -> None:
+        now = self._clock()
+        head = {
+            "format": 1,
+            "version": fedleak_guard.__version__,
+            "time": now,
+            "date": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
+            "event": event,
+        }
+        with self._log.locked():
+            self._log.append({**head, **content})
