@@ -122,6 +122,7 @@ def released_content(
     unknown += [f"a record of metrics named {name!r:.40}" for name in metrics if name != metrics_name]
     unknown += [f"a configuration of {len(record)} values" for record in content.config_records.values() if record]
     values = dict(metrics.get(metrics_name, {}))
+    unknown += [f"the empty list {name!r:.40}" for name, value in values.items() if value == []]
     examples = values.pop(examples_key, None)
     if examples is not None and not (isinstance(examples, int) and 0 <= examples < 2**31):
         unknown.append(f"the value {examples!r:.20} of {examples_key}")

@@ -5,10 +5,13 @@ the job's own filters after them, so `EgressWatch` compares what finally leaves 
 of the two refuses everything without the other.
 """
 
+import copy
 import logging
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from nvflare.app_common.app_constant import AppConstants
 
 from fedleak_guard.chained_log import NAME
 from fedleak_guard.evidence import write_evidence
-from fedleak_guard.guard import Guard
+from fedleak_guard.guard import Guard, Released
 from fedleak_guard.message import Holds, Message, tensors_hash
 from fedleak_guard.policy import read_policy
 from fedleak_guard.refusal import RefusedError, reason_of
@@ -33,11 +36,19 @@ from fedleak_recorder.arrays import Array, as_array
 from fedleak_recorder.errors import InputError
 
 _HOLDS: dict[str, Holds] = {DataKind.WEIGHTS: "models", DataKind.WEIGHT_DIFF: "deltas"}
-_COUNTS = MetaKey.NUM_STEPS_CURRENT_ROUND, MetaKey.START_ROUND, MetaKey.CURRENT_ROUND, MetaKey.TOTAL_ROUNDS
-"""Meta data that may leave as whole numbers."""
-_ROUNDS = AppConstants.START_ROUND, AppConstants.CURRENT_ROUND, AppConstants.NUM_ROUNDS
-"""Headers that may leave as whole numbers, apart from the return code and the type of the content."""
-_CODES = frozenset(value for name, value in vars(ReturnCode).items() if name.isupper())
+_STEPS = MetaKey.NUM_STEPS_CURRENT_ROUND
+"""Meta data with the number of steps; it leaves as a metric, counted with the others, if the policy names it."""
+_ROUNDS = MetaKey.START_ROUND, MetaKey.CURRENT_ROUND, MetaKey.TOTAL_ROUNDS
+"""Meta data with numbers of rounds, which are those of the task."""
+_ROUND_HEADERS = AppConstants.START_ROUND, AppConstants.CURRENT_ROUND, AppConstants.NUM_ROUNDS
+"""Headers with numbers of rounds, which are those of the task, whatever the client says."""
+_SET_BY_NVFLARE = (
+    ReservedHeaderKey.AUDIT_EVENT_ID,
+    ReservedHeaderKey.COOKIE_JAR,
+    ReservedHeaderKey.TASK_NAME,
+    ReservedHeaderKey.TASK_ID,
+)
+"""Headers that NVFlare sets after the last filter, from what the server sent."""
 _logger = logging.getLogger("fedleak_guard")
 
 
@@ -48,12 +59,30 @@ class _Task:
     watched: bool = False
     round: int = 0
     received: dict[str, Array] = field(default_factory=dict)
+    meta: dict[str, int] = field(default_factory=dict)
+    headers: dict[str, int] = field(default_factory=dict)
+    """Numbers of rounds in the task's meta data and in its headers."""
+    data: Shareable | None = None
+    jar: Any = None
+    """The task, and a copy of its cookies, which NVFlare copies from the task into the result."""
     released: tuple[Any, str] | None = None
     """Plain part and hash of the tensors of what was released and has not left yet."""
+    left: Shareable | None = None
+    """The result that passed the last filter, until NVFlare sends it."""
+    sealed: tuple[Any, str] | None = None
+    """What it held."""
 
 
 _tasks: dict[tuple[str, str], _Task] = {}
 _lock = threading.Lock()
+
+
+def _has_empty_part(value: Any) -> bool:
+    """Whether a list or mapping holds an empty one at any depth, whose place and name would be all that it says."""
+    if not isinstance(value, Mapping | list | tuple):
+        return False
+    parts = list(value.values()) if isinstance(value, Mapping) else list(value)
+    return any(_has_empty_part(part) or (isinstance(part, Mapping | list | tuple) and not part) for part in parts)
 
 
 class EgressCheck(Filter):
@@ -71,6 +100,7 @@ class EgressCheck(Filter):
         super().__init__()
         self.policy, self.examples_key = policy, examples_key  # NVFlare reads the arguments from attributes
         self._guard = Guard(policy)
+        self._said_of_steps = False
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         """What leaves of a result.
@@ -93,25 +123,33 @@ class EgressCheck(Filter):
                 found="none",
                 way_out="Add it to the components of the site's privacy.json.",
             )
-        code = shareable.get_return_code(ReturnCode.OK)
-        if code != ReturnCode.OK:
-            leaving = make_reply(code if code in _CODES else ReturnCode.EXECUTION_EXCEPTION)
+        if shareable.get_return_code(ReturnCode.OK) != ReturnCode.OK:
+            leaving = make_reply(ReturnCode.EXECUTION_EXCEPTION)  # one code for all failures, so that it says no more
         else:
             leaving = self._released(shareable, from_shareable(shareable), task, job)
         task.released = _sealed(leaving)
         return leaving
 
     def _released(self, shareable: Shareable, dxo: DXO, task: _Task, job: str) -> Shareable:
-        meta = dict(dxo.meta or {})
+        meta = {key: value for key, value in (dxo.meta or {}).items() if key not in _ROUNDS}
         metrics, holds = dict(meta.pop(MetaKey.INITIAL_METRICS, None) or {}), _HOLDS.get(dxo.data_kind)
-        kept = {key: meta.pop(key) for key in (*_COUNTS, self.examples_key) if key in meta}
+        counts = {key: meta.pop(key) for key in (_STEPS, self.examples_key) if key in meta}
         unknown = [f"the entry {key!r}" for key in shareable if key not in (ReservedHeaderKey.HEADERS, "DXO")]
-        unknown += [f"the value {value!r:.20} of {key}" for key, value in kept.items() if not _is_count(value)]
+        unknown += [f"the value {value!r:.20} of {key}" for key, value in counts.items() if not _is_count(value)]
         if dxo.data_kind == DataKind.METRICS:
             metrics |= dxo.data
         elif holds is None:
             unknown.append(f"data of the kind {dxo.data_kind!r:.40}")
         metrics |= {key: value for key, value in meta.items() if value not in (None, "", [], {})}
+        if _STEPS in counts and self._may_leave(_STEPS):
+            metrics[_STEPS] = counts[_STEPS]
+        if _has_empty_part(metrics):
+            unknown.append("an empty list or mapping among the metrics")
+        if holds is not None and task.received:
+            unknown += [f"the tensor {name!r:.40}, which the task has not" for name in dxo.data.keys() - task.received]
+        frameworks = {_is_torch(value) for value in dxo.data.values()} if holds is not None else set()
+        if len(frameworks) > 1:
+            unknown.append("tensors of two frameworks")
         released = self._guard.release(
             Message(
                 job=job,
@@ -120,26 +158,48 @@ class EgressCheck(Filter):
                 holds=holds or "deltas",
                 received=task.received or None,
                 metrics=metrics,
-                examples=kept.get(self.examples_key),
+                examples=counts.get(self.examples_key),
                 unknown=tuple(unknown),
             )
         )
-        data = released.metrics
-        if released.tensors is not None:
-            data = {name: _as_before(value, dxo.data[name]) for name, value in released.tensors.items()}
-            kept |= {MetaKey.INITIAL_METRICS: released.metrics} if released.metrics else {}
-        leaving = DXO(dxo.data_kind, data, kept).to_shareable()
-        for key in _ROUNDS:
-            if _is_count(shareable.get_header(key)):
-                leaving.set_header(key, int(shareable.get_header(key)))
+        return self._made(released, dxo, task, counts)
+
+    def _may_leave(self, name: str) -> bool:
+        """Whether the policy names a metric; says once that it does not."""
+        is_named = any(fnmatchcase(name, allowed) for allowed in read_policy(self.policy).metrics.names)
+        if not is_named and not self._said_of_steps:
+            self._said_of_steps = True
+            _logger.warning("%s does not leave, since metrics.names of the policy does not name it", name)
+        return is_named
+
+    def _made(self, released: Released, dxo: DXO, task: _Task, counts: Mapping[str, Any]) -> Shareable:
+        """The result that leaves, made from checked numbers and from the task, in an order that says nothing."""
+        numbers = _in_order(released.metrics)
+        meta: dict[str, Any] = dict(task.meta)
+        if self.examples_key in counts:
+            meta[self.examples_key] = int(counts[self.examples_key])
+        if _STEPS in numbers:
+            meta[_STEPS] = int(numbers.pop(_STEPS))
+        if released.tensors is None:
+            data = numbers
+        else:
+            known = [name for name in task.received if name in released.tensors]
+            names = known + sorted(released.tensors.keys() - task.received.keys())
+            data = {str(name): _as_before(released.tensors[name], dxo.data[name]) for name in names}
+            if numbers:
+                meta[MetaKey.INITIAL_METRICS] = numbers
+        leaving = DXO(DataKind(dxo.data_kind), data, meta).to_shareable()
+        for key, number in task.headers.items():
+            leaving.set_header(key, number)
         return leaving
 
 
 class EgressWatch(FLComponent):
     """Component for ``components`` of the site's privacy.json: keeps the received model, and watches what leaves.
 
-    A result that is not what `EgressCheck` released is emptied, and leaves as the return code ``UNSAFE_JOB`` alone.
-    When the job ends, the summaries of the log are written.
+    A result that is not what `EgressCheck` released is emptied, and leaves as the return code ``UNSAFE_JOB`` alone. It
+    is compared after the last filter and again before NVFlare sends it, with the cookies as the server sent them. When
+    the job ends, the summaries of the log are written.
 
     Args:
         policy: path of the site's policy, for the summaries; none are written without it.
@@ -157,17 +217,23 @@ class EgressWatch(FLComponent):
             self._keep(fl_ctx)
         elif event_type == EventType.AFTER_TASK_RESULT_FILTER:
             self._compare(fl_ctx.get_prop(FLContextKey.TASK_RESULT), fl_ctx)
+        elif event_type == EventType.BEFORE_SEND_TASK_RESULT:
+            self._compare_again(fl_ctx)
         elif event_type == EventType.END_RUN and self.policy:
             self._summarize()
 
     def _keep(self, fl_ctx: FLContext) -> None:
         task, data = _task_of(fl_ctx), fl_ctx.get_prop(FLContextKey.TASK_DATA)
-        task.watched, task.released, task.received, task.round = True, None, {}, 0
+        task.watched, task.released, task.left, task.sealed = True, None, None, None
+        task.received, task.round, task.headers, task.meta, task.data, task.jar = {}, 0, {}, {}, None, None
         if isinstance(data, Shareable):
-            number = data.get_header(AppConstants.CURRENT_ROUND)
-            task.round = int(number) if _is_count(number) else 0
+            task.data, task.jar = data, copy.deepcopy(data.get_cookie_jar())
+            task.headers = {key: int(data.get_header(key)) for key in _ROUND_HEADERS if _is_count(data.get_header(key))}
+            task.round = task.headers.get(AppConstants.CURRENT_ROUND, 0)
             try:
                 dxo = from_shareable(data)
+                rounds = {key: dxo.get_meta_prop(key) for key in _ROUNDS}
+                task.meta = {key: int(number) for key, number in rounds.items() if _is_count(number)}
                 if dxo.data_kind == DataKind.WEIGHTS:
                     task.received = {name: np.array(as_array(value)) for name, value in dxo.data.items()}
             except (ValueError, InputError):  # no model, so that what needs it is refused
@@ -176,11 +242,37 @@ class EgressWatch(FLComponent):
     def _compare(self, result: Any, fl_ctx: FLContext) -> None:
         try:
             task = _task_of(fl_ctx)
-            same = task.released is not None and _sealed(result) == task.released
+            sealed = _sealed(result)
+            same = task.released is not None and sealed == task.released
             task.released = None
+            task.left, task.sealed = (result, sealed) if same else (None, None)
         except Exception:
             same = False
-        if not same and isinstance(result, Shareable):
+        if not same:
+            self._empty(result)
+
+    def _compare_again(self, fl_ctx: FLContext) -> None:
+        """Compares what NVFlare is about to send with what passed the last filter; other components ran in between."""
+        task = _task_of(fl_ctx)
+        left, sealed, task.left = task.left, task.sealed, None
+        jar = None if task.data is None else task.data.get_cookie_jar()
+        if isinstance(jar, dict) and jar != task.jar:  # NVFlare has put this object into whatever it sends
+            jar.clear()
+            jar.update(task.jar or {})
+        if left is None:
+            return
+        try:
+            headers = dict(left.get(ReservedHeaderKey.HEADERS) or {})
+            own = {key: headers.pop(key) for key in _SET_BY_NVFLARE if key in headers}
+            rest = {key: headers if key == ReservedHeaderKey.HEADERS else value for key, value in left.items()}
+            same = _sealed(rest) == sealed and _is_of_task(own, task, fl_ctx)
+        except Exception:
+            same = False
+        if not same:
+            self._empty(left)
+
+    def _empty(self, result: Any) -> None:
+        if isinstance(result, Shareable):
             result.clear()
             result.set_return_code(ReturnCode.UNSAFE_JOB)
             _logger.error(
@@ -201,21 +293,48 @@ def _task_of(fl_ctx: FLContext) -> _Task:
         return _tasks.setdefault(key, _Task())
 
 
+def _is_of_task(headers: Mapping[str, Any], task: _Task, fl_ctx: FLContext) -> bool:
+    """Whether the headers that NVFlare sets are those of the task."""
+    audit = headers.get(ReservedHeaderKey.AUDIT_EVENT_ID)
+    return (
+        headers.get(ReservedHeaderKey.TASK_NAME) == fl_ctx.get_prop(FLContextKey.TASK_NAME)
+        and headers.get(ReservedHeaderKey.TASK_ID) == fl_ctx.get_prop(FLContextKey.TASK_ID)
+        and headers.get(ReservedHeaderKey.COOKIE_JAR) == (task.jar or None)
+        and (audit is None or re.fullmatch(r"[0-9a-f-]{0,36}", audit) is not None)
+    )
+
+
+def _in_order(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics in the order of their names and with numbers of one type, so that neither says anything."""
+    return {name: _plain_numbers(metrics[name]) for name in sorted(metrics)}
+
+
+def _plain_numbers(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _in_order(value)
+    return [_plain_numbers(part) for part in value] if isinstance(value, list) else float(value)
+
+
 def _is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(0 <= value < 2**31)
 
 
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch"
+
+
 def _as_before(value: Array, sent: Any) -> Any:
-    """An array in the framework of the sent one."""
-    if type(sent).__module__.partition(".")[0] != "torch":
+    """An array in the framework of the sent one, in C order."""
+    value = np.array(value, order="C")
+    if not _is_torch(sent):
         return value
     import torch
 
     return torch.from_numpy(value).to(sent.dtype)
 
 
-def _sealed(result: Shareable) -> tuple[Any, str]:
-    """Everything that a result holds: plain values, and a hash of its arrays by place.
+def _sealed(result: Mapping[str, Any]) -> tuple[Any, str]:
+    """Everything that a result holds: plain values, types and memory layout of its arrays, and a hash of them by place.
 
     Raises:
         InputError: it holds something else.
@@ -224,12 +343,13 @@ def _sealed(result: Shareable) -> tuple[Any, str]:
 
     def plain(value: Any, place: str) -> Any:
         if isinstance(value, Mapping):
-            return [[key, plain(part, f"{place}/{key}")] for key, part in value.items()]
-        if value is None or isinstance(value, bool | int | float | str):
+            return [[plain(key, place), plain(part, f"{place}/{key}")] for key, part in value.items()]
+        if value is None or type(value) in (bool, int, float, str, DataKind):
             return [type(value).__name__, value]
         if isinstance(value, list):
             return [plain(part, f"{place}/{number}") for number, part in enumerate(value)]
         arrays[place] = as_array(value, where=place)
-        return type(value).__name__
+        strides = value.stride() if _is_torch(value) else value.strides
+        return [type(value).__name__, str(value.dtype), tuple(strides), getattr(value, "requires_grad", False)]
 
     return plain(result, ""), tensors_hash(arrays)

@@ -145,7 +145,7 @@ def test_headers_and_peer_data_do_not_leave(tmp_path: Path) -> None:
     sent.set_header(AppConstants.CURRENT_ROUND, 4)
     leaving = site.sends(sent)
     assert "patient 7" not in str(leaving)
-    assert leaving.get_header(AppConstants.CURRENT_ROUND) == 4
+    assert leaving.get_header(AppConstants.CURRENT_ROUND) == 0  # that of the task
 
 
 def _with(sent: Shareable, key: str, value: object) -> Shareable:
@@ -183,6 +183,8 @@ def test_an_error_of_the_client_leaves_as_a_code_alone(tmp_path: Path) -> None:
     failed = make_reply(ReturnCode.EXECUTION_EXCEPTION, {"text": "patient 7"})
     failed["more"] = update()
     assert str(site.sends(failed)) == str(make_reply(ReturnCode.EXECUTION_EXCEPTION))
+    site.works_on(task())
+    assert site.sends(make_reply(ReturnCode.TASK_UNSUPPORTED)).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
     site.works_on(task())
     assert site.sends(make_reply("patient 7")).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
 
