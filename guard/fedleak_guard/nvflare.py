@@ -39,7 +39,7 @@ _HOLDS: dict[str, Holds] = {DataKind.WEIGHTS: "models", DataKind.WEIGHT_DIFF: "d
 _STEPS = MetaKey.NUM_STEPS_CURRENT_ROUND
 """Meta data with the number of steps; it leaves as a metric, counted with the others, if the policy names it."""
 _ROUNDS = MetaKey.START_ROUND, MetaKey.CURRENT_ROUND, MetaKey.TOTAL_ROUNDS
-"""Meta data with numbers of rounds, which are those of the task."""
+"""Meta data with numbers of rounds, which do not leave: the server knows its task."""
 _ROUND_HEADERS = AppConstants.START_ROUND, AppConstants.CURRENT_ROUND, AppConstants.NUM_ROUNDS
 """Headers with numbers of rounds, which are those of the task, whatever the client says."""
 _SET_BY_NVFLARE = (
@@ -59,9 +59,8 @@ class _Task:
     watched: bool = False
     round: int = 0
     received: dict[str, Array] = field(default_factory=dict)
-    meta: dict[str, int] = field(default_factory=dict)
     headers: dict[str, int] = field(default_factory=dict)
-    """Numbers of rounds in the task's meta data and in its headers."""
+    """Numbers of rounds in the task's headers."""
     data: Shareable | None = None
     jar: Any = None
     """The task, and a copy of its cookies, which NVFlare copies from the task into the result."""
@@ -175,7 +174,7 @@ class EgressCheck(Filter):
     def _made(self, released: Released, dxo: DXO, task: _Task, counts: Mapping[str, Any]) -> Shareable:
         """The result that leaves, made from checked numbers and from the task, in an order that says nothing."""
         numbers = _in_order(released.metrics)
-        meta: dict[str, Any] = dict(task.meta)
+        meta: dict[str, Any] = {}
         if self.examples_key in counts:
             meta[self.examples_key] = int(counts[self.examples_key])
         if _STEPS in numbers:
@@ -225,15 +224,13 @@ class EgressWatch(FLComponent):
     def _keep(self, fl_ctx: FLContext) -> None:
         task, data = _task_of(fl_ctx), fl_ctx.get_prop(FLContextKey.TASK_DATA)
         task.watched, task.released, task.left, task.sealed = True, None, None, None
-        task.received, task.round, task.headers, task.meta, task.data, task.jar = {}, 0, {}, {}, None, None
+        task.received, task.round, task.headers, task.data, task.jar = {}, 0, {}, None, None
         if isinstance(data, Shareable):
             task.data, task.jar = data, copy.deepcopy(data.get_cookie_jar())
             task.headers = {key: int(data.get_header(key)) for key in _ROUND_HEADERS if _is_count(data.get_header(key))}
             task.round = task.headers.get(AppConstants.CURRENT_ROUND, 0)
             try:
                 dxo = from_shareable(data)
-                rounds = {key: dxo.get_meta_prop(key) for key in _ROUNDS}
-                task.meta = {key: int(number) for key, number in rounds.items() if _is_count(number)}
                 if dxo.data_kind == DataKind.WEIGHTS:
                     task.received = {name: np.array(as_array(value)) for name, value in dxo.data.items()}
             except (ValueError, InputError):  # no model, so that what needs it is refused
