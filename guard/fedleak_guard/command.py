@@ -6,14 +6,16 @@ import json
 import logging
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedleak_guard.capacity import lines_of, shapes_of
-from fedleak_guard.chained_log import FIRST, NAME
+from fedleak_guard.chained_log import FIRST, NAME, read_log
 from fedleak_guard.check import NotMadeError, known_checks
 from fedleak_guard.evidence import ATTACKS, EGRESS, write_evidence
+from fedleak_guard.gateway_log import GATEWAY_LOG
 from fedleak_guard.gaussian import gaussian_epsilon
 from fedleak_guard.ledger import spent
 from fedleak_guard.log_entry import read_decisions
@@ -94,19 +96,39 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    if options.path.name == GATEWAY_LOG:
+        return _verify_gateway(options)
     entries, torn = read_decisions(options.path)
     hashes = [FIRST, *(entry["hash"] for entry in entries)]
     way_out = "The end of the log was cut off or replaced; ask for a copy."
     require(options.head in (None, *hashes), f"the entry {options.head} in the chain", "no such entry", way_out)
     total = spent(entries)
-    released, refused = (sum(entry["event"] == event for entry in entries) for event in ("released", "refused"))
+    refused = sum(entry["event"] == "refused" for entry in entries)
     print(f"{len(entries)} entries in an unbroken chain, head {hashes[-1]}")
-    print(f"{released} messages released ({total.messages} with tensors), {refused} refused")
+    print(f"{len(entries) - refused} messages released ({total.messages} with tensors), {refused} refused")
     print(
         f"epsilon of all, by the declared or added noise: {gaussian_epsilon(total.precision, 1e-5):.4g} at delta 1e-5"
     )
     if torn:
         print(f"{torn} bytes of an incomplete last entry, of which nothing left the site")
+    return 0
+
+
+def _verify_gateway(options: argparse.Namespace) -> int:
+    entries, torn = read_log(options.path)
+    hashes = [FIRST, *(entry["hash"] for entry in entries)]
+    way_out = "The end of the log was cut off or replaced; ask for a copy."
+    require(options.head in (None, *hashes), f"the entry {options.head} in the chain", "no such entry", way_out)
+    print(f"{len(entries)} entries in an unbroken chain, head {hashes[-1]}")
+    counts = Counter[str]()
+    for entry in entries:
+        if isinstance(entry.get("refused"), dict):
+            counts.update({str(reason): int(number) for reason, number in entry["refused"].items()})
+    print(f"{counts.total()} calls refused")
+    for reason, number in counts.most_common():
+        print(f"  {reason}: {number}")
+    if torn:
+        print(f"{torn} bytes of an incomplete last entry")
     return 0
 
 
