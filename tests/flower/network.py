@@ -4,6 +4,8 @@ What arrives at the server's strategy is what the app's server prints, one JSON 
 """
 
 import contextlib
+import datetime
+import ipaddress
 import json
 import os
 import signal
@@ -14,6 +16,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.places import ROOT
 
@@ -100,8 +107,8 @@ metrics: {{names: [loss]}}
 class Network:
     """A running network; `run` runs an app, and returns what arrived at its server."""
 
-    def __init__(self, folder: Path, superlink: int, environment: dict[str, str]) -> None:
-        self.folder, self.superlink, self.environment = folder, superlink, environment
+    def __init__(self, folder: Path, superlink: int, environment: dict[str, str], gateway: int) -> None:
+        self.folder, self.superlink, self.environment, self.gateway = folder, superlink, environment, gateway
 
     def run(self, fault: str) -> list[dict[str, Any]]:
         command = [_program("flwr"), "run", str(self.folder / "app"), "here", "--stream", "-c", f'fault="{fault}"']
@@ -112,8 +119,13 @@ class Network:
 
 
 @contextlib.contextmanager
-def network(folder: Path) -> Iterator[Network]:
-    """A network whose SuperNode reaches the SuperLink through the gateway alone."""
+def network(folder: Path, *, authenticated: bool = False) -> Iterator[Network]:
+    """A network whose SuperNode reaches the SuperLink through the gateway alone.
+
+    Args:
+        folder: for its files.
+        authenticated: whether all connections have TLS, and SuperLink and gateway know the keys of their nodes.
+    """
     for name, text in {"pyproject.toml": PROJECT, "app/client.py": CLIENT, "app/server.py": SERVER}.items():
         path = folder / "app" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,25 +134,36 @@ def network(folder: Path) -> Iterator[Network]:
     (folder / "policy.yaml").write_text(POLICY.format(folder=folder))
     superlink, gateway, runtime = _ports(3)
     (folder / "home").mkdir()
-    at = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{superlink}"\ninsecure = true\n'
+    files = write_keys(folder) if authenticated else {}
+    security = f'root-certificates = "{files["ca.pem"]}"' if authenticated else "insecure = true"
+    at = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{superlink}"\n{security}\n'
     (folder / "home/config.toml").write_text(at)
     paths = ":".join(str(ROOT / part) for part in ("recorder", "guard"))
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     own = {"FLWR_HOME": str(folder / "home"), "FLWR_TELEMETRY_ENABLED": "0", "PYTHONPATH": paths, "PATH": programs}
     environment = {**os.environ, **own}
-    guard = [sys.executable, "-m", "fedleak_guard.command", "flower-gateway", "--insecure"]
-    guard += ["--superlink", f"127.0.0.1:{superlink}", "--listen", f"127.0.0.1:{gateway}"]
     commands = {
-        "superlink": [
-            *(_program("flower-superlink"), "--insecure", "--port", str(superlink)),
-            "--disable-runtime-dependency-installation",
-        ],
-        "gateway": [*guard, "--policy", str(folder / "policy.yaml")],
-        "supernode": [
-            *(_program("flower-supernode"), "--insecure", "--port", str(runtime)),
-            *("--superlink", f"127.0.0.1:{gateway}"),
-        ],
+        "superlink": [_program("flower-superlink"), "--port", str(superlink)],
+        "gateway": [sys.executable, "-m", "fedleak_guard.command", "flower-gateway"],
+        "supernode": [_program("flower-supernode"), "--port", str(runtime), "--superlink", f"127.0.0.1:{gateway}"],
     }
+    commands["superlink"] += ["--disable-runtime-dependency-installation"]
+    commands["gateway"] += ["--superlink", f"127.0.0.1:{superlink}", "--listen", f"127.0.0.1:{gateway}"]
+    commands["gateway"] += ["--policy", str(folder / "policy.yaml")]
+    if not authenticated:
+        for command in commands.values():
+            command.append("--insecure")
+    else:
+        # The certificate of the SuperLink, for its own server and for the programs that it starts.
+        own_certificate = {"certfile": "server.pem", "keyfile": "server.key", "ca-certfile": "ca.pem"}
+        for option, name in own_certificate.items():
+            commands["superlink"] += [f"--ssl-{option}", files[name]]
+        commands["superlink"] += ["--enable-supernode-auth"]
+        commands["gateway"] += ["--root-certificates", files["ca.pem"], "--certificate", files["server.pem"]]
+        commands["gateway"] += ["--key", files["server.key"], "--superlink-private-key", files["gateway"]]
+        commands["gateway"] += ["--supernode-public-key", files["supernode.pub"]]
+        commands["supernode"] += ["--root-certificates", files["ca.pem"]]
+        commands["supernode"] += ["--auth-supernode-private-key", files["supernode"]]
     with contextlib.ExitStack() as stack:
         for name, command in commands.items():
             log = stack.enter_context((folder / f"{name}.log").open("w"))
@@ -148,7 +171,54 @@ def network(folder: Path) -> Iterator[Network]:
             stack.callback(_stop, made)
             if name != "supernode":
                 _wait({"superlink": superlink, "gateway": gateway}[name], made)
-        yield Network(folder, superlink, environment)
+            if name == "superlink" and authenticated:
+                register = [_program("flwr"), "supernode", "register", files["gateway.pub"], "here"]
+                said = subprocess.run(
+                    register, env=environment, capture_output=True, text=True, timeout=60, check=False
+                )
+                (folder / "registered.log").write_text(said.stdout + said.stderr)
+        yield Network(folder, superlink, environment, gateway)
+
+
+def write_keys(folder: Path) -> dict[str, str]:
+    """Writes an authority, a certificate of this machine, and keys of gateway and SuperNode; returns their paths."""
+    now = datetime.datetime.now(datetime.UTC)
+    authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
+
+    def certificate(name: str, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> bytes:
+        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        names = x509.SubjectAlternativeName([address, x509.DNSName("localhost")])
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=30))
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(names, critical=False)
+        )
+        return bytes(made.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+    plain = serialization.NoEncryption()
+    contents = {
+        "ca.pem": certificate("tests", authority, is_authority=True),
+        "server.pem": certificate("127.0.0.1", server, is_authority=False),
+        "server.key": server.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, plain
+        ),
+    }
+    for name in ("gateway", "supernode"):
+        key = ec.generate_private_key(ec.SECP384R1())
+        contents[name] = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, plain)
+        contents[f"{name}.pub"] = key.public_key().public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return {name: str(folder / name) for name in contents}
 
 
 def _program(name: str) -> str:

@@ -3,6 +3,7 @@
 import base64
 import datetime
 import os
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -349,3 +350,17 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
 )
 def test_an_app_of_a_real_network_that_names_no_guard(running: Network, fault: str, arrived: dict[str, Any]) -> None:
     assert running.run(fault) == [arrived], (running.folder / "said").read_text()
+
+
+@pytest.mark.integration
+def test_a_real_network_with_keys_and_tls(tmp_path: Path) -> None:
+    """The SuperLink knows the gateway's key, the gateway the SuperNode's, and an app without it does nothing."""
+    with network(tmp_path, authenticated=True) as running:
+        assert running.run("none") == [{"error": None, "sum": 2.5}], (tmp_path / "said").read_text()
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        with httpx.Client(base_url=f"https://127.0.0.1:{running.gateway}", verify=context) as app:
+            public = (tmp_path / "supernode.pub").read_bytes()
+            registered = fleet_pb2.RegisterNodeFleetRequest(public_key=public).SerializeToString()
+            assert app.post("/v1/fleet/register-node", content=registered).status_code == 401
+    entries, _ = read_log(tmp_path / "evidence/gateway.jsonl")
+    assert [entry["event"] for entry in entries][:2] == ["started", "connected"]
