@@ -81,6 +81,8 @@ def test_a_gateway_without_flower_or_with_a_wrong_address_is_one_line(
         patch.setitem(sys.modules, "fedleak_guard.flower_gateway", None)
         assert main(command) == 2
     assert "expected Flower 1.41 or later" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "fedleak_guard.flower_gateway", SimpleNamespace(Gateway=None, server_of=None))
+    monkeypatch.setitem(
+        sys.modules, "fedleak_guard.flower_gateway", SimpleNamespace(Gateway=None, capacity=None, server_of=None)
+    )
     assert main([*command, "--listen", "9192x"]) == 2
     assert "HOST:PORT after --listen" in capsys.readouterr().err
