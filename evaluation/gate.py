@@ -23,7 +23,7 @@ from evaluation.learner_match import simulates
 from evaluation.limit_names import asks, parts_of
 from evaluation.limits import FEWEST, Measured, measured
 from evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE, Differences, beyond_baseline, changed
-from evaluation.risk import worst_clients
+from evaluation.risk import worst_clients, worst_in_words
 from evaluation.runner import Evaluation
 from evaluation.scores import differing, number, records, rows_of
 from evaluation.unmeasured_bits import BITS, BITS_NEED, questions_without_bits
@@ -182,10 +182,15 @@ def _shown_ends(worst: Measured, sign: int, worst_client: bool) -> tuple[float |
 
 def _not_covered(name: str, rows: Sequence[Mapping[str, Any]], asked: Sequence[Attack], evaluation: Evaluation) -> str:
     """What a limit that holds says nothing about: attacks that did not run; and the clients that are exposed most."""
-    clients = [worst_clients(rows_of(evaluation.scores, row)) for row in rows] if len(evaluation.scores) else []
-    tenths = [float(own.mean()) for own in clients if len(own)]
-    worst = (min if metric(name).lower_is_better else max)(tenths, default=math.nan)
-    added = f"; worst tenth of the clients {number(worst)}" if tenths and not metric(name).worst_client else ""
+    added = ""
+    if len(evaluation.scores) and not metric(name).worst_client:
+        exposed = [(worst_clients(rows_of(evaluation.scores, row)), int(row["n"])) for row in rows]
+        exposed = [(own, n) for own, n in exposed if len(own)]
+        if exposed:
+            # The attack whose most exposed clients are exposed most.
+            choose = min if metric(name).lower_is_better else max
+            worst, n = choose(exposed, key=lambda one: float(one[0].mean()))
+            added = f"; {worst_in_words(worst, n)} {number(float(worst.mean()))}"
     ran = {row["attack"] for row in rows}
     measuring = [one.name for one in asked if name in one.estimates.metric_names()]
     absent = [attack for attack in measuring if attack not in ran or attack in evaluation.tracebacks]

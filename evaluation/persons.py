@@ -1,16 +1,24 @@
-"""Results that name nobody: clients under numbers from a secret key, instead of pseudonyms and client numbers."""
+"""Results that name nobody: numbers over several clients, and clients under numbers from a secret key."""
 
 import dataclasses
 import hmac
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from evaluation.limits import FEWEST
 from evaluation.runner import Evaluation
 
 CLIENT = "client"
 """Column of an attack's own table that holds a client's number."""
+CLIENTS, DISTANCE = "clients", "distance"
+"""Columns of class shares over clients: their number, and the mean distance of inferred shares from the true ones."""
+_OF_A_CLIENT = ("victim", "person", "true", "inferred", "low", "high")
+"""Columns of class shares that differ between clients."""
+_SHOWN_DIGITS = 2
+"""Digits of a mean true share: with all but one client's shares, the last one's follow only to n / 200."""
 _PLAIN, _DIGITS = 10**6, 4
 _BYTES = 6
 """Below 2**48, a number is exact in a spreadsheet; of 100,000 clients, two share one with probability 2e-5."""
@@ -25,7 +33,7 @@ def without_persons(evaluation: Evaluation, key: bytes) -> Evaluation:
     """
     scores, profiles = evaluation.scores, evaluation.profiles
     people = dict(zip(zip(scores["seed"], scores["victim"], strict=True), scores["person"], strict=True))
-    if len(profiles):
+    if "victim" in profiles:  # not where they are means over clients
         whose = zip(profiles["seed"], profiles["victim"], strict=True)
         profiles = profiles.assign(victim=_numbers((people.get(one, one[1]) for one in whose), key))
     numbers = _numbers(scores["person"], key)
@@ -46,6 +54,29 @@ def in_order_of_persons(evaluation: Evaluation) -> Evaluation:
     return dataclasses.replace(evaluation, scores=scores, profiles=profiles)
 
 
+def over_clients(evaluation: Evaluation) -> Evaluation:
+    """An evaluation whose page, figures and tables hold numbers over at least `FEWEST` clients, and no client's.
+
+    A recording without its ground truth can be attacked by everybody who has it. What an attack infers about each
+    pseudonym is then known, so that a true value of a client, or the error of an attack about it, names its pseudonym,
+    in any order and under any number. So true and inferred class shares become means, rounded, and curves of fewer
+    clients, pictures of records and rows about a client in attacks' own tables are left out. Scores stay: what is drawn
+    of them are means and ends of bands, see `reports.figures.by_attack`. Applied twice, it is applied once.
+    """
+    return dataclasses.replace(
+        evaluation,
+        roc={label: (rates, count) for label, (rates, count) in evaluation.roc.items() if count >= FEWEST},
+        pictures={},
+        profiles=_mean_profiles(evaluation.profiles),
+        details={label: _without_clients(table) for label, table in evaluation.details.items()},
+    )
+
+
+def rows_without_clients(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of an attack's own table but those about a client."""
+    return [{name: value for name, value in row.items() if name != CLIENT} for row in rows if row.get(CLIENT) is None]
+
+
 def client_labels(numbers: Iterable[int]) -> dict[int, str]:
     """Label of each client on a page, by its number; it depends on the other clients only where they share digits.
 
@@ -64,6 +95,31 @@ def client_labels(numbers: Iterable[int]) -> dict[int, str]:
         found |= {number: text for number, text in short.items() if counts[text] == 1}
         left = [number for number in left if number not in found]
     return found
+
+
+def _mean_profiles(profiles: pd.DataFrame) -> pd.DataFrame:
+    """Class shares over the clients of each attack, training, round and setting, where there are enough of them."""
+    if profiles.empty or "victim" not in profiles:
+        return profiles
+    keys = [name for name in profiles if name not in _OF_A_CLIENT]
+    distances = profiles.assign(**{DISTANCE: (profiles["inferred"] - profiles["true"]).abs()})
+    groups = distances.groupby(keys, sort=False, dropna=False)
+    means = groups.agg(
+        **{CLIENTS: ("victim", "nunique")},
+        true=("true", "mean"),
+        inferred=("inferred", "mean"),
+        **{DISTANCE: (DISTANCE, "mean")},
+    ).reset_index()
+    enough = means[means[CLIENTS] >= FEWEST].reset_index(drop=True)
+    return enough.round({"true": _SHOWN_DIGITS, "inferred": _SHOWN_DIGITS, DISTANCE: _SHOWN_DIGITS})
+
+
+def _without_clients(table: pd.DataFrame) -> pd.DataFrame:
+    """A table without its rows about a client, and without the columns that only these have."""
+    if CLIENT not in table:
+        return table
+    others = table[table[CLIENT].isna()].dropna(axis="columns", how="all")
+    return others.reset_index(drop=True)
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:

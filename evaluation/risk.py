@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
 from attacks.estimates import Candidates
+from evaluation.limits import FEWEST
 from evaluation.mean_interval import MeanOverClients
 from evaluation.summary import crossed
 from protocol.metric_table import metric
@@ -94,12 +95,25 @@ def operating_point(candidates: Candidates, allowed: float) -> OperatingPoint | 
 def worst_clients(rows: pd.DataFrame) -> "pd.Series[float]":
     """Means of the tenth of the clients about whom most is inferred, by client number, the worst first.
 
+    Of few clients, they are `FEWEST`: a mean over fewer is about as good as their own values, which may name them.
+
     Args:
         rows: scores of one line, setting and metric.
     """
     clients = crossed(rows).mean(axis=1).dropna()
     lower = len(clients) > 0 and metric(str(rows["metric"].iloc[0])).lower_is_better
-    return clients.sort_values(ascending=lower, kind="stable").head(math.ceil(len(clients) / 10))
+    return clients.sort_values(ascending=lower, kind="stable").head(max(FEWEST, math.ceil(len(clients) / 10)))
+
+
+def worst_in_words(worst: "pd.Series[float]", clients: int) -> str:
+    """What the clients of `worst_clients` are of a number of clients.
+
+    >>> worst_in_words(pd.Series([0.9] * 5), 50)
+    'worst tenth of the clients'
+    """
+    if len(worst) == math.ceil(clients / 10):
+        return "worst tenth of the clients"
+    return f"{len(worst)} most exposed clients"
 
 
 def worst_tenth(rows: pd.DataFrame, *, seed: int = 0) -> Range | None:

@@ -61,8 +61,13 @@ def write_evaluation(path: Path, evaluation: Evaluation, **more: Any) -> None:
     write_whole(path, json.dumps({"format": FORMAT, "sha256": hashed(body), **body}).encode())
 
 
-def read_evaluation(path: Path) -> tuple[Evaluation, dict[str, Any]]:
+def read_evaluation(path: Path, *, own: bool = False) -> tuple[Evaluation, dict[str, Any]]:
     """An evaluation, and the further entries of its file.
+
+    Args:
+        path: the file.
+        own: whether this program wrote it on this machine, as a cell of a table; else its figures are those of a
+            stranger, because the checksum needs no key.
 
     Raises:
         FileNotFoundError: there is no file.
@@ -73,7 +78,7 @@ def read_evaluation(path: Path) -> tuple[Evaluation, dict[str, Any]]:
         if content.pop("format") != FORMAT:
             raise ValueError("another format")
         whole = content.pop("sha256") == hashed(content)
-        found = _evaluation(content), {key: value for key, value in content.items() if key not in _BODY}
+        found = _evaluation(content, own), {key: value for key, value in content.items() if key not in _BODY}
     except FileNotFoundError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -103,14 +108,15 @@ def read_run(directory: Path) -> StoredRun:
     return StoredRun(directory.resolve().name, evaluation, more.get("data", {}))
 
 
-def _evaluation(body: Mapping[str, Any]) -> Evaluation:
+def _evaluation(body: Mapping[str, Any], own: bool) -> Evaluation:
+    figure_of = CaptionedFigure.of_record if own else CaptionedFigure.of_stranger
     return Evaluation(
         scores=_table(body["scores"]),
         lines={label: AttackInfo(**fields) for label, fields in body["lines"].items()},
         roc={label: (torch.tensor(rates, dtype=torch.float64), count) for label, (rates, count) in body["roc"].items()},
         missing=dict(body["missing"]),
         pictures={label: Reconstruction(*map(_images, both)) for label, both in body["pictures"].items()},
-        figures=[CaptionedFigure.of_record(figure) for figure in body["figures"]],
+        figures=[figure_of(figure) for figure in body["figures"]],
         profiles=_table(body["profiles"]),
         details={label: _table(columns) for label, columns in body["details"].items()},
     )

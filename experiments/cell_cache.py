@@ -63,7 +63,7 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
         StaleError: the file is damaged, or of another table, other data or other code.
     """
     try:
-        evaluation, more = read_evaluation(path)
+        evaluation, more = read_evaluation(path, own=True)
         changed, finished = stamp.changed(more["stamp"]), Finished(evaluation, more["seconds"], read_back=True)
     except FileNotFoundError:
         return None

@@ -8,7 +8,7 @@ from typing import Literal
 import pandas as pd
 
 from datamodules.io.files import write_whole
-from evaluation.captioned_figure import KINDS, CaptionedFigure
+from evaluation.captioned_figure import CaptionedFigure
 from reports.tables import Table
 
 Format = Literal["svg", "pdf", "csv", "tex"]
@@ -26,13 +26,14 @@ def write_files(
 ) -> list[Path]:
     """Writes figures and tables into ``figures/`` and ``tables/`` of a folder; returns the paths.
 
-    Figures become ``svg`` and ``pdf``, numbers ``csv``, a row per result, and tables ``tex``, LaTeX with booktabs.
+    Figures become ``svg`` and ``pdf``, numbers ``csv``, a row per result, and tables ``tex``, LaTeX with booktabs. A
+    figure that was read from the file of a run has no ``pdf``, see `CaptionedFigure.of_stranger`.
     """
     names = _distinct([drawing.name for drawing in figures])
     content = {
         f"figures/{name}.{kind}": drawing.file(kind)
         for name, drawing in zip(names, figures, strict=True)
-        for kind in KINDS
+        for kind in drawing.kinds
         if kind in formats
     }
     if "csv" in formats:

@@ -1,5 +1,6 @@
 """Report of a run: a self-contained HTML page."""
 
+import base64
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -9,12 +10,14 @@ from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from datamodules.io.files import write_whole
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.failures import reasons
 from evaluation.scores import records
 from protocol.metric_table import meanings
+from reports.content_policy import content_policy
 from reports.headline import headline, is_generated
 from reports.questions import Question, not_measured
 from reports.run import Run
@@ -29,11 +32,11 @@ GENERATED = "The data are generated: their numbers show that the attacks run, an
 
 @dataclass(frozen=True)
 class _Part:
-    """The section of a question, with its anchor on the page and its figures: number, caption, SVG and class."""
+    """The section of a question, with its anchor on the page and its figures: number, caption, element and class."""
 
     anchor: str
     section: Section
-    figures: Sequence[tuple[int, str, str, str]]
+    figures: Sequence[tuple[int, str, Markup, str]]
 
 
 def write_report(
@@ -65,7 +68,10 @@ def write_report(
         own = _numbered([one for one in figures if one.question == section.question], count + 1)
         blocks.append(_Part(f"part-{place}", section, own))
         count += len(own)
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     page = environment.get_template("report.html.j2").render(
+        script=script,
+        policy=content_policy(script),
         run=run,
         headline=questions[0].answer if questions else headline(results),
         false_declarations=run.false_declarations,
@@ -91,7 +97,7 @@ def write_report(
         causes=causes,
         baselines=BASELINES,
         threat_models=_threat_models(parts or [run]),
-        clients=sorted({name for one in [*pictures, *figures] for name in re.findall(_CLIENT, one.svg)}),
+        clients=sorted({name for one in [*pictures, *figures] for name in _clients(one)}),
     )
     path = directory / "report.html"
     write_whole(path, page.encode())
@@ -101,12 +107,28 @@ def write_report(
 _CLIENT = re.compile(r' data-client="([^"]*)"')
 
 
-def _numbered(figures: Iterable[CaptionedFigure], first: int) -> list[tuple[int, str, str, str]]:
-    """Number, caption, SVG and class of figures."""
+def _clients(figure: CaptionedFigure) -> list[str]:
+    """Labels of the clients that a figure of the page can mark."""
+    return re.findall(_CLIENT, figure.svg) if figure.drawn_here else []
+
+
+def _numbered(figures: Iterable[CaptionedFigure], first: int) -> list[tuple[int, str, Markup, str]]:
+    """Number, caption, element and class of figures."""
     return [
-        (number, one.caption, one.svg, "wide" if _is_wide(one.svg) else "")
+        (number, one.caption, _element(one), "wide" if _is_wide(one.svg) else "")
         for number, one in enumerate(figures, start=first)
     ]
+
+
+def _element(figure: CaptionedFigure) -> Markup:
+    """A figure in a page: the SVG element that was drawn here, or an image, in which a browser runs and loads nothing.
+
+    Figures of a run's file and of other processes are images; their text cannot be selected.
+    """
+    if figure.drawn_here:
+        return Markup(figure.svg)
+    content = base64.b64encode(figure.file("svg")).decode()
+    return Markup('<img alt="{}" src="data:image/svg+xml;base64,{}">').format(figure.caption, content)
 
 
 def _todo(run: Run, questions: Sequence[Question], unmeasured: Sequence[Question]) -> str:

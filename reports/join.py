@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.changes import changes
+from evaluation.persons import over_clients, rows_without_clients
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import AttackInfo, records, setting_columns, stacked, with_setting
 from evaluation.stored import EVALUATION, DamagedError, StoredRun, read_evaluation
@@ -20,8 +21,10 @@ from reports.sections import metrics_of
 from reports.write_run import write_page
 
 
-def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] = ()) -> Run:
+def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] = (), *, persons: bool = False) -> Run:
     """Joins the results of several runs, folders with a results.json, and writes one page.
+
+    Only with `persons` does it show single clients, of runs that were written with them.
 
     Runs that have a cell in common differ in a setting ``run``. What changed from the first run to each other one is
     compared, if they have an attack, a metric and a data set in common.
@@ -34,6 +37,10 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     names = [run.experiment for run in runs]
     names = names if len(set(names)) == len(names) else [str(directory) for directory in directories]
     evaluations = [_evaluation(directory, run) for directory, run in zip(directories, runs, strict=True)]
+    if not persons:  # also joins those of runs that were written with --persons and without
+        evaluations = [over_clients(evaluation) for evaluation in evaluations]
+    if "pdf" in formats and any(evaluation.figures for evaluation in evaluations):
+        print("figures that steps of a table drew are written as SVG only: the files of a run may be a stranger's")
     stored = [
         StoredRun(name, evaluation, run.data) for name, evaluation, run in zip(names, evaluations, runs, strict=True)
     ]
@@ -71,10 +78,23 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         system={key: "; ".join(dict.fromkeys(run.system[key] for run in runs if key in run.system)) for key in named},
         unrelated={name: reason for run in runs for name, reason in run.unrelated.items()},
         recording=None,
-        details={f"{label} in {run.experiment}": rows for run in runs for label, rows in run.details.items()},
+        details={
+            f"{label} in {run.experiment}": rows if persons else rows_without_clients(rows)
+            for run in runs
+            for label, rows in run.details.items()
+        },
     )
     whole.write(out)
-    write_page(out, whole, joined(evaluations), whole.results, metrics_of(whole.results), parts=runs, formats=formats)
+    write_page(
+        out,
+        whole,
+        joined(evaluations),
+        whole.results,
+        metrics_of(whole.results),
+        parts=runs,
+        formats=formats,
+        persons=persons,
+    )
     return whole
 
 

@@ -12,20 +12,27 @@ from reports.figures.report_figures import report_figures
 
 @dataclass(frozen=True)
 class NotebookPage:
-    """Table and figures of an audit; a notebook displays them."""
+    """Table and figures of an audit; a notebook displays them. Only with `persons` do they show single clients."""
 
     found: AuditResult
+    persons: bool = False
 
     @functools.cached_property
     def figures(self) -> Sequence[CaptionedFigure]:
         """The figures that a report of the audit has."""
-        return report_figures(self.found.evaluation, self.found.everything, self.found.metrics)
+        audit = self.found
+        return report_figures(audit.evaluation, audit.everything, audit.metrics, persons=self.persons)
 
     def _repr_html_(self) -> str:
         captions = (f"{figure.svg}<figcaption>{html.escape(figure.caption)}</figcaption>" for figure in self.figures)
         return "\n".join([self.found._repr_html_(), *(f"<figure>{caption}</figure>" for caption in captions)])
 
 
-def show(found: AuditResult) -> NotebookPage:
-    """The table and the figures of an audit, as the last expression of a notebook's cell."""
-    return NotebookPage(found)
+def show(found: AuditResult, *, persons: bool = False) -> NotebookPage:
+    """The table and the figures of an audit, as the last expression of a notebook's cell.
+
+    Args:
+        found: what was audited.
+        persons: whether figures show single clients, for those who may know them.
+    """
+    return NotebookPage(found, persons)

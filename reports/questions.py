@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pandas as pd
 
 from evaluation.failures import is_inapplicable, nearest_reason, why_inapplicable
-from evaluation.risk import worst_clients
+from evaluation.risk import worst_clients, worst_in_words
 from evaluation.scores import SETTING, describe, differing, number, rows_of, setting_of
 from evaluation.what_if import UNDER
 from protocol.metric_table import judges, metric
@@ -141,8 +141,8 @@ def _measured(
     answer, family = headline(cell), own["family"].iloc[0]
     row = answer.row
     assert row is not None
-    worst = None if scores is None or scores.empty else worst_clients(rows_of(scores, row)).mean()
-    worst = None if worst is None or worst != worst else float(worst)
+    exposed = pd.Series(dtype=float) if scores is None or scores.empty else worst_clients(rows_of(scores, row))
+    worst = float(exposed.mean()) if len(exposed) else None
     ends = [reach(row, row[name], cell) for name in ("mean", "low", "high")]
     bar = None
     if None not in ends:
@@ -158,13 +158,13 @@ def _measured(
         generated=bool(is_generated(own).all()),
         about_data=_about_data().get(family, True),
         bar=bar,
-        said="; ".join(_said(row, cell, answer.tried, worst)),
+        said="; ".join(_said(row, cell, answer.tried, exposed)),
         verdict=_verdict(gate, family, set(own["attack"]), set(own["metric"])),
         lacks="",
     )
 
 
-def _said(row: Row, cell: pd.DataFrame, tried: int, worst: float | None) -> list[str]:
+def _said(row: Row, cell: pd.DataFrame, tried: int, exposed: "pd.Series[float]") -> list[str]:
     setting = describe(setting_of(row), differing(cell[cell["attack"].isin([row["attack"]])]))
     among = f", best of {tried} attacks" if tried > 1 else ""
     among += f", at {setting}" if setting else ""
@@ -182,7 +182,8 @@ def _said(row: Row, cell: pd.DataFrame, tried: int, worst: float | None) -> list
     said = [f"{row['attack']}{words}: {name} {number(row['mean'])}{interval}, n = {row['n']}{among}"]
     if start is not None:
         said.append(f"{compared} {number(start)}")
-    said += [f"worst tenth of the clients {number(worst)}"] if worst is not None else []
+    if len(exposed):
+        said.append(f"{worst_in_words(exposed, int(row['n']))} {number(float(exposed.mean()))}")
     gained = most_bits(row, cell)
     if gained is not None:
         whose = "" if gained["attack"] == row["attack"] else f", {gained['attack']}"

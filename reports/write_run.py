@@ -15,7 +15,7 @@ from evaluation.changes import changes
 from evaluation.evaluate import TRACEBACKS
 from evaluation.failures import sentences
 from evaluation.gate import Gate
-from evaluation.persons import in_order_of_persons, without_persons
+from evaluation.persons import in_order_of_persons, over_clients, without_persons
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, describe, differing, plain_records, records, setting_of
 from evaluation.stored import EVALUATION, StoredRun, write_evaluation
@@ -65,7 +65,8 @@ def write_run(
         read_back: keys of the cells that an earlier run had finished.
         shows: functions that show the results and figures elsewhere.
         formats: formats of further files, see `reports.files`.
-        persons: whether the files hold pseudonyms and client numbers instead of new numbers, see `evaluation.persons`.
+        persons: whether the files hold pseudonyms and client numbers instead of new numbers, and the page, figures and
+            tables single clients instead of numbers over several, see `evaluation.persons`.
         key: secret key of the new numbers; None for that of `secret_key`.
         reference: run to compare with; None for none.
     """
@@ -73,7 +74,9 @@ def write_run(
     evaluation, everything = audit_result.evaluation, with_papers(audit_result.everything)
     results = everything[everything["metric"].isin(audit_result.metrics)].reset_index(drop=True)
     verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
-    shared = evaluation if persons else in_order_of_persons(without_persons(evaluation, key or secret_key()))
+    shared = evaluation
+    if not persons:
+        shared = over_clients(in_order_of_persons(without_persons(evaluation, key or secret_key())))
     run = Run(
         experiment=name,
         command=command(),
@@ -103,14 +106,26 @@ def write_run(
     write_evaluation(directory / EVALUATION, shared, data=dict(audit_result.data))
     write_gate(directory, verdicts)
     write_gate_alerts(directory, run)
-    for file, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: roc_table(evaluation)}.items():
+    # Means of true shares of several rounds, whose clients differ, would give each client's by linear algebra.
+    compositions = shared.profiles if persons else pd.DataFrame()
+    for file, table in {SCORES: shared.scores, COMPOSITIONS: compositions, ROC: roc_table(shared)}.items():
+        (directory / file).unlink(missing_ok=True)  # an earlier run may have written more
         if len(table):
             write_whole(directory / file, table.to_csv(index=False).encode())
     (directory / TRACEBACKS).unlink(missing_ok=True)
     if whole := "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items()):
         write_whole(directory / TRACEBACKS, whole.encode())
     explained = sentences(audit_result.causes)
-    figures = write_page(directory, run, shared, everything, audit_result.metrics, causes=explained, formats=formats)
+    figures = write_page(
+        directory,
+        run,
+        shared,
+        everything,
+        audit_result.metrics,
+        causes=explained,
+        formats=formats,
+        persons=persons,
+    )
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     if run.advice:
@@ -136,18 +151,20 @@ def write_page(
     parts: Sequence[Run] = (),
     causes: Sequence[str] = (),
     formats: Sequence[Format] = (),
+    persons: bool = False,
 ) -> list[CaptionedFigure]:
     """Writes the page of a run and the further files, prints its tables, and returns its figures.
 
-    `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`.
+    `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`. Only with
+    `persons` is anything about a single client shown.
     """
     say_what_starts("drawing the figures and writing the page")
-    figures = report_figures(evaluation, everything, metrics)
+    figures = report_figures(evaluation, everything, metrics, persons=persons)
     details = detail_sections(run.details, profiles_of(evaluation)[1])
     answered = sections(run.results)
     differences = difference_tables(run.differences)
     lines = questions(run.results, evaluation.scores, run.gate)
-    pictures = first_pictures(evaluation, run.results, lines)
+    pictures = first_pictures(evaluation, run.results, lines, persons=persons)
     changed = [(one["notes"], change_tables(one, place)) for place, one in enumerate(run.changes)]
     options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
     options |= {"changes": changed}

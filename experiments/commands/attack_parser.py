@@ -237,8 +237,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--persons": {
         **_FLAG,
-        "help": "keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise"
-        " each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call",
+        "help": "keep the clients' pseudonyms and numbers in the results, and show single clients on the page, which"
+        " then must not be passed on; otherwise the page shows numbers over several clients, and in scores.csv each"
+        " client gets a number that needs FEDLEAK_KEY or, without it, is new in each call",
     },
 }
 """Arguments of `argparse.ArgumentParser.add_argument` by option; an option means the same in all commands."""
@@ -278,7 +279,7 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
             *("--set", "--attacks", "--dry-run", "--wandb", "--format", "--persons"),
         ),
     ),
-    "report": ("Joins the results of several runs into one page.", ("directories", "--out", "--format")),
+    "report": ("Joins the results of several runs into one page.", ("directories", "--out", "--format", "--persons")),
     "export": (
         "Writes the results of a run in a format of others, or sends them to a service.",
         ("directory", "--to"),

@@ -127,7 +127,9 @@ def audit(
             )
         evaluation, verdicts = found.evaluation if persons else without_persons(found.evaluation, key), done.gate
         if declared is not None:
-            write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
+            write_statement(
+                directory, done, evaluation, attacks=chosen, recording=recording, declared=declared, persons=persons
+            )
         print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
         print(time_shares(found.scores, found.evaluation.lines, found.seconds))
         print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))

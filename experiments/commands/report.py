@@ -8,10 +8,15 @@ from reports.files import Format
 from reports.join import join_runs
 
 
-def report(directories: list[str], out: str = "runs/report", format: list[Format] | None = None) -> int:
+def report(
+    directories: list[str],
+    out: str = "runs/report",
+    format: list[Format] | None = None,
+    persons: bool = False,
+) -> int:
     """Joins the results of several runs into one page."""
     check_results_place(out)
     with results_folder(out) as folder, only_command(folder):
-        join_runs([Path(directory) for directory in directories], folder, format or ())
+        join_runs([Path(directory) for directory in directories], folder, format or (), persons=persons)
     print_outputs(results_in(folder), then=shell_command("report", "--help", why="formats for papers"))
     return 0

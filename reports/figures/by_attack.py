@@ -1,5 +1,6 @@
-"""Figure of one metric by attack: best attack first, baselines below, with the clients and the value of guessing."""
+"""Figure of one metric by attack: best first, baselines below, with the clients or a band, and guessing."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
+from evaluation.limits import FEWEST
 from evaluation.scores import differing, number, records
 from evaluation.summary import crossed
 from protocol.metric_table import metric as metric_of
@@ -31,7 +33,9 @@ _GROUPS = {"": ATTACKS, "baselines": ("baseline",), "bounds, models": ("referenc
 _GAP = 0.8
 """Room above a group, in rows."""
 _MOST_DOTS = 100
-"""Clients of an attack of whom each has a dot; of more, a band holds the middle nine tenths."""
+"""Clients of an attack of whom each has a dot; of more, a band shows the spread."""
+_TAIL = 0.1
+"""Share of the clients over whom each end of a band is the mean; at least `FEWEST` clients."""
 _MOST_MARKS = 3000
 
 
@@ -60,9 +64,7 @@ def by_attack(data: FigureData, width: float = 7) -> list[DrawnFigure]:
                 shift = 0.7 * ((position + 0.5) / len(settings) - 0.5)
                 part = own[own["setting"] == setting]
                 colour, label = data.styles[str(name)].colour, _label(name, setting)
-                for person, value, dot in _dots(axes, clients.get(label, nobody), place + shift, colour):
-                    client = data.clients[person]
-                    mark(dot, marks, f"client {client}, {label}: {data.metric} {number(value)}", client)
+                _draw_clients(axes, marks, data, clients.get(label, nobody), place + shift, colour, label)
                 for row, dot in _means(axes, part, place + shift, _MARKERS[position], colour):
                     ends = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
                     mark(dot, marks, f"{label}: {data.metric} {number(row['mean'])}{ends}, n = {row['n']}")
@@ -84,8 +86,12 @@ def by_attack(data: FigureData, width: float = 7) -> list[DrawnFigure]:
 def _said(data: FigureData, rows: pd.DataFrame, clients: dict[str, "pd.Series[float]"]) -> str:
     """End of the caption: what stands for a client, which side is more leakage, and the stars."""
     sizes = [len(values) for values in clients.values()]
-    parts = ["a faint dot is a client"] if any(size <= _MOST_DOTS for size in sizes) else []
-    parts += ["a faint band holds nine tenths of the clients"] if any(size > _MOST_DOTS for size in sizes) else []
+    dotted = [bool(data.clients) and size <= _MOST_DOTS for size in sizes]
+    banded = [not dots and _band(values) is not None for dots, values in zip(dotted, clients.values(), strict=True)]
+    parts = ["a faint dot is a client"] if any(dotted) else []
+    if any(banded):
+        tail = f"tenth of the clients ({FEWEST} of few)"
+        parts.append(f"a faint band goes from the mean of the lowest to that of the highest {tail}")
     entry = metric_of(data.metric)
     parts += [f"further {'left' if entry.lower_is_better else 'right'} is more leakage"] if entry.leak else []
     parts += ["stars are the paper's values"] if of_papers(rows)["paper"].notna().any() else []
@@ -99,7 +105,7 @@ def _label(*parts: object) -> str:
 def _clients(data: FigureData, lines: int) -> dict[str, "pd.Series[float]"]:
     """Mean value of each client over rounds and seeds, by attack and setting; empty if they would be too many."""
     scores = data.scores
-    if scores.empty or not data.clients:
+    if scores.empty:
         return {}
     scores = scores.assign(setting=described_settings(scores, differing(data.rows)))
     keyed = scores[scores["attack"].isin(data.rows["attack"])].groupby(["attack", "setting"], sort=False)
@@ -109,14 +115,42 @@ def _clients(data: FigureData, lines: int) -> dict[str, "pd.Series[float]"]:
     return {} if many else found
 
 
-def _dots(axes: Axes, values: "pd.Series[float]", place: float, colour: str) -> Iterator[tuple[int, float, Artist]]:
-    """Draws the clients of a line; client, value and artist of each that has a dot."""
-    if len(values) > _MOST_DOTS:
-        axes.hlines(place, values.quantile(0.05), values.quantile(0.95), color=colour, lw=7, alpha=0.25)
+def _band(values: "pd.Series[float]") -> tuple[float, float] | None:
+    """Means over the lowest and over the highest tenth of the clients, `FEWEST` or more; None for too few clients.
+
+    A quantile would be the value of one client.
+    """
+    tail = max(FEWEST, math.ceil(_TAIL * len(values)))
+    if len(values) < 2 * tail:
+        return None
+    ordered = values.sort_values()
+    return float(ordered.iloc[:tail].mean()), float(ordered.iloc[-tail:].mean())
+
+
+def _draw_band(axes: Axes, values: "pd.Series[float]", place: float, colour: str) -> None:
+    """Draws the spread of the clients of a line."""
+    band = _band(values)
+    if band is not None:
+        axes.hlines(place, *band, color=colour, lw=7, alpha=0.25)
+
+
+def _draw_clients(
+    axes: Axes,
+    marks: dict[str, Mark],
+    data: FigureData,
+    values: "pd.Series[float]",
+    place: float,
+    colour: str,
+    label: str,
+) -> None:
+    """Draws the clients of a line: a marked dot for each, or their spread if they are many or may not be shown."""
+    if not data.clients or len(values) > _MOST_DOTS:
+        _draw_band(axes, values, place, colour)
         return
     for person, value in zip(values.index.tolist(), values.tolist(), strict=True):
         (dot,) = axes.plot(value, place, marker="o", ms=5, mew=0, color=colour, alpha=0.35, zorder=1)
-        yield person, value, dot
+        client = data.clients[person]
+        mark(dot, marks, f"client {client}, {label}: {data.metric} {number(value)}", client)
 
 
 def _means(

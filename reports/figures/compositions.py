@@ -1,9 +1,12 @@
-"""Figure of true and inferred class shares, a panel per client."""
+"""Figures of true and inferred class shares: means over clients, or a panel per client."""
+
+import dataclasses
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from evaluation.persons import CLIENTS, DISTANCE
 from evaluation.scores import SETTING, setting_columns
 from reports.figures.figure_data import DrawnFigure, FigureData, Mark, intervals, mark, of_data, styled
 from reports.run import ATTACKS
@@ -37,6 +40,53 @@ def compositions(data: FigureData) -> list[DrawnFigure]:
     return found
 
 
+def mean_compositions(data: FigureData) -> list[DrawnFigure]:
+    """Mean class shares over the clients of the first seed and round, for the best attacks and the first settings."""
+    keys = [name for name in setting_columns(data.rows) if name != SETTING + "round"]
+    settings = list(data.rows.groupby(keys, sort=False, dropna=False)) if keys else [((), data.rows)]
+    drawings = [mean_shares(dataclasses.replace(data, rows=inside)) for _, inside in settings[:_MOST_SETTINGS]]
+    return [drawing for drawing in drawings if drawing is not None]
+
+
+def mean_shares(data: FigureData, attack: str | None = None) -> DrawnFigure | None:
+    """Mean class shares over the clients of the first seed and round; None if no attack has rows.
+
+    Args:
+        data: rows of one setting, over clients, see `evaluation.persons.over_clients`.
+        attack: the only attack to draw, if it has rows; None for the best ones.
+    """
+    rows = data.rows
+    first = rows[(rows["seed"] == rows["seed"].iloc[0]) & (rows["round"] == rows["round"].iloc[0])]
+    names = [name for name in _best(data) if name in set(first["attack"]) & data.styles.keys()][:_MOST_ATTACKS]
+    if not names:  # the table shows none of their metrics
+        return None
+    alone = attack is not None
+    names = [attack] if attack in set(first["attack"]) else names[: 1 if alone else _MOST_ATTACKS]
+    drawn = first[first["attack"].isin(names)]
+    figure, ((axes,),) = styled(4.6 if alone else 7, 2.8)
+    truth = drawn.drop_duplicates("class")
+    axes.bar(truth["class"], truth["true"], color=".8", label="true share")
+    for place, name in enumerate(names):
+        part = drawn[drawn["attack"] == name]
+        # Beside each other within the bar of a class.
+        x = part["class"] + 0.6 * ((place + 0.5) / len(names) - 0.5)
+        colour = data.styles[name].colour
+        axes.vlines(x, part["inferred"] - part[DISTANCE], part["inferred"] + part[DISTANCE], color=colour, lw=1)
+        axes.plot(x, part["inferred"], ls="", marker="o", ms=4, color=colour, label=name)
+    axes.grid(visible=False, axis="x")
+    axes.set(xlabel="class", ylabel="mean share of a client's examples")
+    axes.set_ylim(bottom=0)
+    if len(truth) <= _MOST_LABELS:
+        axes.set_xticks(truth["class"].tolist())
+    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=2, frameon=False)
+    caption = (
+        f"{of_data(drawn)}mean over {int(drawn[CLIENTS].min())} clients of the true class shares (bars) and of what"
+        f" {'the attack infers' if len(names) == 1 else 'attacks infer'} from each update (dots). A line is as long as"
+        " twice the mean distance between a client's inferred and true share. Single clients are shown with --persons."
+    )
+    return DrawnFigure(caption, figure=figure, name="class-shares")
+
+
 def one_client(data: FigureData, attack: str) -> DrawnFigure:
     """True and inferred class shares of the client with the median error, in the first seed and round.
 
@@ -68,7 +118,8 @@ def _best(data: FigureData) -> list[str]:
     rows = data.rows
     attacks = rows[rows["role"].isin(ATTACKS)]
     rows = rows if attacks.empty else attacks
-    wrong = (rows["inferred"] - rows["true"]).abs().groupby(rows["attack"], sort=False).mean()
+    distances = rows[DISTANCE] if DISTANCE in rows else (rows["inferred"] - rows["true"]).abs()
+    wrong = distances.groupby(rows["attack"], sort=False).mean()
     return [str(name) for name in wrong.sort_values(kind="stable").index]
 
 

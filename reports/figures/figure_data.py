@@ -16,7 +16,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evaluation.captioned_figure import CaptionedFigure, Kind
+from evaluation.captioned_figure import KINDS, CaptionedFigure, Kind
 from protocol.metric_table import metric as metric_of
 from reports.figures.line_styles import LineStyle
 from reports.tables import DATA
@@ -36,7 +36,8 @@ class FigureData:
         results: all results of the data set.
         styles: style of each line.
         scores: scores of the clients by the same metric; empty where they are unknown or several metrics are drawn.
-        clients: label of each client by its number, see `evaluation.persons.client_labels`.
+        clients: label of each client by its number, see `evaluation.persons.client_labels`; empty if the figure may
+            show no client, only numbers over several.
     """
 
     rows: pd.DataFrame
@@ -69,6 +70,14 @@ class DrawnFigure(CaptionedFigure):
 
     figure: Figure = field(compare=False, repr=False)
     marks: Mapping[str, Mark] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return KINDS
+
+    @property
+    def drawn_here(self) -> bool:
+        return True
 
     def file(self, kind: Kind) -> bytes:
         """Content of a file of the figure, deterministic, with text that can be searched."""

@@ -1,4 +1,4 @@
-"""Pictures next to the list of questions: of a client's classes or records, or of every client's value."""
+"""Pictures next to the list of questions: of class shares, of a client's records, or of an attack's values."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pandas as pd
 
 from evaluation.captioned_figure import CaptionedFigure
+from evaluation.persons import CLIENTS, over_clients
 from evaluation.runner import Evaluation
 from evaluation.scores import setting_columns
 from reports.figures.by_attack import by_attack
-from reports.figures.compositions import one_client
+from reports.figures.compositions import mean_shares, one_client
 from reports.figures.figure_data import FigureData
 from reports.figures.images import reconstructions
 from reports.figures.line_styles import line_styles
@@ -21,11 +22,15 @@ from reports.tables import DATA
 _MOST = 2
 
 
-def first_pictures(evaluation: Evaluation, results: pd.DataFrame, asked: Sequence[Question]) -> list[CaptionedFigure]:
+def first_pictures(
+    evaluation: Evaluation, results: pd.DataFrame, asked: Sequence[Question], *, persons: bool = False
+) -> list[CaptionedFigure]:
     """A picture for each data set, at most two: class shares or records of the first question that has them.
 
-    Without, it shows every client's value by the best attack on the first question. Only leaks count if there is one.
+    Without, it shows the values of the best attack on the first question. Only leaks count if there is one. Only with
+    `persons` does a picture show single clients, see `evaluation.persons.over_clients`.
     """
+    evaluation = evaluation if persons else over_clients(evaluation)
     rows = [one.answer.row for one in asked if one.answer.status == "leak" and one.answer.row is not None]
     rows = rows or [one.answer.row for one in asked if one.answer.row is not None]
     by_data: dict[str, list[Row]] = defaultdict(list)
@@ -34,31 +39,33 @@ def first_pictures(evaluation: Evaluation, results: pd.DataFrame, asked: Sequenc
     found: list[CaptionedFigure] = []
     for own in list(by_data.values())[:_MOST]:
         drawn = [content for row in own if (content := _content(evaluation, results, row)) is not None]
-        found += drawn[:1] or _by_client(evaluation, results, own[0])
+        found += drawn[:1] or _by_client(evaluation, results, own[0], persons=persons)
     return found
 
 
 def _content(evaluation: Evaluation, results: pd.DataFrame, row: Row) -> CaptionedFigure | None:
-    """Class shares or records of a client, and what is inferred of them; None for a question without."""
+    """Class shares, or records of a client, and what is inferred of them; None for a question without."""
     profiles, clients = profiles_of(evaluation)
     styles = line_styles(results)
     same = {label for label, line in evaluation.lines.items() if line.question == row["question"]}
     if len(profiles):
         own = _in_setting(profiles[profiles["attack"].isin(same & styles.keys())], row)
+        if len(own) and CLIENTS in own:
+            return mean_shares(FigureData(own, "", results, styles), row["attack"])
         if len(own):
             return one_client(FigureData(own, "", results, styles, clients=clients), row["attack"])
     images = evaluation.pictures.get(row["attack"])
     return None if images is None else reconstructions(row["attack"], images)
 
 
-def _by_client(evaluation: Evaluation, results: pd.DataFrame, row: Row) -> Sequence[CaptionedFigure]:
-    """Every client's value by an attack and by the best baseline."""
+def _by_client(evaluation: Evaluation, results: pd.DataFrame, row: Row, *, persons: bool) -> Sequence[CaptionedFigure]:
+    """Values of an attack and of the best baseline, of every client or with a band over clients."""
     baseline, scores = best_baseline(row, results), evaluation.scores
     if scores.empty:
         return []
     kept = pd.DataFrame([row] if baseline is None else [row, baseline])
     own = scores[(scores["metric"] == row["metric"]) & scores["attack"].isin(kept["attack"])]
-    clients = profiles_of(evaluation)[1]
+    clients = profiles_of(evaluation)[1] if persons else {}
     drawn = FigureData(kept, row["metric"], results, line_styles(results), _in_setting(own, row), clients)
     return by_attack(drawn, width=4.6)
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from attacks.estimates import ROC_GRID
 from evaluation.captioned_figure import CaptionedFigure
-from evaluation.persons import client_labels
+from evaluation.persons import CLIENTS, client_labels, over_clients
 from evaluation.posterior.posterior import PROBABILITY
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
@@ -21,7 +21,7 @@ from protocol.metric_table import metric as metric_of
 from reports.figures.below_bounds import below_bounds
 from reports.figures.by_attack import by_attack
 from reports.figures.by_setting import by_setting
-from reports.figures.compositions import compositions
+from reports.figures.compositions import compositions, mean_compositions
 from reports.figures.curves import reliability
 from reports.figures.curves import roc as roc_curves
 from reports.figures.figure_data import DrawnFigure, FigureData
@@ -68,9 +68,16 @@ class FigureKind:
         return given and len(rows) > 0 and (self.axis is None or self.axis == (axis(rows) is not None))
 
 
-def report_figures(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[CaptionedFigure]:
-    """All figures for which a run has the data: by question in the page's order, at the end those of steps."""
+def report_figures(
+    evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str], *, persons: bool = False
+) -> list[CaptionedFigure]:
+    """All figures for which a run has the data: by question in the page's order, at the end those of steps.
+
+    Only with `persons` do they show single clients, see `evaluation.persons.over_clients`.
+    """
+    evaluation = evaluation if persons else over_clients(evaluation)
     scores, (profiles, clients) = evaluation.scores, profiles_of(evaluation)
+    clients = clients if persons else {}
     tables = {"results": results, "profiles": profiles, "roc": roc_table(evaluation)}
     tables["reliability"] = reliability_table(evaluation)
     tables |= {name: table.assign(attack=_attack(table)) for name, table in tables.items() if "label" in table}
@@ -143,14 +150,16 @@ def _data(asked: Question) -> str:
 
 
 def profiles_of(evaluation: Evaluation) -> tuple[pd.DataFrame, dict[int, str]]:
-    """Class shares with the ``role`` of the attack and the ``person``, and the label of each client by its number."""
+    """Class shares with the ``role`` of the attack and, of single clients, the ``person``; each client's label."""
     scores, profiles = evaluation.scores, evaluation.profiles
     if profiles.empty:
         return profiles, client_labels(scores["person"])
+    profiles = profiles.assign(role=[evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]])
+    if "victim" not in profiles:  # means over clients
+        return profiles, client_labels(scores["person"])
     people = dict(zip(zip(scores["seed"], scores["victim"], strict=True), scores["person"], strict=True))
     whose = zip(profiles["seed"], profiles["victim"], strict=True)
-    roles = [evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]]
-    profiles = profiles.assign(role=roles, person=[people.get(one, one[1]) for one in whose])
+    profiles = profiles.assign(person=[people.get(one, one[1]) for one in whose])
     return profiles, client_labels([*scores["person"], *profiles["person"]])
 
 
@@ -185,7 +194,8 @@ FIGURES: list[FigureKind] = [
     FigureKind(table="results", axis=True, draw=below_bounds),
     FigureKind(table="results", axis=True, draw=by_setting),
     FigureKind(table="results", axis=False, draw=by_attack),
-    FigureKind(table="profiles", draw=compositions),
+    FigureKind(table="profiles", columns=("person",), draw=compositions),
+    FigureKind(table="profiles", columns=(CLIENTS,), draw=mean_compositions),
     FigureKind(table="roc", draw=roc_curves),
     FigureKind(table="reliability", draw=reliability),
     FigureKind(table="results", metric="times-chance", columns=MITIGATIONS, draw=mitigations),

@@ -12,10 +12,12 @@ from attacks.base import Attack
 from datamodules.io.files import sha256_of, write_whole
 from evaluation.limit_names import asks, parts_of
 from evaluation.limits import FEWEST
+from evaluation.persons import over_clients
 from evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE
 from evaluation.runner import Evaluation
 from protocol.provenance import CHECKOUT
 from recordings.recording import Recording
+from reports.content_policy import content_policy
 from reports.headline import as_recorded
 from reports.html import GENERATED, TEMPLATES
 from reports.metric_words import value_in_words
@@ -175,8 +177,13 @@ def write_statement(
     attacks: Sequence[Attack],
     recording: Recording,
     declared: Declaration,
+    persons: bool = False,
 ) -> Path:
-    """Writes statement.json and statement.html into the folder with the results.json of an audit; returns the page."""
+    """Writes statement.json and statement.html into the folder with the results.json of an audit; returns the page.
+
+    Only with `persons` does it hold the numbers of the clients about whom most is inferred, and records of theirs.
+    """
+    evaluation = evaluation if persons else over_clients(evaluation)
     system = declared.system
     scope = _scope(recording, evaluation, run, system)
     questions = measured(
@@ -185,6 +192,8 @@ def write_statement(
         seed=run.seed,
         summed=scope.summed,
     )
+    if not persons:
+        questions = [one.model_copy(update={"worst_people": []}) for one in questions]
     manipulation = recording.manifest.config.get("manipulation")
     content: dict[str, Any] = {
         **{"scope": scope, "measured": questions, "declared": system},
@@ -211,7 +220,9 @@ def html(statement: Statement) -> str:
     """Page of a statement: one page first, the details on further pages."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"shown": shown, "percent": percent, "in_percent": in_percent}
-    return environment.get_template("statement.html.j2").render(statement=statement, why_not_combined=why_not_combined)
+    return environment.get_template("statement.html.j2").render(
+        statement=statement, why_not_combined=why_not_combined, policy=content_policy()
+    )
 
 
 def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: System) -> Scope:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attacks.estimates import Candidates
-from evaluation.risk import Range, operating_point, worst_clients, worst_tenth
+from evaluation.risk import Range, operating_point, worst_clients, worst_in_words, worst_tenth
 from evaluation.scores import score_table
 
 
@@ -72,14 +72,22 @@ def table(values: list[float], metric: str) -> pd.DataFrame:
     return score_table("a", {metric: values}, setting={"data": "d"}, seed=0, victims=range(len(values)))
 
 
-@pytest.mark.parametrize(("metric", "mean"), [("auc", 0.95), ("l1", 0.05)])
+@pytest.mark.parametrize(("metric", "mean"), [("auc", 1 - 0.255 / 7), ("l1", 0.255 / 7)])
 def test_the_worst_tenth_is_that_about_which_most_is_inferred(metric: str, mean: float) -> None:
-    rows = table([i / 10 for i in range(11)] + [0.95, 0.05], metric)
+    rows = table([i / 60 for i in range(61)] + [0.995, 0.005], metric)
     found = worst_tenth(rows)
     assert found is not None
-    assert worst_clients(rows).index.tolist() == {"auc": [10, 11], "l1": [0, 12]}[metric]
-    assert found.value == pytest.approx({"auc": (1 + 0.95) / 2, "l1": 0.05 / 2}[metric])
+    first = {"auc": [60, 61, 59, 58, 57, 56, 55], "l1": [0, 62, 1, 2, 3, 4, 5]}
+    assert worst_clients(rows).index.tolist() == first[metric]
+    assert found.value == pytest.approx(mean)
     assert found.low <= found.value <= found.high
+
+
+def test_of_few_clients_the_worst_are_five() -> None:
+    """A mean over fewer is about as good as their own values."""
+    rows = table([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "auc")
+    assert worst_clients(rows).tolist() == [0.6, 0.5, 0.4, 0.3, 0.2]
+    assert worst_in_words(worst_clients(rows), 6) == "5 most exposed clients"
 
 
 def test_one_client_is_its_own_worst_tenth() -> None:

@@ -19,6 +19,7 @@ from tests.reports.toys import LINES, cell, table
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 SCRIPT = re.compile(r"<script>.*?</script>", re.DOTALL)
+POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--virtual-time-budget=2000")
 
 
@@ -31,7 +32,7 @@ def page(folder: Path, *, many: int = 0) -> Path:
     common = {"setting": {"data": "d"}, "seed": 0, "victims": [1, 2, 3]}
     values = {"codebook": [0.8, 0.9, 1.0], "raifle": [0.9, 0.95, 1.0], "chance": [0.4, 0.5, 0.6]}
     scores = concat([score_table(name, {"auc": own}, **common) for name, own in values.items()])  # type: ignore[arg-type]
-    figures = report_figures(Evaluation(scores=scores, lines=lines), results, ["auc"])
+    figures = report_figures(Evaluation(scores=scores, lines=lines), results, ["auc"], persons=True)
     run = Run("test", "", 0, None, {}, {"name": "d", "sha256": ""}, "", 1.0, results)
     asked = questions(results, scores=scores)
     return write_report(folder, run, questions=asked, sections=sections(results), figures=figures)
@@ -50,7 +51,8 @@ def after(path: Path, actions: str, anchor: str = "") -> str:
     """What an expression gives on a copy of the page in a browser, after some actions."""
     copy = path.with_name("copy.html")
     said = f"<script>document.title = JSON.stringify((() => {{ {actions} }})());</script></body>"
-    copy.write_text(path.read_text(encoding="utf-8").replace("</body>", said), encoding="utf-8")
+    text = path.read_text(encoding="utf-8").replace("</body>", said)
+    copy.write_text(re.sub(POLICY, "", text), encoding="utf-8")  # the page's policy would not run the actions
     dumped = browser(copy, "--dump-dom", f"{copy.as_uri()}{anchor}")
     return dumped.partition("<title>")[2].partition("</title>")[0]
 
@@ -109,3 +111,16 @@ def test_print_shows_closed_parts_without_the_script_too(tmp_path: Path) -> None
         browser(made, f"--print-to-pdf={folder / 'page.pdf'}", made.as_uri())
         pages.append(len(re.findall(rb"/Type /Page\b", (folder / "page.pdf").read_bytes())))
     assert 0 < pages[0] < pages[1]
+
+
+def test_the_policy_runs_the_pages_own_script_and_no_other(tmp_path: Path) -> None:
+    made = page(tmp_path)
+    foreign = "<script>document.title = 'ran'</script><img src=x onerror=\"document.title = 'ran'\"></body>"
+    injected = made.with_name("injected.html")
+    injected.write_text(made.read_text(encoding="utf-8").replace("</body>", foreign), encoding="utf-8")
+    dumped = browser(injected, "--dump-dom", injected.as_uri())
+    assert "<title>fedleak: test</title>" in dumped
+    assert '<p class="controls">' in dumped  # shown by the page's own script
+    unprotected = re.sub(POLICY, "", injected.read_text(encoding="utf-8"))
+    injected.write_text(unprotected, encoding="utf-8")
+    assert "<title>ran</title>" in browser(injected, "--dump-dom", injected.as_uri())

@@ -47,7 +47,7 @@ def write(folder: Path, experiment: str, **setting: object) -> Path:
     shares = pd.DataFrame({**profile, "high": [0.6, None], "true": [0.4, 0.6], "inferred": [0.5, 0.5]})
     evaluation.profiles = with_setting(shares, **cell)
     found = AuditResult(evaluation, ["auc"], {"name": "d", "sha256": "0"}, seconds=1.0)
-    write_run(found, directory=folder, experiment=experiment)
+    write_run(found, directory=folder, experiment=experiment, persons=True)
     return folder
 
 
@@ -58,7 +58,7 @@ def captions(page: Path) -> list[str]:
 
 def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path, left: Left) -> None:
     runs = [left("one", epsilon=1), left("two", "two", epsilon="inf")]
-    joined = join_runs(runs, tmp_path / "both", ["svg", "csv"])
+    joined = join_runs(runs, tmp_path / "both", ["svg", "csv"], persons=True)
     assert (joined.experiment, joined.seconds, joined.data["name"]) == ("one + two", 2.0, "d")
     assert joined.results["setting.epsilon"].tolist() == [1, 1, "inf", "inf"]
     assert "setting.run" not in joined.results
@@ -73,14 +73,14 @@ def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path, left: Lef
 
 def test_one_run_is_drawn_as_it_was(tmp_path: Path, left: Left) -> None:
     run = left("one")
-    join_runs([run], tmp_path / "again")
+    join_runs([run], tmp_path / "again", persons=True)
     assert captions(tmp_path / "again") == captions(run)
 
 
 def test_runs_with_the_same_cells_differ_by_their_names(
     tmp_path: Path, left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    joined = join_runs([left("one"), left("two", "two")], tmp_path / "both")
+    joined = join_runs([left("one"), left("two", "two")], tmp_path / "both", persons=True)
     assert joined.results["setting.run"].tolist() == ["one", "one", "two", "two"]
     page = (tmp_path / "both/report.html").read_text(encoding="utf-8")
     assert all(f">codebook, {name}: " in page for name in ("one", "two"))  # curves of their own
@@ -90,6 +90,14 @@ def test_runs_with_the_same_cells_differ_by_their_names(
     runs = [*(left(name, name) for name in ("five", "six")), left("seven", "seven", epsilon=1)]
     joined = join_runs(runs, tmp_path / "three-runs")
     assert joined.results["setting.run"].dropna().tolist() == ["five", "five", "six", "six"]
+
+
+def test_a_page_without_persons_shows_no_client_of_runs_that_were_written_with_them(tmp_path: Path, left: Left) -> None:
+    join_runs([left("one")], tmp_path / "page", ["svg"])
+    text = (tmp_path / "page/report.html").read_text(encoding="utf-8")
+    assert "data-client=" not in text.partition("<script>")[0]
+    assert len(captions(tmp_path / "page")) == 2  # of all clients
+    assert not (tmp_path / "page/figures/class-shares.svg").exists()
 
 
 def test_results_alone_are_enough(tmp_path: Path, left: Left) -> None:
@@ -120,7 +128,7 @@ def test_values_are_read_back_as_they_were(tmp_path: Path, left: Left) -> None:
     run = left("one", epsilon="inf", rounds=3)
     assert torch.tensor(pd.read_csv(run / "roc.csv")["tpr"].tolist()).max() == 1
     page = (run / "report.html").read_text(encoding="utf-8")
-    join_runs([run], tmp_path / "again")
+    join_runs([run], tmp_path / "again", persons=True)
     again = (tmp_path / "again" / "report.html").read_text(encoding="utf-8")
     assert page.count("<figure ") == again.count("<figure ")
 

@@ -13,7 +13,9 @@ def test_notebook_shows_table_and_figures() -> None:
         for name, mean in (("codebook", 0.9), ("chance", 0.5))
     ]
     evaluation = Evaluation(scores=concat(rows), lines=dict(LINES))
-    page = show(AuditResult(evaluation, ["auc"], {"name": "<d>", "sha256": "0"}))
+    audited = AuditResult(evaluation, ["auc"], {"name": "<d>", "sha256": "0"})
+    assert "client 1" not in show(audited)._repr_html_()
+    page = show(audited, persons=True)
     text = page._repr_html_()
     assert text.count("<svg") == len(page.figures) == 1
     assert "<table" in text

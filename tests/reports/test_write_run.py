@@ -71,17 +71,19 @@ def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.C
 def test_the_hash_of_data_may_be_unknown(tmp_path: Path) -> None:
     write_run(audited(evaluation(), data={"name": "own"}), directory=tmp_path)
     assert Run.read(tmp_path / "results.json").data == {"name": "own", "sha256": ""}
-    assert "sha256" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<code>sha256" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_compositions_are_left_as_a_table(tmp_path: Path) -> None:
+def test_compositions_are_left_as_a_table_with_persons(tmp_path: Path) -> None:
     found = evaluation()
     profile = {"attack": "codebook", "seed": 0, "round": 0, "victim": 1, "class": [0, 1], "setting.data": "d"}
     found.profiles = pd.DataFrame(
         {**profile, "true": [0.4, 0.6], "inferred": [0.5, 0.5], "low": [0.4, 0.4], "high": 0.6}
     )
-    write_run(audited(found), directory=tmp_path, experiment="e")
+    write_run(audited(found), directory=tmp_path, experiment="e", persons=True)
     assert pd.read_csv(tmp_path / "compositions.csv")["true"].tolist() == [0.4, 0.6]
+    write_run(audited(found), directory=tmp_path, experiment="e")
+    assert not (tmp_path / "compositions.csv").exists()
 
 
 def test_an_attacks_own_table_is_left_and_shown(tmp_path: Path) -> None:

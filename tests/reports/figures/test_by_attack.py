@@ -1,5 +1,8 @@
 """Attacks stand best first, baselines below, next to the value of guessing."""
 
+import dataclasses
+
+import pytest
 from matplotlib.figure import Figure
 
 from evaluation.persons import client_labels
@@ -67,8 +70,20 @@ def test_every_client_has_a_dot_with_its_number_and_the_mean_its_interval() -> N
 
 def test_many_clients_are_a_band() -> None:
     (drawing,) = by_attack(scored(101))
-    assert "a faint band holds nine tenths of the clients" in drawing.caption
+    assert (
+        "a faint band goes from the mean of the lowest to that of the highest tenth of the clients" in drawing.caption
+    )
     assert "data-client" not in drawing.svg
+
+
+@pytest.mark.parametrize(("clients", "bands"), [(9, 0), (10, 1), (101, 1)])
+def test_where_no_client_may_be_shown_there_is_a_band_whose_ends_are_means_of_five_clients(
+    clients: int, bands: int
+) -> None:
+    (drawing,) = by_attack(dataclasses.replace(scored(clients), clients={}))
+    assert "data-client" not in drawing.svg
+    assert drawing.caption.count("a faint band") == bands
+    assert "dot is a client" not in drawing.caption
 
 
 def test_intervals_are_promised_only_where_they_are_drawn() -> None:

@@ -28,7 +28,7 @@ def test_class_shares_are_of_the_client_with_the_median_error() -> None:
     ]
     shares = pd.concat(parts, ignore_index=True).assign(attack="codebook", seed=0, round=0, low=0.4, high=0.6)
     found.profiles = with_setting(shares, data="d")
-    (drawn,) = first_pictures(found, RESULTS, questions(RESULTS))
+    (drawn,) = first_pictures(found, RESULTS, questions(RESULTS), persons=True)
     assert drawn.caption == (
         "d: true class shares of client 3 (bars), and what codebook infers from its update (dots with 95% intervals)."
         " Of 3 clients it has the median error."
@@ -38,12 +38,12 @@ def test_class_shares_are_of_the_client_with_the_median_error() -> None:
 def test_records_of_the_first_question_that_has_them_are_shown() -> None:
     found, images = evaluation(), torch.zeros(2, 1, 4, 4)
     found.pictures = {"words": Reconstruction(images, images)}
-    (drawn,) = first_pictures(found, RESULTS, questions(RESULTS))
+    (drawn,) = first_pictures(found, RESULTS, questions(RESULTS), persons=True)
     assert "what words makes of their updates" in drawn.caption
 
 
 def test_without_content_every_client_has_a_dot_and_every_data_set_a_picture() -> None:
-    (drawn,) = first_pictures(evaluation(), RESULTS, questions(RESULTS))
+    (drawn,) = first_pictures(evaluation(), RESULTS, questions(RESULTS), persons=True)
     assert drawn.svg.count('data-client="2"') == 2
     rows = [
         cell(name, mean, data=data) for data in ("d", "e", "f") for name, mean in (("codebook", 0.9), ("chance", 0.5))

@@ -67,7 +67,7 @@ def test_a_system_whose_worse_half_is_known_shows_the_worse_half() -> None:
     assert one.worst_tenth.value == 1
     assert "in 75 of 100 cases" in one.everyday
     assert "for 10 of them without an error by this measure" in one.everyday
-    assert "For the 2 clients about whom most is inferred: 100 (without the update: 60)." in one.everyday
+    assert "For the 5 clients about whom most is inferred: 100 (without the update: 60)." in one.everyday
 
 
 def test_metric_by_which_most_is_inferred_counts() -> None:

@@ -71,7 +71,7 @@ def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[s
     assert one["baseline"]["attack"] == "popularity"
     assert not one["baseline"]["reads_update"]
     assert one["worst_tenth"]["value"] >= one["result"]["value"]
-    assert one["worst_clients"] == len(one["worst_people"]) == 3
+    assert (one["worst_clients"], one["worst_people"]) == (5, [])  # without --persons
     assert one["most_exposed"] == []
     assert one["names"]["letter"] == REGISTRY[f"recommendation/{one['attack']}"].threat_model.letter
     assert one["names"]["nist"] in ("NISTAML.032", "NISTAML.033")
@@ -80,7 +80,7 @@ def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[s
     assert one["answer"] == "yes"
     assert "which of the items it was shown the client interacted with: the best attack picks" in one["everyday"]
     assert "of 100 cases (95% interval for clients like these" in one["everyday"]
-    assert "For the 3 clients about whom most is inferred: " in one["everyday"]
+    assert "For the 5 clients about whom most is inferred: " in one["everyday"]
     assert "raifle" in one["not_run"]
     assert {other["metric"] for other in one["others"]} >= {"f1", "bits"}
     assert "higher means that more is inferred" in one["sentence"]
@@ -169,7 +169,7 @@ def test_the_page_starts_with_five_sentences_and_a_row_for_every_question(
         (row,) = [row for row in rows[len(listed) :] if f"Does not apply: {one['reason']}" in row]
         assert one["infers"] in row
     assert "<script" not in page
-    assert "http" not in page
+    assert "http" not in page.replace('<meta http-equiv="Content-Security-Policy"', "")
     assert "None" not in page
 
 
