@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -121,18 +122,108 @@ def command() -> str:
 
 
 def published(typed: str) -> str:
-    """Command line without names of folders outside the checkout, for files that others read."""
-    words = shlex.split(typed)
-    program = [Path(word).name in ("attack.py", "train.py") for word in words]
-    start = program.index(True) if any(program) else 0
-    return shlex.join(["python", *map(_short, words[start:])] if any(program) else map(_short, words))
+    """Command line for files that others read, without folders elsewhere, addresses, keys and account names.
+
+    A value stands only if it is of a kind that names nothing of a machine: numbers, lists of them, plain words, names
+    of settings with such a value, and paths below the checkout or relative to the working directory. ``...`` stands
+    for all others, for what looks like a key, and for the values of options whose names speak of one.
+
+    >>> published("python /opt/attack.py audit --deltas /home/jane/deltas --out runs/a --to.token 1 --seed 3")
+    'python attack.py audit --deltas ... --out runs/a --to.token ... --seed 3'
+    """
+    try:
+        words = shlex.split(typed)
+    except ValueError:  # no command line
+        return LEFT_OUT
+    places = [place for place, word in enumerate(words) if Path(word).name in ("attack.py", "train.py")]
+    shown, secret = list[str](), False
+    if places:
+        program = places[0]
+        shown = ["python", Path(words[program]).name]
+        words = words[program + 1 :]
+    for word in words:
+        named = _OPTION.fullmatch(word)
+        if named is None:
+            shown.append(LEFT_OUT if secret else _shown(word))
+            secret = False
+            continue
+        option, given, value = named["option"], named["given"], named["value"]
+        secret = _SECRET.search(option) is not None
+        shown.append(option if not given else f"{option}={LEFT_OUT if secret else _shown(value)}")
+        secret = secret and not given
+    return " ".join(word if word == LEFT_OUT or _PLAIN.fullmatch(word) else shlex.quote(word) for word in shown)
 
 
-def _short(argument: str) -> str:
-    path = Path(argument)
-    if not path.is_absolute():
-        return argument
-    return os.path.relpath(path, CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name
+def without_paths(text: str) -> str:
+    """A sentence without absolute paths, paths of a home and addresses, which may name people and machines.
+
+    >>> without_paths("expected a file; found nothing at /home/jane/a.yaml. See docs/gate.md.")
+    'expected a file; found nothing at ... See docs/gate.md.'
+    """
+    return _PATH_IN_TEXT.sub(LEFT_OUT, text)
+
+
+LEFT_OUT = "..."
+"""What stands for an argument that is not published."""
+_OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w.-]*)(?P<given>=?)(?P<value>.*)", re.DOTALL)
+_SECRET = re.compile("key|token|secret|passw|credential|auth|cookie|sign", re.IGNORECASE)
+"""What the name of an option or setting with a key speaks of."""
+_PLAIN = re.compile(r"[\w.,+=/-]+", re.ASCII)
+_WORDS = re.compile(r"[\w.,+-]*", re.ASCII)
+"""Value without a path, an address or a mapping."""
+_RELATIVE = re.compile(r"[\w.+-]+(/[\w.+-]+)*/?", re.ASCII)
+"""Path below the working directory, or a limit such as ``record-membership/auc``."""
+_SETTING = re.compile(r"(?P<name>[\w./-]+)=(?P<value>.*)", re.DOTALL | re.ASCII)
+_RANDOM = re.compile(r"(?=[^\W_]*\d)(?=[^\W_]*[A-Za-z])[^\W_]{16,}", re.ASCII)
+"""Letters and digits in one piece, as in a key or a hash; names have separators or are shorter."""
+_PATH_IN_TEXT = re.compile(
+    r"(?<=')[~/][^']*|(?<=\")[~/][^\"]*|(?<![\w.>)])(?:[A-Za-z][A-Za-z+.-]*://|~|\.\./|/(?=[^\s/]))[^\s'\",;:]*"
+)
+
+
+def _shown(value: str) -> str:
+    """An argument, or `LEFT_OUT` where it may name a person, a place or a key."""
+    path = Path(value)
+    if path.is_absolute():
+        resolved = Path(os.path.normpath(path))
+        value = str(resolved.relative_to(CHECKOUT)) if resolved.is_relative_to(CHECKOUT) else LEFT_OUT
+    if value[:1] in ("{", "["):
+        return value if _is_harmless(value) else LEFT_OUT
+    setting = _SETTING.fullmatch(value)
+    if setting is not None:
+        name = setting["name"]
+        own = LEFT_OUT if _SECRET.search(name) else _shown(setting["value"])
+        return f"{name}={own}" if _is_word(name) else LEFT_OUT
+    return value if _is_word(value) else LEFT_OUT
+
+
+def _is_word(value: str) -> bool:
+    """Whether a value is a plain word, a list of them, or a path below the working directory."""
+    parts = value.split("/")
+    if _RANDOM.search(value) or ".." in parts:
+        return False
+    return bool(_WORDS.fullmatch(value) or _RELATIVE.fullmatch(value))
+
+
+def _is_harmless(text: str) -> bool:
+    """Whether a value in JSON or YAML's short form holds plain names, numbers and truth values alone."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        # [a, b] without quotes
+        return re.fullmatch(r"\[[\w., +-]*\]", text, re.ASCII) is not None and not _RANDOM.search(text)
+    waiting = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if any(_SECRET.search(key) or not _WORDS.fullmatch(key) or _RANDOM.search(key) for key in value):
+                return False
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str) and (not _WORDS.fullmatch(value) or not _is_word(value)):
+            return False
+    return True
 
 
 def _processor() -> str:

@@ -7,7 +7,6 @@ same bytes, and so that an archive can unpack to no more than its own size.
 
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datamodules.io.files import read_bounded
 from protocol.errors import require
+from reports.junit import gate_xml
 from reports.run import Run
+from reports.sarif_log import sarif_log
+from reports.shared_run import shared_run
 from reports.ssh_signature import SignatureError, signer
-from reports.statement.statement import Statement
+from reports.statement.statement import Statement, html
+from reports.system import EVALUATED
 
 MANIFEST, SIGNATURE = "bundle.json", "bundle.json.sig"
 RESULTS, SARIF, GATE, STATEMENT, PAGE = "results.json", "audit.sarif", "gate.xml", "statement.json", "statement.html"
@@ -141,8 +144,15 @@ def verified(path: Path, allowed_signers: Path | None = None) -> str:
             who = signer(text, signature, allowed_signers)
         except SignatureError as error:
             raise BundleError(str(error)) from None
-    count = len(entries)
-    return f"{count} files of {_printable(manifest.experiment)}, {who}; made by: {_printable(manifest.command)}"
+    date = _run_of(entries).system.get(EVALUATED, "unknown")
+    parts = [
+        f"{len(entries)} files of {_printable(manifest.experiment)}, {who}",
+        f"date {_printable(date)}",
+        f"commit {_printable(manifest.commit or 'unknown')}",
+        f"recording {manifest.recording or 'unknown'}",
+        f"made by: {_printable(manifest.command)}",
+    ]
+    return "; ".join(parts)
 
 
 def _entries(content: bytes) -> dict[str, bytes]:
@@ -184,30 +194,84 @@ def _check_hashes(manifest: Manifest, entries: Mapping[str, bytes]) -> None:
             raise BundleError(f"{name} has another hash than {MANIFEST} says")
 
 
+def files_of(run: Run, statement: Statement | None) -> dict[str, bytes]:
+    """Files of a bundle but the manifest and its signature, from the results and the statement of a run.
+
+    Of a statement, its command is that of the run, and clients and records that were named with ``--persons`` are left
+    out.
+    """
+    files = {RESULTS: run.json(), SARIF: sarif_log(run)}
+    if run.gate:
+        files[GATE] = gate_xml(run.gate)
+    if statement is not None:
+        provenance = statement.provenance.model_copy(update={"command": run.command})
+        nobody: dict[str, Any] = {"worst_people": [], "most_exposed": []}
+        questions = [one.model_copy(update=nobody) for one in statement.measured]
+        own = statement.model_copy(update={"provenance": provenance, "measured": questions})
+        files |= {STATEMENT: own.content(), PAGE: html(own).encode()}
+    return files
+
+
 def check_content(manifest: Manifest, entries: Mapping[str, bytes]) -> None:
-    """Checks that the files of a bundle are of their kinds and belong together.
+    """Checks that the manifest and all files of a bundle follow from its results and its statement, byte for byte.
 
     Raises:
-        BundleError: one is not.
+        BundleError: one does not.
     """
+    run, statement = _run_of(entries), read_statement(entries)
+    expected = manifest_of(run, manifest.results_sha256, entries)
+    different = [name for name in Manifest.model_fields if getattr(manifest, name) != getattr(expected, name)]
+    if different:
+        raise BundleError(f"{RESULTS} is of another run than {MANIFEST}: they differ in {', '.join(different)}")
+    if statement is not None:
+        _check_statement(statement, manifest, run)
+    made = files_of(shared_run(run), statement)
+    if made.keys() != entries.keys():
+        raise BundleError(f"{RESULTS} and the archive differ in {', '.join(sorted(made.keys() ^ entries.keys()))}")
+    for name, content in made.items():
+        if content != entries[name]:
+            whose = f"of these results, which are of commit {_printable(str(manifest.commit))}"
+            raise BundleError(f"{name} is not what this version of fedleak makes {whose}")
+
+
+def read_statement(entries: Mapping[str, bytes]) -> Statement | None:
+    """The statement among files by name; None if there is none.
+
+    Raises:
+        BundleError: it is not what it should be.
+    """
+    if STATEMENT not in entries:
+        return None
+    try:
+        return Statement.model_validate_json(entries[STATEMENT])
+    except ValidationError as error:
+        raise BundleError(f"{STATEMENT} is not what it should be: {_first(error)}") from None
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise BundleError(f"{STATEMENT} is not what it should be ({type(error).__name__})") from None
+
+
+def _run_of(entries: Mapping[str, bytes]) -> Run:
     if RESULTS not in entries:
         raise BundleError(f"it has no {RESULTS}")
-    name = RESULTS
     try:
-        run = Run.of_json(entries[RESULTS])
-        if (run.experiment, run.command, run.seed) != (manifest.experiment, manifest.command, manifest.seed):
-            raise BundleError(f"{RESULTS} is of another run than {MANIFEST}")
-        if STATEMENT in entries:
-            name = STATEMENT
-            statement = Statement.model_validate_json(entries[STATEMENT])
-            if statement.provenance.results_sha256 != manifest.results_sha256:
-                raise BundleError(f"{STATEMENT} is of other results than {MANIFEST}")
-        if SARIF in entries and json.loads(entries[name := SARIF])["version"] != "2.1.0":
-            raise BundleError(f"{SARIF} is not of version 2.1.0")
+        return Run.of_json(entries[RESULTS])
     except ValidationError as error:
-        raise BundleError(f"{name} is not what it should be: {_first(error)}") from None
+        raise BundleError(f"{RESULTS} is not what it should be: {_first(error)}") from None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise BundleError(f"{name} is not what it should be ({type(error).__name__})") from None
+        raise BundleError(f"{RESULTS} is not what it should be ({type(error).__name__})") from None
+
+
+def _check_statement(statement: Statement, manifest: Manifest, run: Run) -> None:
+    """Checks that a statement is of the run of a bundle."""
+    own = statement.provenance
+    if own.results_sha256 != manifest.results_sha256:
+        raise BundleError(f"{STATEMENT} is of other results than {MANIFEST}")
+    same = {name: getattr(own, name) == getattr(run, name) for name in ("commit", "versions", "seed", "hardware")}
+    same["recording"] = manifest.recording in (None, own.recording_sha256)
+    same["data"] = own.data_sha256 == run.data["sha256"]
+    different = [name for name, equal in same.items() if not equal]
+    if different:
+        raise BundleError(f"{STATEMENT} is of another run than {RESULTS}: they differ in {', '.join(different)}")
 
 
 def _file(content: bytes) -> dict[str, Any]:

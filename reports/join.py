@@ -13,7 +13,7 @@ from evaluation.scores import AttackInfo, records, setting_columns, stacked, wit
 from evaluation.stored import EVALUATION, DamagedError, StoredRun, read_evaluation
 from protocol.errors import InputError
 from protocol.progress import say_what_starts
-from protocol.provenance import command
+from protocol.provenance import command, published
 from reports.change_tables import stored_changes
 from reports.files import Format
 from reports.run import Run
@@ -62,7 +62,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     whole = dataclasses.replace(
         runs[0],
         experiment=" + ".join(run.experiment for run in runs),
-        command=command(),
+        command=command() if persons else published(command()),
         data={key: " ".join(dict.fromkeys(run.data[key] for run in runs)) for key in ("name", "sha256")},
         seconds=sum(run.seconds for run in runs),
         results=stacked([run.results for run in runs]),

@@ -25,6 +25,12 @@ def write_gate(directory: Path, verdicts: Sequence[Mapping[str, Any]]) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()
         return
+    directory.mkdir(parents=True, exist_ok=True)
+    write_whole(path, gate_xml(verdicts))
+
+
+def gate_xml(verdicts: Sequence[Mapping[str, Any]]) -> bytes:
+    """Content of gate.xml."""
     verdicts = [{name: _printable(value) for name, value in verdict.items()} for verdict in verdicts]
     elements = [_ELEMENT.get(str(verdict["verdict"])) for verdict in verdicts]
     counts = {"tests": str(len(verdicts)), **{f"{kind}s": str(elements.count(kind)) for kind in ("failure", "error")}}
@@ -39,7 +45,7 @@ def write_gate(directory: Path, verdicts: Sequence[Mapping[str, Any]]) -> None:
             found = {"type": verdict["verdict"], "message": verdict["message"]}
             ElementTree.SubElement(case, element, found).text = verdict["message"]
     ElementTree.indent(whole)
-    write_whole(path, ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True))
+    return ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True)
 
 
 def _printable(value: Any) -> Any:

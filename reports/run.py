@@ -159,6 +159,25 @@ def _fingerprint(data: dict[str, str]) -> dict[str, str]:
     return data
 
 
+_TEXTS = ("metric", "message")
+_OUTCOMES = ("ok", "failed", "undecided", "unchecked")
+_MAY_LACK = {"attack": str, "value": (int, float), "low": (int, float), "high": (int, float), "n": int, "about": str}
+"""Kinds of the fields of a verdict that may be null."""
+
+
+def _verdicts(gate: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Verdicts whose fields are those of `evaluation.gate.Verdict`, because every report shows them."""
+    for verdict in gate:
+        limit = verdict.get("limit")
+        numeric = isinstance(limit, int | float) and not isinstance(limit, bool)
+        texts = all(isinstance(verdict.get(name), str) for name in _TEXTS)
+        others = all(verdict.get(name) is None or isinstance(verdict[name], kind) for name, kind in _MAY_LACK.items())
+        if not (numeric and texts and others and verdict.get("verdict") in _OUTCOMES):
+            raise ValueError(f"a verdict with other fields: {str(verdict)[:100]}")
+        float(limit or 0)  # an integer may be too large
+    return gate
+
+
 if TYPE_CHECKING:
     _Results: TypeAlias = pd.DataFrame
     _Differences: TypeAlias = pd.DataFrame
@@ -221,7 +240,7 @@ class Run:
     not_run: dict[str, str] = field(default_factory=dict)
     causes: list[dict[str, Any]] = field(default_factory=list)
     differences: _Differences = field(default_factory=lambda: pd.DataFrame(columns=DIFFERENCE))
-    gate: list[dict[str, Any]] = field(default_factory=list)
+    gate: Annotated[list[dict[str, Any]], AfterValidator(_verdicts)] = field(default_factory=list)
     read_back: list[str] = field(default_factory=list)
     details: dict[str, list[dict[str, Value]]] = field(default_factory=dict)
     learner_check: str = ""

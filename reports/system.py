@@ -6,6 +6,9 @@ from evaluation.auditing import AuditResult
 from recordings.recording import Recording
 from reports.run import ATTACKS
 
+EVALUATED = "evaluated"
+"""Name of the line with the date."""
+
 
 def system_lines(found: AuditResult) -> dict[str, str]:
     """Lines by what they are about; a table of several trainings has those that do not depend on one recording."""
@@ -19,7 +22,7 @@ def system_lines(found: AuditResult) -> dict[str, str]:
     lines["clients"] = f"{scores['person'][scores['attack'].isin(attacks)].nunique()} attacked"
     if recording is not None:
         lines["readers"] = _readers(recording)
-    lines["evaluated"] = datetime.now(UTC).date().isoformat()
+    lines[EVALUATED] = datetime.now(UTC).date().isoformat()
     return lines
 
 

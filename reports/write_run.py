@@ -21,7 +21,7 @@ from evaluation.scores import concat, describe, differing, plain_records, record
 from evaluation.stored import EVALUATION, StoredRun, write_evaluation
 from evaluation.summary import paired_differences
 from protocol.progress import say_what_starts
-from protocol.provenance import command, commit, hardware, versions
+from protocol.provenance import command, commit, hardware, published, versions
 from protocol.seeding import secret_key
 from reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
 from reports.exporters.sarif import write_gate_alerts
@@ -79,7 +79,7 @@ def write_run(
         shared = over_clients(in_order_of_persons(without_persons(evaluation, key or secret_key())))
     run = Run(
         experiment=name,
-        command=command(),
+        command=command() if persons else published(command()),
         seed=audit_result.seed,
         commit=commit(),
         versions=versions(),

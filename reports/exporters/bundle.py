@@ -1,29 +1,26 @@
 """Evidence bundle of a run, see `reports.evidence_bundle`."""
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from datamodules.io.files import sha256_of, write_whole
 from protocol.errors import InputError
-from protocol.provenance import published
 from reports.evidence_bundle import (
-    GATE,
     MANIFEST,
-    PAGE,
     RESULTS,
-    SARIF,
     SIGNATURE,
     STATEMENT,
     BundleError,
     archive,
     check_content,
+    files_of,
     manifest_of,
+    read_statement,
 )
 from reports.exporters.exporter import Exporter
-from reports.exporters.sarif import Sarif
 from reports.run import Run
+from reports.shared_run import shared_run
 from reports.ssh_signature import signed
 
 
@@ -46,12 +43,12 @@ class Bundle(Exporter):
 
     def export(self, run: Run, directory: Path) -> str:
         path = directory / "audit.zip" if self.file is None else Path(self.file)
-        shared = dataclasses.replace(run, command=published(run.command), details={})
-        files = {RESULTS: shared.json(), SARIF: Sarif().content(shared)}
-        here = [name for name in (GATE, STATEMENT, PAGE) if (directory / name).is_file()]
-        files |= {name: (directory / name).read_bytes() for name in here}
-        manifest = manifest_of(shared, sha256_of(directory / RESULTS), files)
+        statement_file = directory / STATEMENT
+        own = {STATEMENT: statement_file.read_bytes()} if statement_file.is_file() else {}
+        shared = shared_run(run)
         try:
+            files = files_of(shared, read_statement(own))
+            manifest = manifest_of(shared, sha256_of(directory / RESULTS), files)
             check_content(manifest, files)
         except BundleError as error:
             way_out = "Run the audit again with --statement, or delete what an earlier audit left there."

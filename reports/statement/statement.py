@@ -168,6 +168,10 @@ class Statement(Strict):
     terms: dict[str, str]
     """terms and what they mean, from docs/glossary.md"""
 
+    def content(self) -> bytes:
+        """Content of statement.json."""
+        return (self.model_dump_json(indent=2) + "\n").encode()
+
 
 def write_statement(
     directory: Path,
@@ -210,7 +214,7 @@ def write_statement(
         "terms": terms(),
     }
     statement = Statement(format=3, summary=_summary(content), **content)
-    write_whole(directory / "statement.json", (statement.model_dump_json(indent=2) + "\n").encode())
+    write_whole(directory / "statement.json", statement.content())
     page = directory / "statement.html"
     write_whole(page, html(statement).encode())
     return page

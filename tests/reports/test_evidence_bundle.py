@@ -1,5 +1,6 @@
 """A bundle is verified byte for byte, and what is no bundle is refused without harm."""
 
+import base64
 import io
 import json
 import shutil
@@ -13,6 +14,8 @@ import pytest
 from protocol.errors import InputError
 from reports.evidence_bundle import MANIFEST, RESULTS, SARIF, SIGNATURE, BundleError, archive, verified
 from reports.exporters.bundle import Bundle
+from reports.shared_run import shared_run
+from reports.ssh_signature import armoured
 from tests.reports.bundle_toys import Entries, with_hashes
 from tests.reports.ssh_toys import allowed, key
 from tests.reports.toys import run
@@ -40,7 +43,7 @@ def changed(**fields: Any) -> Callable[[Entries], Entries]:
 
 def test_a_bundle_as_it_was_written_is_verified(tmp_path: Path) -> None:
     said = verified(bundle(tmp_path))
-    assert said == "2 files of e, not signed; made by: c"
+    assert said == "3 files of e, not signed; date unknown; commit unknown; recording unknown; made by: c"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +52,7 @@ def test_a_bundle_as_it_was_written_is_verified(tmp_path: Path) -> None:
         (lambda e: {**e, RESULTS: e[RESULTS].replace(b"0.7", b"0.1")}, "results.json has another hash"),
         (lambda e: {**e, SARIF: e[SARIF] + b" "}, "audit.sarif has another hash"),
         (lambda e: {name: content for name, content in e.items() if name != SARIF}, "differ in audit.sarif"),
-        (lambda e: {**e, "gate.xml": b"<a/>"}, "differ in gate.xml"),
+        (lambda e: {**e, "gate.xml": b"<a/>"}, "gate.xml has another hash"),
         (lambda e: {name: content for name, content in e.items() if name != MANIFEST}, "no bundle.json"),
         (lambda e: {**e, "scores.csv": b""}, "scores.csv"),
         (lambda e: {**e, "../../results.json": b""}, "../../results.json"),
@@ -61,10 +64,21 @@ def test_a_bundle_as_it_was_written_is_verified(tmp_path: Path) -> None:
         (changed(more=1), "more"),
         (changed(seed=7), "another run"),
         (changed(command="rm -rf /"), "another run"),
+        (changed(commit="0" * 40), "differ in commit"),
+        (changed(versions={"torch": "9"}), "differ in versions"),
+        (changed(recording="f" * 64), "differ in recording"),
+        (changed(data={"name": "another", "sha256": "0"}), "differ in data"),
+        (lambda e: with_hashes({**e, "gate.xml": b'<testsuites name="fedleak" tests="1"/>'}), "gate.xml is not"),
+        (lambda e: with_hashes({n: c for n, c in e.items() if n != "gate.xml"}), "differ in gate.xml"),
+        (lambda e: with_hashes({**e, "statement.html": b"<script>alert(1)</script>"}), "differ in statement.html"),
+        (lambda e: with_hashes({**e, SARIF: e[SARIF] + b" "}), "audit.sarif is not"),
+        (lambda e: with_hashes({**e, RESULTS: e[RESULTS] + b" "}), "results.json is not"),
+        (lambda e: with_hashes({**e, RESULTS: e[RESULTS].replace(b"{", b'{"by": "x",', 1)}), "results.json is not"),
+        (lambda e: with_hashes({**e, RESULTS: run().json()}), "results.json is not"),  # with attacks' own tables
         (lambda e: with_hashes({**e, RESULTS: b"{}"}), "results.json is not"),
         (lambda e: with_hashes({**e, RESULTS: b"\xff\xfe"}), "results.json is not"),
         (lambda e: with_hashes({**e, SARIF: b"[]"}), "audit.sarif is not"),
-        (lambda e: with_hashes({**e, SARIF: b'{"version": "1"}'}), "2.1.0"),
+        (lambda e: with_hashes({**e, SARIF: b'{"version": "1"}'}), "audit.sarif is not"),
         (lambda e: with_hashes({**e, SARIF: b"[" * 100_000}), "audit.sarif is not"),
         (lambda e: with_hashes({**e, "statement.json": b"{}"}), "statement.json is not"),
         (lambda e: with_hashes({MANIFEST: e[MANIFEST], SARIF: e[SARIF]}), "no results.json"),
@@ -145,7 +159,7 @@ def test_the_signature_is_of_an_allowed_signer(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="nobody"):
         verified(path, allowed(tmp_path, other))
     # Who changes a file and all hashes has no signature of the new manifest.
-    forged = with_hashes({**entries_of(path), RESULTS: run(seconds=2.0).json()})
+    forged = with_hashes({**entries_of(path), RESULTS: shared_run(run(seconds=2.0)).json()})
     path.write_bytes(archive(forged))
     with pytest.raises(BundleError, match="does not fit"):
         verified(path, allowed(tmp_path, own))
@@ -158,3 +172,39 @@ def test_what_is_no_file_is_an_error_of_the_user(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing.zip", tmp_path):
         with pytest.raises(InputError):
             verified(path)
+
+
+@with_keys
+def test_a_signature_has_one_form(tmp_path: Path) -> None:
+    """ssh-keygen takes all of these but the last: anybody could add a text to a signed bundle, or change its hash."""
+    own = key(tmp_path / "own")
+    path = bundle(tmp_path, sign=str(own))
+    entries, signers = entries_of(path), allowed(tmp_path, own)
+    right = entries[SIGNATURE]
+    head, *lines, tail = right.decode().strip().splitlines()
+    body = "".join(lines)
+    blob = base64.b64decode(body)
+    order = 2**252 + 27742317777372353535851937790883648493
+    another_s = blob[:-32] + (int.from_bytes(blob[-32:], "little") + order).to_bytes(32, "little")
+    place = blob.index(b"fedleak") + len(b"fedleak")  # of the reserved field, which is empty
+    reserved = blob[:place] + (5).to_bytes(4, "big") + b"hello" + blob[place + 4 :]
+    others = {
+        "in one line": "\n".join([head, body, tail, ""]),
+        "in 40 columns": "\n".join([head, *(body[i : i + 40] for i in range(0, len(body), 40)), tail, ""]),
+        "with a text after it": right.decode() + "anything\n",
+        "with a text before it": "x\n" + right.decode(),
+        "with other ends of lines": right.decode().replace("\n", "\r\n"),
+        "without the last end": right.decode().rstrip("\n"),
+        "with spaces": right.decode().replace("\n", " \n"),
+        "with a text in the reserved field": armoured(reserved).decode(),
+        "with another S": armoured(another_s).decode(),
+        "cut": armoured(blob[:-1]).decode(),
+        "empty": "",
+    }
+    for name, text in others.items():
+        path.write_bytes(archive({**entries, SIGNATURE: text.encode()}))
+        for allow in (signers, None):
+            with pytest.raises(BundleError, match="does not fit"):
+                pytest.fail(f"{name}: {verified(path, allow)}")
+    path.write_bytes(archive(entries))
+    assert "signed by site@example.org" in verified(path, signers)

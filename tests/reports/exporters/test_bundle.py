@@ -12,10 +12,11 @@ from datamodules.io.files import sha256_of
 from fedleak_recorder.format import read_manifest
 from protocol.errors import InputError
 from recordings.recording import Recording
-from reports.evidence_bundle import FILES, MANIFEST
+from reports.evidence_bundle import FILES, MANIFEST, BundleError, archive, verified
 from reports.exporters.bundle import Bundle
 from reports.run import Run
 from tests.places import FILLED_SYSTEM
+from tests.reports.bundle_toys import with_hashes
 from tests.reports.toys import run
 from tests.toys import train
 
@@ -45,7 +46,7 @@ def test_tables_of_attacks_stay_in_the_folder(tmp_path: Path) -> None:
         manifest, results = json.loads(file.read(MANIFEST)), json.loads(file.read("results.json"))
     assert made.details
     assert "details" not in results
-    assert manifest["command"] == results["command"] == "python attack.py audit --deltas deltas"
+    assert manifest["command"] == results["command"] == "python attack.py audit --deltas ..."
     assert manifest["results_sha256"] == sha256_of(tmp_path / "results.json")
 
 
@@ -81,6 +82,28 @@ def test_a_bundle_of_an_audit_is_verified_by_the_command(audited: Path, capsys: 
     said = capsys.readouterr().out
     assert said.startswith("BUNDLE FAILED: ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("without_figures")
+def test_a_statement_that_says_something_else_is_not_verified(audited: Path) -> None:
+    path = Path(Bundle(str(audited / "changed.zip")).export(Run.read(audited / "results.json"), audited))
+    with zipfile.ZipFile(path) as file:
+        right = {name: file.read(name) for name in file.namelist()}
+    statement = json.loads(right["statement.json"])
+    assert all(one["worst_people"] == [] == one["most_exposed"] for one in statement["measured"])
+    assert statement["provenance"]["command"] == json.loads(right["results.json"])["command"]
+    own = statement["provenance"]
+    changed = {**statement, "provenance": {**own, "recording_sha256": "0" * 64}}
+    others = {
+        "page": {**right, "statement.html": right["statement.html"].replace(b"</body>", b"nothing leaks</body>")},
+        "recording": {**right, "statement.json": json.dumps(changed).encode()},
+        "form": {**right, "statement.json": json.dumps(statement).encode()},
+    }
+    for name, entries in others.items():
+        path.write_bytes(archive(with_hashes(entries)))
+        with pytest.raises(BundleError, match=r"statement\.(html|json) is"):
+            pytest.fail(f"{name}: {verified(path)}")
 
 
 @pytest.mark.integration

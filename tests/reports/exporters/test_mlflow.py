@@ -77,7 +77,8 @@ def test_values_and_intervals_are_read_back(server: str, tmp_path: Path, capsys:
         "audit/codebook- epsilon inf/auc high": 0.9 + 0.1,
     }
     parameters = found.data.params
-    assert parameters["command"] == "python attack.py audit --deltas deltas"
+    assert parameters["command"] == "python attack.py audit --deltas ..."
+    assert (found.data.tags["mlflow.user"], found.data.tags["mlflow.source.name"]) == ("fedleak", "attack.py")
     assert (parameters["commit"], parameters["data sha256"]) == ("abc", "0")
 
 
