@@ -9,6 +9,7 @@ the server's message. A site makes the gateway the only way out of the SuperNode
 
 import contextlib
 import hashlib
+import json
 import logging
 import math
 import secrets
@@ -24,7 +25,10 @@ from flwr.app import Message, RecordDict
 from flwr.common.constant import HEARTBEAT_BASE_MULTIPLIER, HEARTBEAT_DEFAULT_INTERVAL, HEARTBEAT_PATIENCE
 from flwr.common.serde import message_from_proto
 from flwr.proto import fab_pb2, fleet_pb2, heartbeat_pb2, message_pb2, run_pb2
-from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_object import (
+    get_object_head_values_from_object_content,
+    iterate_object_tree,
+)
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fedleak_guard.flower import FAILED, arrays_of, error_reply, released_content
@@ -147,6 +151,8 @@ class Gateway:
         self._heard = self._beaten = self._tried = -math.inf
         """When the SuperNode last called, when the last heartbeat was sent, when the gateway last connected."""
         self._task: _Task | None = None
+        self._last_session = ""
+        """Session of the reply that was checked last."""
         self._runs: dict[int, tuple[Any, Any]] = {}
         """What the SuperLink said of the last runs, and their apps."""
         self._said = ""
@@ -228,7 +234,7 @@ class Gateway:
                     raise RejectedError("another connection too soon", 503)
                 self._tried = self._beaten = now
                 node = self._superlink.connect()
-                self._is_connected = True
+                self._is_connected = self._is_known = True
                 key = self._caller.key or b""
                 self._log.note("connected", supernode_key=hashlib.sha256(key).hexdigest())
             self._is_here = True
@@ -317,6 +323,8 @@ class Gateway:
         """Keeps an object of a reply; with the last one, checks the reply."""
         task = self._task
         reply = None if task is None else task.reply
+        if request.session_id and request.session_id == self._last_session:
+            return message_pb2.PushObjectResponse(stored=True)  # again, since the SuperNode got no answer
         if task is None or reply is None or request.session_id != reply.session or request.object_id not in reply.ids:
             raise RejectedError("an object of no reply")
         if hashlib.sha256(request.object_content).hexdigest() != request.object_id:
@@ -332,6 +340,7 @@ class Gateway:
             if reply.objects.keys() == reply.ids and not reply.is_checked:
                 reply.is_checked = True  # once, also if the SuperNode repeats its call
                 task.leaving = self._leaving(task, reply)
+                self._last_session = reply.session
                 reply.objects.clear()
         return message_pb2.PushObjectResponse(stored=True)
 
@@ -340,6 +349,8 @@ class Gateway:
         message = task.message
         assert message is not None
         try:
+            size = size_of(whole.root, whole.objects)
+            require(size <= self._largest, f"a reply of at most {self._largest} bytes", size, "Send fewer numbers.")
             reply = inflate_object_from_contents(whole.root, dict(whole.objects))
             if not isinstance(reply, Message):
                 raise InputError(
@@ -402,11 +413,14 @@ class Gateway:
         """Sends a heartbeat if one is due and the SuperNode is there."""
         now = self._clock()
         if not self._is_here:
-            self._superlink.disconnect()
             self._is_connected = False
+            self._superlink.disconnect()
         elif now - self._heard < _SILENCE and not 0 <= now - self._beaten < _HEARTBEAT:
             self._beaten = now
             self._is_known = self._superlink.heartbeat()
+            if not self._is_known:  # the SuperLink was started anew, say; the SuperNode ends, and connects again
+                self._is_connected = self._is_here = False
+                self._superlink.forget()
 
     def _send(self) -> None:
         """Sends the reply that may leave; the same one again at the next beat if the SuperLink does not answer."""
@@ -479,6 +493,37 @@ class Gateway:
         self._said = line
 
 
+def size_of(root: str, objects: Mapping[str, bytes]) -> int:
+    """Bytes of an object once each of its parts is written out, however often it names the same part.
+
+    Args:
+        root: name of the object.
+        objects: it and all of its parts, by name.
+
+    Raises:
+        InputError: a part is none of Flower's.
+    """
+    sizes: dict[str, int] = {}
+
+    def size(name: str) -> int:
+        if name not in sizes:
+            content = objects[name]
+            kind, children, _ = get_object_head_values_from_object_content(content)
+            named = children
+            if kind in ("Array", "ArrayRecord", "RecordDict"):
+                # These name their parts in their body, where a part may stand any number of times.
+                body = json.loads(content.partition(b"\0")[2])
+                named = [children[place] for place in body["arraychunk_ids"]] if kind == "Array" else body.values()
+            sizes[name] = len(content) + sum(map(size, named))
+        return sizes[name]
+
+    try:
+        return size(root)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        way_out = "Send what Flower's SuperNode sends."
+        raise InputError(expected="objects of Flower", found=type(error).__name__, way_out=way_out) from None
+
+
 def _message(leaving: RecordDict | str, asked: Message, *, beat: float) -> Message:
     """The message that leaves in place of a reply, made at a beat of the gateway's clock."""
     message = error_reply(asked, leaving) if isinstance(leaving, str) else Message(leaving, reply_to=asked)
@@ -508,7 +553,8 @@ def capacity(pace: float, seconds: float = 43200) -> str:
     bits = math.log2(3 * beats + 1)
     return (
         f"an app can choose, for each message of the server: what the policy allows as content (check-policy), and "
-        f"{bits:.1f} bits by a released, refused, failed or missing reply and its beat, one of {beats}; nothing else"
+        f"{bits:.1f} bits by a released, refused, failed or missing reply and its beat, one of {beats}; not counted: "
+        f"delays by the load of this machine, and whether the node is there, for who can stop the SuperNode"
     )
 
 

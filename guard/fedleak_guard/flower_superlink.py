@@ -85,6 +85,10 @@ class SuperLink:
         self.node = int(response.node_id)
         return self.node
 
+    def forget(self) -> None:
+        """Registers the node anew in the next `connect`, since the SuperLink does not know it."""
+        self._is_registered = False
+
     def disconnect(self) -> None:
         """Makes the node unavailable."""
         self._call(

@@ -49,7 +49,7 @@ class SuperLink:
         self.calls: list[str] = []
         self.pushed: list[Any] = []
         self.arrived: dict[str, bytes] = {}
-        self.answers = True
+        self.answers = self.knows = True
         self.requests: list[httpx.Request] = []
         self.waits = True
         """Whether the message has not been asked for yet."""
@@ -93,7 +93,7 @@ class SuperLink:
         return message_pb2.ConfirmMessageReceivedResponse()
 
     def send_node_heartbeat(self, _: bytes) -> Any:
-        return heartbeat_pb2.SendNodeHeartbeatResponse(success=True)
+        return heartbeat_pb2.SendNodeHeartbeatResponse(success=self.knows)
 
     def deactivate_node(self, _: bytes) -> Any:
         return fleet_pb2.DeactivateNodeResponse()

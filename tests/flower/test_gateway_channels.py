@@ -36,7 +36,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 
 from fedleak_guard import gateway_server
 from fedleak_guard.chained_log import read_log
-from fedleak_guard.flower_gateway import Gateway, capacity, server_of
+from fedleak_guard.flower_gateway import Gateway, capacity, server_of, size_of
 from fedleak_recorder.errors import InputError
 from tests.flower.test_gateway import NODE, REFUSED, Clock, SuperLink, SuperNode, headers_of, trained
 from tests.guard_toys import model, update, write_policy
@@ -422,6 +422,61 @@ def test_a_reply_that_is_too_large_is_an_error(tmp_path: Path) -> None:
     node.pull(link)
     assert 413 in node.push(Message(trained(), reply_to=link.asked))
     assert link.reply().error.reason == REFUSED
+
+
+def test_a_reply_that_names_its_parts_over_and_over_is_an_error(tmp_path: Path) -> None:
+    """1,000 names of one array, and an array of 1,000 times one piece, are as large as they would be written out."""
+    array = Array(np.zeros(2000, "f"))
+    plain = RecordDict({"arrays": ArrayRecord({"weight": array})})
+    many = RecordDict({"arrays": ArrayRecord({f"weight{number}": array for number in range(1000)})})
+    for content, factor in ((plain, 1), (many, 1000)):
+        objects = {name: part.deflate() for name, part in get_all_nested_objects(content).items()}
+        assert len(objects) == 4
+        assert 8000 * factor < size_of(content.object_id, objects) < 9000 * factor
+    link = SuperLink()
+    node = site(tmp_path, link, largest=1_000_000)
+    node.pull(link)
+    assert set(node.push(Message(many, reply_to=link.asked))) == {200}
+    assert link.reply().error.reason == REFUSED
+    assert not (tmp_path / "evidence/log.jsonl").exists()
+
+
+def test_objects_that_are_none_of_flowers_are_an_error() -> None:
+    for content in (b"", b"Array  5\0[1,2]", b"Array x 2\0{}", b'Array  9\0{"arraychunk_ids": [3]}', b"\xff"):
+        with pytest.raises(InputError):
+            size_of("root", {"root": content})
+    with pytest.raises(InputError):
+        size_of("root", {"root": b"Message root 0\0"})
+
+
+def test_the_last_object_again_is_stored(tmp_path: Path) -> None:
+    link = SuperLink()
+    node = site(tmp_path, link)
+    node.pull(link)
+    node.push(Message(trained(), reply_to=link.asked))
+    again = message_pb2.PushObjectRequest(
+        node=node.node, run_id=1, object_id="x", session_id=node.gateway._last_session
+    )
+    assert node.call("push-object", again, message_pb2.PushObjectResponse).stored
+    again.session_id = ""
+    assert node.call("push-object", again) == 403
+
+
+def test_a_superlink_that_was_started_anew_gets_the_node_again(tmp_path: Path) -> None:
+    link = SuperLink()
+    node = site(tmp_path, link)
+    node.connect()
+    link.knows = False
+    node.clock.now += 30
+    heartbeat = heartbeat_pb2.SendNodeHeartbeatRequest(node=node.node)
+    node.call("send-node-heartbeat", heartbeat)
+    node.gateway.step()
+    assert not node.call("send-node-heartbeat", heartbeat, heartbeat_pb2.SendNodeHeartbeatResponse).success
+    link.knows = True
+    node.clock.now += 60
+    node.connect()
+    assert node.call("send-node-heartbeat", heartbeat, heartbeat_pb2.SendNodeHeartbeatResponse).success
+    assert link.calls.count("register-node") == link.calls.count("activate-node") == 2
 
 
 def test_without_its_log_the_gateway_lets_nothing_out(tmp_path: Path) -> None:
