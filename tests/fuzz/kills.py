@@ -1,6 +1,6 @@
 """SIGKILL at random instants of trainings, tables and conversions, and the same command again.
 
-``make kills`` (``KILLS=200``, and a tenth more of a parent alone, whose workers must end) prints a line per subject.
+``make kills`` (``KILLS=200``, and a fifth more of a parent alone, whose workers must end) prints a line per subject.
 What a journal names must be whole right after each kill, and what the last run leaves must equal, bit for bit, what a
 run leaves that nobody killed. Exit status 1 with any problem.
 """
@@ -32,6 +32,7 @@ from tqdm import tqdm
 
 import attack
 import train
+from callbacks.unfinished_training import CHECKPOINT
 from fedleak_recorder.format import journals_in, read_journal
 from modules.federated import FederatedModule
 from modules.learners.fncf import FNCF
@@ -102,6 +103,8 @@ class ModelHash(Callback):
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the file."""
+        if not trainer.is_global_zero:
+            return
         assert isinstance(pl_module, FederatedModule)
         state = [str(s) for optimizer in trainer.optimizers for s in optimizer.state_dict()["state"].items()]
         values = {**pl_module.public_parameters(), **pl_module.private}
@@ -117,10 +120,17 @@ class Training(Subject):
     kind: type[FederatedModule]
     model: dict[str, Any]
     data: dict[str, Any]
+    trainer: dict[str, Any] = {}  # noqa: RUF012
+    """Further options of the Trainer."""
 
     def start(self, out: Path) -> int:
         """Trains from the last checkpoint on, or from the beginning."""
-        every_round = {"dirpath": str(out / "checkpoints"), "every_n_train_steps": 1, "save_last": True}
+        path = self._config(out)
+        last = self._last(out)
+        return train.run(["fit", "--config", str(path), *(["--ckpt_path", str(last)] if last.exists() else [])])
+
+    def _config(self, out: Path) -> Path:
+        """Writes the configuration."""
         config = {
             "model": {"class_path": self.kind.__name__, "init_args": self.model},
             "data": self.data,
@@ -131,14 +141,19 @@ class Training(Subject):
                 "callbacks": [
                     {"class_path": "DeltaRecorder"},
                     {"class_path": "tests.fuzz.kills.ModelHash"},
-                    {"class_path": "lightning.pytorch.callbacks.ModelCheckpoint", "init_args": every_round},
+                    *self._checkpoints(out),
                 ],
+                **self.trainer,
             },
         }
         path = self.folder / f"{out.name}.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        last = self._last(out)
-        return train.run(["fit", "--config", str(path), *(["--ckpt_path", str(last)] if last.exists() else [])])
+        return path
+
+    def _checkpoints(self, out: Path) -> list[dict[str, Any]]:
+        """The callback that makes checkpoints."""
+        every_round = {"dirpath": str(out / "checkpoints"), "every_n_train_steps": 1, "save_last": True}
+        return [{"class_path": "lightning.pytorch.callbacks.ModelCheckpoint", "init_args": every_round}]
 
     def after_kill(self, out: Path) -> list[str]:
         """Journalled files that are damaged; rounds without a checkpoint, which a training must not replace, go."""
@@ -166,7 +181,7 @@ class Clicks(Training):
     """Collaborative filtering: clients with private vectors, under local DP."""
 
     name = "training, clicks under local DP"
-    share = 0.3
+    share = 0.2
     kind = FNCF
     model = {  # noqa: RUF012
         **{"user_dim": 8, "item_dim": 8, "hidden": [16, 8]},
@@ -183,7 +198,7 @@ class Digits(Training):
     """Classification of handwritten digits."""
 
     name = "training, digits"
-    share = 0.25
+    share = 0.15
     kind = FederatedClassifier
     model = {  # noqa: RUF012
         "network": {"name": "two-convolutions", "hidden": 16, "channels": 4},
@@ -196,6 +211,34 @@ class Digits(Training):
             "auxiliary_per_class": 20,
         },
     }
+
+
+class Defaults(Clicks):
+    """The training with the default checkpoints, which goes on from what it keeps of its last rounds."""
+
+    name = "training, clicks, with the default checkpoints"
+    share = 0.2
+
+    def _checkpoints(self, out: Path) -> list[dict[str, Any]]:
+        return []
+
+    def _last(self, out: Path) -> Path:
+        return out / CHECKPOINT
+
+
+class Launcher(Defaults):
+    """The same on three ranks; only the process that started the others is killed."""
+
+    name = "training, clicks, three ranks, the first alone"
+    share = 0.1
+    alone = True
+    trainer = {"devices": 3, "strategy": "ddp"}  # noqa: RUF012
+
+    def start(self, out: Path) -> int:
+        """Becomes the first rank, which starts the others by its own command line."""
+        path, last = self._config(out), self._last(out)
+        resumed = ["--ckpt_path", str(last)] if last.exists() else []
+        os.execv(sys.executable, [sys.executable, "train.py", "fit", "--config", str(path), *resumed])
 
 
 class Table(Subject):
@@ -268,7 +311,10 @@ class Conversion(Subject):
         return _content(out)
 
 
-SUBJECTS: tuple[type[Subject], ...] = (Clicks, Digits, Table, TableOfTwoJobs, ParentOfTwoJobs, Conversion)
+SUBJECTS: tuple[type[Subject], ...] = (
+    *(Clicks, Digits, Defaults, Launcher),
+    *(Table, TableOfTwoJobs, ParentOfTwoJobs, Conversion),
+)
 
 
 @dataclass

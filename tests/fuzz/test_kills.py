@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.kills import Conversion, Digits, Subject, Table, kill
+from tests.fuzz.kills import Conversion, Defaults, Digits, Launcher, Subject, Table, kill
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize(("kind", "kills"), [(Digits, 2), (Table, 1), (Conversion, 2)])
+@pytest.mark.parametrize(("kind", "kills"), [(Digits, 2), (Defaults, 2), (Launcher, 1), (Table, 1), (Conversion, 2)])
 def test_what_is_killed_and_started_again_ends_as_if_nobody_had(
     kind: type[Subject], kills: int, tmp_path: Path
 ) -> None:
