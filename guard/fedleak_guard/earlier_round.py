@@ -12,7 +12,7 @@ from fedleak_guard.message import Message
 from fedleak_guard.policy import Policy
 from fedleak_recorder.arrays import Array
 from fedleak_recorder.errors import InputError
-from fedleak_recorder.files import make_folder, open_private
+from fedleak_recorder.files import make_folder, open_private, remove_left
 
 _NORM, _MODEL = "norm", "model:"
 
@@ -54,6 +54,7 @@ def keep_round(message: Message, policy: Policy) -> None:
     """Keeps what `earlier_round` reads, in the place of the round before."""
     path = _path(policy, message.job)
     make_folder(path.parent)
+    remove_left(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     model = {f"{_MODEL}{name}": value for name, value in message.model.items()}
     try:

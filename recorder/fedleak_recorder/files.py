@@ -97,11 +97,16 @@ Content = bytes | Sequence[memoryview]
 
 def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE_FILE) -> None:
     """Writes a file as `write_once`, and removes what killed processes left of it."""
+    remove_left(path)
+    write_once(path, content, mode=mode)
+
+
+def remove_left(path: Path) -> None:
+    """Removes the temporary files of a file, ``.NAME.PID.tmp``, whose processes run no more."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         number = left.suffixes[-2].removeprefix(".")
         if number.isdecimal() and not _runs(int(number)):
             left.unlink(missing_ok=True)
-    write_once(path, content, mode=mode)
 
 
 def write_once(path: Path, content: Content, *, mode: int = PRIVATE_FILE) -> tuple[int, str]:

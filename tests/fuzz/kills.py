@@ -1,14 +1,17 @@
-"""SIGKILL at random instants of trainings, tables and conversions, and the same command again.
+"""SIGKILL at random instants of whatever writes, and the same command again.
 
-``make kills`` (``KILLS=200``, and a fifth more of a parent alone, whose workers must end) prints a line per subject.
-What a journal names must be whole right after each kill, and what the last run leaves must equal, bit for bit, what a
-run leaves that nobody killed. Exit status 1 with any problem.
+``make kills`` (``KILLS=200``, and a fifth more of a parent alone, whose workers must end) spreads so many kills over
+the subjects and prints a line for each of them: trainings, tables, conversions, and those of `tests.fuzz.site_kills`;
+where Flower is installed, also its gateway. `--only` takes parts of their names. What a journal names must be whole
+right after each kill, and what the last run leaves must equal, bit for bit, what a run leaves that nobody killed. Exit
+status 1 with any problem.
 """
 
 import abc
 import argparse
 import contextlib
 import hashlib
+import importlib.util
 import json
 import logging
 import math
@@ -58,7 +61,7 @@ class Subject(abc.ABC):
 
     name: str
     share: float
-    """Of all kills."""
+    """Weight among the subjects that are chosen, by which the kills are divided."""
     alone = False
     """Whether the command's own process is killed and not its children, which must end by themselves."""
 
@@ -311,10 +314,31 @@ class Conversion(Subject):
         return _content(out)
 
 
-SUBJECTS: tuple[type[Subject], ...] = (
-    *(Clicks, Digits, Defaults, Launcher),
-    *(Table, TableOfTwoJobs, ParentOfTwoJobs, Conversion),
-)
+def subjects(only: str = "") -> list[type[Subject]]:
+    """What is killed: a subject is a class, and one line here or in `SUBJECTS` of a module with more of them.
+
+    Args:
+        only: parts of names, separated by commas; empty for all.
+    """
+    from tests.fuzz import site_kills
+
+    found: list[type[Subject]] = [
+        Clicks,
+        Digits,
+        Defaults,
+        Launcher,
+        Table,
+        TableOfTwoJobs,
+        ParentOfTwoJobs,
+        Conversion,
+    ]
+    found += site_kills.SUBJECTS
+    if importlib.util.find_spec("flwr") is not None:  # in the environment of `make test-flower`
+        from tests.fuzz import gateway_kills
+
+        found += gateway_kills.SUBJECTS
+    words = only.split(",")
+    return [kind for kind in found if any(word in kind.name for word in words)]
 
 
 @dataclass
@@ -444,14 +468,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="in all")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="subjects whose names hold one of these words, e.g. guard,watch")
     options = parser.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     os.environ.setdefault(KEY_VARIABLE, "5e" * 32)
     wrong = False
     with tempfile.TemporaryDirectory() as folder, tqdm(unit="kill") as bar:
-        for number, kind in enumerate(SUBJECTS):
-            kills = math.ceil(kind.share * options.kills)
+        chosen = subjects(options.only)
+        shares = sum(kind.share for kind in chosen)
+        for number, kind in enumerate(chosen):
+            kills = math.ceil(kind.share / shares * options.kills)
             report = kill(kind(Path(folder) / str(number)), kills, seed=options.seed + number, tick=bar.update)
             wrong |= bool(report.problems)
             bar.write(
