@@ -20,6 +20,7 @@ from fedleak_guard.guard import Released
 from fedleak_guard.plain_message import plain_metrics
 from fedleak_guard.policy import MetricLimits, read_policy
 from fedleak_recorder.arrays import Array
+from tests.places import ROOT
 
 SECRET = "Jane Doe, born 1961-02-03, diagnosis C50.9"
 
@@ -239,6 +240,7 @@ def encoded(text: bytes, count: int) -> Array:
     return np.minimum(patterns, np.float32(0.4).view(np.uint32) - 1).view(np.float32)
 
 
+PAGE = (ROOT / "docs/guard.md").read_text(encoding="utf-8")
 EXAMPLE = """\
 tensors:
   - {name: "*.weight", dtype: float32}
@@ -246,6 +248,45 @@ tensors:
 update: {max_norm: 10, min_examples: 10}
 metrics: {names: [train_loss, accuracy]}
 """
+
+
+def tree(steps: str) -> list[Any]:
+    """Empty lists in lists: ``(`` begins one and ``)`` ends it."""
+    stack: list[list[Any]] = [[]]
+    for step in steps:
+        if step == "(":
+            stack[-1].append([])
+            stack.append(stack[-1][-1])
+        else:
+            stack.pop()
+    return stack[0]
+
+
+DEEP = 10
+
+
+def ways_to_balance(pairs: int) -> int:
+    """Number of texts that `balanced` may give."""
+    ways = {0: 1}
+    for _ in range(2 * pairs):
+        steps: dict[int, int] = {}
+        for depth, count in ways.items():
+            for after in (depth - 1, depth + 1):
+                if 0 <= after <= DEEP:
+                    steps[after] = steps.get(after, 0) + count
+        ways = steps
+    return ways[0]
+
+
+def balanced(pairs: int, draws: np.random.Generator) -> str:
+    """A text of brackets that close."""
+    steps, opened, depth = "", 0, 0
+    while len(steps) < 2 * pairs:
+        if depth == 0 or (opened < pairs and depth < DEEP and draws.random() < 0.5):
+            steps, opened, depth = steps + "(", opened + 1, depth + 1
+        else:
+            steps, depth = steps + ")", depth - 1
+    return steps
 
 
 def test_the_strongest_sender_gets_no_more_than_promised_through_the_example_policy(tmp_path: Path) -> None:
@@ -258,12 +299,14 @@ def test_the_strongest_sender_gets_no_more_than_promised_through_the_example_pol
     doubles = [
         float(one) for one in (draws.random(16) * 2.0 ** draws.integers(-900, 900, 16)) * draws.choice([-1, 1], 16)
     ]
+    # What the numbers leave of the bits, in lists that hold nothing but lists.
+    structure = tree(balanced(60, draws))
     message = Message(
         job="job",
         round=0,
         sent={"fc.bias": array[600:], "fc.weight": array[:600].reshape(20, 30)},
         received=received,
-        metrics={"train_loss": doubles[:8], "accuracy": doubles[8:]},
+        metrics={"train_loss": [*doubles[:8], structure], "accuracy": doubles[8:]},
         examples=2**31 - 1,
     )
     left = Guard(path).release(message)
@@ -271,12 +314,26 @@ def test_the_strongest_sender_gets_no_more_than_promised_through_the_example_pol
     assert list(left.tensors) == ["fc.weight", "fc.bias"]
     arrived = np.concatenate([value.ravel() for value in left.tensors.values()])
     assert np.array_equal(arrived, array)
-    assert [*left.metrics["train_loss"], *left.metrics["accuracy"]] == doubles
+    assert left.metrics == message.metrics
     through_tensors = 620 * math.log2(2 * int(np.float32(0.4).view(np.uint32)) - 1)
-    through_metrics = 16 * math.log2(2.0**64 - 2.0**54 - 1)
+    through_metrics = 16 * math.log2(2.0**64 - 2.0**54 - 1) + math.log2(ways_to_balance(60))
     parts = {part.name: part.bits for part in parts_of(read_policy(path), shapes_of(received))}
     assert 0.95 * parts["numbers of tensors"] < through_tensors <= parts["numbers of tensors"]
-    assert 0.75 * parts["metrics"] < through_metrics <= parts["metrics"]
+    assert 0.85 * parts["metrics"] < through_metrics <= parts["metrics"]
+    said = f"got {through_tensors:,.0f} of {parts['numbers of tensors']:,.0f} bits through the tensors and "
+    said += f"{through_metrics:,.0f} of {parts['metrics']:,.0f} through the metrics"
+    assert said in " ".join(PAGE.split())
+
+
+def test_the_page_has_the_capacity_of_its_policy(tmp_path: Path) -> None:
+    text = PAGE.split("```yaml\nformat: 1\nevidence: /var/lib/fedleak-guard\n")[1].split("```")[0]
+    parts = parts_of(read_policy(policy_of(tmp_path, text)), {"fc.weight": (20, 30), "fc.bias": (20,)})
+    table = PAGE.split("| Part | At most | Because |")[1].split("* **Numbers")[0]
+    rows = dict([cell.strip() for cell in line.split("|")[1:3]] for line in table.splitlines()[2:] if "|" in line)
+    for part in parts:
+        name = "names, order and shapes of tensors" if part.name == "names of tensors" else part.name
+        assert rows[name].split()[0] == f"{part.bits:,.0f}"
+    assert rows["sum"] == f"{total_of(parts):,.0f} bits"
 
 
 CHANNELS: dict[str, dict[str, Any]] = {
