@@ -38,6 +38,7 @@ from fedleak_guard import gateway_server
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.flower_gateway import Gateway, capacity, server_of, size_of
 from fedleak_recorder.errors import InputError
+from tests.flower.gateway_kills import kill
 from tests.flower.test_gateway import NODE, REFUSED, Clock, SuperLink, SuperNode, headers_of, trained
 from tests.guard_toys import model, update, write_policy
 
@@ -654,3 +655,10 @@ def test_the_gateways_log_is_a_chain(tmp_path: Path) -> None:
     entries, _ = read_log(tmp_path / "evidence/gateway.jsonl")
     assert [entry["event"] for entry in entries] == ["started", "connected"]
     assert json.dumps(entries).count("supernode_key") == 1
+
+
+@pytest.mark.integration
+def test_what_arrives_from_a_gateway_that_is_killed_is_in_the_log(tmp_path: Path) -> None:
+    killed = kill(tmp_path, times=2, seed=1)
+    assert killed.arrived > 0
+    assert killed.unlogged == 0
