@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def earlier_round(policy: Policy, job: str) -> EarlierRound | None:
             return EarlierRound(model=model, norm=float(held[_NORM]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         way_out = "Remove it: the next round is then checked as a first one."
         raise InputError(
             expected="the model of the round before", found=f"{error} in {path}", way_out=way_out
