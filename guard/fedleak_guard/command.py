@@ -6,16 +6,15 @@ import json
 import logging
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedleak_guard.capacity import lines_of, shapes_of
-from fedleak_guard.chained_log import FIRST, NAME, read_log
+from fedleak_guard.chained_log import FIRST, NAME
 from fedleak_guard.check import NotMadeError, known_checks
 from fedleak_guard.evidence import ATTACKS, EGRESS, write_evidence
-from fedleak_guard.gateway_log import GATEWAY_LOG
+from fedleak_guard.gateway_log import GATEWAY_LOG, gateway_lines
 from fedleak_guard.gaussian import gaussian_epsilon
 from fedleak_guard.ledger import spent
 from fedleak_guard.log_entry import read_decisions
@@ -51,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
             made.add_argument("path", metavar=path, type=Path)
         return made
 
-    verify = command("verify", _verify, "check the chain of a log, and print what left the site", "LOG")
+    verify = command("verify", _verify_either, "check the chain of a log, and print what left the site", "LOG")
     verify.add_argument("--head", help="a hash noted earlier, which the chain must still contain")
     summaries = command("evidence", _evidence, f"write {EGRESS} and {ATTACKS} next to a log", "LOG")
     summaries.add_argument("--delta", type=float, default=1e-5, help="delta of epsilon (default: 1e-5)")
@@ -96,8 +95,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    if options.path.name == GATEWAY_LOG:
-        return _verify_gateway(options)
     entries, torn = read_decisions(options.path)
     hashes = [FIRST, *(entry["hash"] for entry in entries)]
     way_out = "The end of the log was cut off or replaced; ask for a copy."
@@ -111,24 +108,6 @@ def _verify(options: argparse.Namespace) -> int:
     )
     if torn:
         print(f"{torn} bytes of an incomplete last entry, of which nothing left the site")
-    return 0
-
-
-def _verify_gateway(options: argparse.Namespace) -> int:
-    entries, torn = read_log(options.path)
-    hashes = [FIRST, *(entry["hash"] for entry in entries)]
-    way_out = "The end of the log was cut off or replaced; ask for a copy."
-    require(options.head in (None, *hashes), f"the entry {options.head} in the chain", "no such entry", way_out)
-    print(f"{len(entries)} entries in an unbroken chain, head {hashes[-1]}")
-    counts = Counter[str]()
-    for entry in entries:
-        if isinstance(entry.get("refused"), dict):
-            counts.update({str(reason): int(number) for reason, number in entry["refused"].items()})
-    print(f"{counts.total()} calls refused")
-    for reason, number in counts.most_common():
-        print(f"  {reason}: {number}")
-    if torn:
-        print(f"{torn} bytes of an incomplete last entry")
     return 0
 
 
@@ -167,6 +146,13 @@ def _check_privacy(options: argparse.Namespace) -> int:
     if not faults:
         print(f"{options.path}: every scope has the guard")
     return 2 if faults else 0
+
+
+def _verify_either(options: argparse.Namespace) -> int:
+    if options.path.name != GATEWAY_LOG:
+        return _verify(options)
+    print("\n".join(gateway_lines(options.path, options.head)))
+    return 0
 
 
 def _flower_gateway(options: argparse.Namespace) -> int:

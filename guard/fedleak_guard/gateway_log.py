@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import fedleak_guard
-from fedleak_guard.chained_log import ChainedLog
+from fedleak_guard.chained_log import FIRST, ChainedLog, read_log
+from fedleak_recorder.errors import require
 
 GATEWAY_LOG = "gateway.jsonl"
 """File next to the site's log; an unbroken chain of its own, which `fedleak-guard verify` checks."""
@@ -90,3 +91,27 @@ class GatewayLog:
         }
         with self._log.locked():
             self._log.append({**head, **content})
+
+
+def gateway_lines(path: Path, head: str | None = None) -> list[str]:
+    """What a gateway's log says, as lines for a person, after a check of its chain.
+
+    Args:
+        path: of the log.
+        head: a hash noted earlier, which the chain must still contain; None for no such check.
+
+    Raises:
+        InputError: the chain is broken, or does not contain `head`.
+    """
+    entries, torn = read_log(path)
+    hashes = [FIRST, *(entry["hash"] for entry in entries)]
+    way_out = "The end of the log was cut off or replaced; ask for a copy."
+    require(head in (None, *hashes), f"the entry {head} in the chain", "no such entry", way_out)
+    counts = Counter[str]()
+    for entry in entries:
+        refused = entry.get("refused")
+        if isinstance(refused, dict):
+            counts.update({reason: number for reason, number in refused.items() if isinstance(number, int)})
+    lines = [f"{len(entries)} entries in an unbroken chain, head {hashes[-1]}", f"{counts.total()} calls refused"]
+    lines += [f"  {reason}: {number}" for reason, number in counts.most_common()]
+    return lines + ([f"{torn} bytes of an incomplete last entry"] if torn else [])
