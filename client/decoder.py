@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from client.algorithm import Shapes
 from client.engine.fast.gradients import Parameters
+from client.nets.classifiers import check_layers
 from client.text import EMBEDDING, OUTPUT, PLACE, TextAlgorithm, TextOptions
 from protocol.errors import require
 from protocol.ranges import PositiveInt
@@ -144,6 +145,7 @@ class DecoderOptions(TextOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_layers(self.layers)
         require(
             min(self.layers, self.heads, self.places) >= 1 and self.embedding % max(self.heads, 1) == 0,
             "layers, heads and places above 0, and an embedding that is a multiple of the heads",

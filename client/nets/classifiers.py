@@ -40,6 +40,15 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+MOST_LAYERS = 256
+"""Layers of a network. Each is built before sizes can be counted, so that a million of them would never end."""
+
+
+def check_layers(number: int) -> None:
+    """Refuses more layers than `MOST_LAYERS`."""
+    require(number <= MOST_LAYERS, f"at most {MOST_LAYERS} layers", number, "Take fewer.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClassifierOptions:
     """Options of a classifier.
@@ -87,6 +96,7 @@ class ClassifierOptions:
     standardise: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        check_layers(self.hidden_layers)
         require(
             self.standardise is None or self.standardise[1] > 0,
             "network.standardise of a mean and a standard deviation above 0",
