@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.own_signals import takes_signals
 from tests.places import ROOT
 
 pytestmark = pytest.mark.integration
@@ -56,7 +57,9 @@ def test_workers_end_with_a_parent_that_is_killed_alone(begun: bool, tmp_path: P
     command = [sys.executable, "attack.py", "reproduce", str(tmp_path / "t.yaml"), "--out", str(out), "--jobs", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with (tmp_path / "said").open("w") as said:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said, text=True)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=said, stderr=said, text=True, preexec_fn=takes_signals
+        )
     started: list[int] = []
     try:
         until("workers were started", process, (len(descendants(process.pid)) > 2 for _ in iter(int, 1)))
@@ -85,7 +88,13 @@ def test_a_table_ends_and_keeps_its_finished_cells(
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(
-            [*command, "--jobs", str(jobs)], cwd=ROOT, env=environment, stdout=said, stderr=said, text=True
+            [*command, "--jobs", str(jobs)],
+            cwd=ROOT,
+            env=environment,
+            stdout=said,
+            stderr=said,
+            text=True,
+            preexec_fn=takes_signals,
         )
     finished = (any((tmp_path / "out/cells").glob("*.json")) for _ in iter(int, 1))
     try:

@@ -1,6 +1,7 @@
 """A training that is asked to end does so whatever it is doing, on all its processes, and what it recorded is whole."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,8 +12,12 @@ import pytest
 import torch
 
 import train
+from callbacks.stop_report import StopReport
+from callbacks.unfinished_training import CHECKPOINT, CONFIG
+from fedleak_recorder.format import read_journal
 from protocol.seeding import KEY_VARIABLE
 from recordings.recording import Recording
+from tests.own_signals import takes_signals
 from tests.places import ROOT
 
 pytestmark = pytest.mark.integration
@@ -26,7 +31,9 @@ def begin(folder: Path, *more: str) -> subprocess.Popen[str]:
     args = ("--config", "configs/train/fncf_synthetic.yaml", "--data.init_args.users", "40", "--trainer.devices", "1")
     given = ("--trainer.max_steps", "100000", "--trainer.default_root_dir", str(folder), "--trainer.accelerator", "cpu")
     command = [sys.executable, "train.py", "fit", *args, *given, *more]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=takes_signals
+    )
     until = time.monotonic() + LIMIT
     while recorded(folder) < 2 and process.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
@@ -100,7 +107,60 @@ def test_a_stopped_training_is_resumed_to_the_recording_of_one_that_nobody_stopp
     assert train.run(["fit", *config, "--ckpt_path", str(checkpoint)]) == 0
     assert train.run(["fit", *config, "--trainer.default_root_dir", str(tmp_path / "whole")]) == 0
     assert Recording(tmp_path / "stopped/deltas").closed
+    assert not any((tmp_path / "stopped" / name).exists() for name in (CHECKPOINT, CONFIG))
     shards = list((tmp_path / "whole/deltas").glob("*/*.safetensors"))
     assert shards
     for path in shards:
         assert (tmp_path / "stopped/deltas" / path.parent.name / path.name).read_bytes() == path.read_bytes()
+
+
+def test_processes_end_with_the_one_that_started_them_if_it_is_killed(tmp_path: Path) -> None:
+    process = begin(
+        tmp_path, "--trainer.devices", "3", "--trainer.strategy", "ddp", "--data.init_args.num_workers", "1"
+    )
+    try:
+        assert len(alive(process.pid)) >= 3
+        process.kill()
+        process.communicate(timeout=LIMIT)
+        until = time.monotonic() + LIMIT
+        while alive(process.pid) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not alive(process.pid)
+    finally:
+        if alive(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_the_same_command_after_a_kill_names_the_one_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "5e" * 32)
+    small = (
+        "--config",
+        "configs/train/fncf_synthetic.yaml",
+        "--data.init_args.users",
+        "40",
+        "--trainer.accelerator",
+        "cpu",
+    )
+
+    def fit(folder: Path, rounds: int) -> int:
+        where = ("--trainer.max_steps", str(rounds), "--trainer.default_root_dir", str(folder))
+        return train.run(["fit", *small, *where])
+
+    with monkeypatch.context() as killed:
+        killed.setattr(StopReport, "on_fit_end", lambda *_: None)  # as if it had been killed before its end
+        killed.setattr("callbacks.stop_report._LEAST_S", 0.0)
+        killed.setattr("callbacks.stop_report._SHARE", 0.0)
+        assert fit(tmp_path / "killed", 2) == 0
+    shards = {path: path.read_bytes() for path in (tmp_path / "killed/deltas").glob("*/*.safetensors")}
+    capsys.readouterr()
+    assert fit(tmp_path / "killed", 3) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert {path: path.read_bytes() for path in shards} == shards
+    command = shlex.split(said.partition("To resume that training: ")[2].partition(" . To start")[0])
+    assert command[:3] == ["python", "train.py", "fit"]
+    assert train.run([*command[2:], "--trainer.max_steps", "3"]) == 0
+    assert fit(tmp_path / "whole", 3) == 0
+    lines = [read_journal(tmp_path / name / "deltas/journal.jsonl").lines for name in ("killed", "whole")]
+    assert lines[0] == lines[1]  # the hash of every file

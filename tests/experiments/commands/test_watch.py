@@ -12,6 +12,7 @@ import pytest
 import attack
 from fedleak_recorder.verdict import VERDICT, VerdictFile
 from recordings.recording import Recording
+from tests.own_signals import takes_signals
 from tests.places import ROOT
 from tests.watch_toys import KEY, LIMIT, recorder, write_round
 
@@ -35,7 +36,9 @@ def begin(folder: Path, processes: list["subprocess.Popen[bytes]"]) -> "subproce
     words = [sys.executable, "attack.py", "watch", str(folder / "deltas"), "--gate", LIMIT]
     path = os.pathsep.join(str(ROOT / name) for name in ("", "recorder", "guard"))
     environment = {**os.environ, "PYTHONPATH": path}
-    process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=takes_signals
+    )
     processes.append(process)
     return process
 
