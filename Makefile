@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick additions frozen results fuzz kills mutants test-cluster test-flower test-nvflare test-exporters docs docs-links lint bench bench-peers bench-attacks lock clean help
+.PHONY: demo test tests quick additions frozen results fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links lint bench bench-peers bench-attacks lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -50,8 +50,12 @@ fuzz: $(READY)  ## read damaged and hostile files for MINUTES (30) minutes: a ta
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz --minutes $(MINUTES)
 
 KILLS ?= 200
-kills: $(READY)  ## SIGKILL trainings, tables and conversions at KILLS (200) random times; nothing journalled may be lost
+kills: $(READY)  ## SIGKILL trainings, tables, guards, watches and copies at KILLS (200) random times; nothing may be lost
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.kills --kills $(KILLS)
+
+fuzz-flower: $(FLOWER)/.synced  ## both for the gateway of a Flower site: hostile calls for MINUTES (30) minutes, a tenth of KILLS
+	OMP_NUM_THREADS=1 FLWR_TELEMETRY_ENABLED=0 $(FLOWER)/bin/python -W ignore -m tests.fuzz --minutes $(MINUTES) --only gateway
+	OMP_NUM_THREADS=1 FLWR_TELEMETRY_ENABLED=0 $(FLOWER)/bin/python -m tests.fuzz.kills --kills $$(($(KILLS) / 10)) --only gateway
 
 MUTANTS ?= 300
 mutants: $(READY)  ## the share of MUTANTS (300) random small changes of the source that the tests catch: about two hours

@@ -59,14 +59,17 @@ def change_calls(files: Files, draws: random.Random) -> Mutant:
     return {_CALLS: json.dumps(odd).encode()}, str(odd)
 
 
-class _Upstream(http.server.ThreadingHTTPServer):
+class Upstream(http.server.ThreadingHTTPServer):
     """The SuperLink on a port of this machine, which keeps every byte that arrives."""
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        self.link, self.arrived = SuperLink(), list[bytes]()
+    def __init__(self, link: SuperLink) -> None:
+        self.link, self.arrived = link, list[bytes]()
         super().__init__(("127.0.0.1", 0), _UpstreamHandler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: a gateway that was killed is no fault of the SuperLink."""
 
 
 class _UpstreamHandler(http.server.BaseHTTPRequestHandler):
@@ -74,7 +77,7 @@ class _UpstreamHandler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         server = self.server
-        assert isinstance(server, _Upstream)
+        assert isinstance(server, Upstream)
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         server.arrived += [self.path.encode(), bytes(self.headers), body]
         name = self.path.rpartition("/")[2].replace("-", "_")
@@ -197,7 +200,7 @@ def _reply(link: SuperLink) -> Any:
     return reply
 
 
-class _Session:
+class Session:
     """Requests over connections of their own, of which some are odd."""
 
     def __init__(self, port: int, gateway: Gateway, odd: list[list[Any]]) -> None:
@@ -270,7 +273,7 @@ def _is_whole(answer: bytes) -> bool:
 def read_calls(folder: Path) -> str:
     """The statuses of a session; what it sent on has nothing of an odd caller, and what left has an entry."""
     odd = json.loads((folder / _CALLS).read_bytes())
-    upstream = _Upstream()
+    upstream = Upstream(SuperLink())
     policy = write_policy(folder, "metrics: {names: [loss]}\n")
     gateway = Gateway(f"http://127.0.0.1:{upstream.server_address[1]}", str(policy))
     server = server_of(gateway, "127.0.0.1", 0)
@@ -278,7 +281,7 @@ def read_calls(folder: Path) -> str:
     server.handle_error = lambda *_: errors.append("a traceback on the site's screen")  # type: ignore[method-assign]
     for one in (upstream, server):
         threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    session = _Session(int(server.server_address[1]), gateway, odd)
+    session = Session(int(server.server_address[1]), gateway, odd)
     try:
         session.run(upstream.link)
         last = session._send(_request("get-run", b""))
@@ -293,7 +296,7 @@ def read_calls(folder: Path) -> str:
     return repr((sorted(set(session.statuses)), len(upstream.link.pushed)))
 
 
-def _check(upstream: _Upstream, folder: Path, errors: list[str]) -> None:
+def _check(upstream: Upstream, folder: Path, errors: list[str]) -> None:
     if errors:
         raise AcceptedError(errors[0])
     forms = (_SECRET, base64.b64encode(_SECRET)[:12])

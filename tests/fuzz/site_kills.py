@@ -19,6 +19,7 @@ from fedleak_guard.chained_log import read_log
 from fedleak_guard.message import tensors_hash
 from fedleak_recorder import Recorder
 from fedleak_recorder.errors import InputError
+from recordings.complete_rounds import complete_rounds
 from recordings.recording import Recording
 from tests import guard_toys, watch_toys
 from tests.foreign_toys import write_dump
@@ -156,9 +157,13 @@ class FollowedRecording(Subject):
         acknowledged = [int(line) for line in _lines(out / "acknowledged")]
         held = _rounds(out / "deltas") if acknowledged else []
         problems += [f"round {number} is lost" for number in acknowledged if number not in held]
+        copy = out / "copy"
         try:
-            _rounds(out / "copy")
-        except InputError as error:
+            if (copy / "manifest.json").exists():
+                json.loads((copy / "manifest.json").read_bytes())
+            if complete_rounds(copy).rounds:  # a copy of no round yet is none that an audit reads
+                _rounds(copy)
+        except (InputError, ValueError) as error:
             problems.append(f"the copy: {error}"[:120])
         return problems
 

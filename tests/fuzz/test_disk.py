@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 import attack
+from fedleak_guard import Guard, RefusedError
+from fedleak_guard.chained_log import read_log
+from fedleak_guard.message import tensors_hash
 from fedleak_recorder.format import only_writer
 from tests.foreign_toys import write_dump
 from tests.fuzz.kills import Digits, Table, damaged, in_process
+from tests.guard_toys import log_of, message, write_policy
 from tests.toys import train as train_toy
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("without_figures")]
@@ -104,3 +108,42 @@ def test_a_second_writer_is_refused_in_one_line(name: str, tmp_path: Path, recor
     assert {p: before[p] for p in kept if p.suffix == ".safetensors"} == {
         p: content for p, content in kept.items() if p.suffix == ".safetensors"
     }
+
+
+def test_a_guard_whose_disk_is_full_lets_nothing_out_without_an_entry(tmp_path: Path) -> None:
+    """The log and the model of the round before may not grow beyond 30,000 bytes."""
+    sent = tmp_path / "sent"
+    policy = write_policy(tmp_path, "received: {record: true}\n")
+
+    def limited() -> int:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+        guard, refused = Guard(policy), 0
+        for number in range(40):
+            try:
+                released = guard.release(message(number))
+            except RefusedError:
+                refused += 1
+                continue
+            assert released.tensors is not None
+            with sent.open("a") as file:
+                file.write(f"{tensors_hash(released.tensors)}\n")
+        return 0 if refused else 1
+
+    status, output = in_process(limited, tmp_path / "log", SECONDS)
+    assert status == 0, output[-2000:]
+    entries, torn = read_log(log_of(tmp_path))
+    released = {entry["content"] for entry in entries if entry["event"] == "released"}
+    assert torn == 0
+    left = sent.read_text().splitlines()
+    assert left
+    assert set(left) <= released
+    assert not [*tmp_path.rglob(".*.tmp")]
+
+
+@pytest.mark.parametrize("folder", ["/proc/self/fedleak", "/dev/null"])
+def test_a_guard_without_a_folder_for_its_log_lets_nothing_out(folder: str, tmp_path: Path) -> None:
+    """As on a disk that is mounted to be read only."""
+    policy = write_policy(tmp_path)
+    policy.write_text(policy.read_text().replace(f"{tmp_path}/evidence", folder))
+    with pytest.raises(RefusedError):
+        Guard(policy).release(message())
