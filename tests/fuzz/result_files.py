@@ -57,7 +57,7 @@ HOSTILE = [
     *("@import url(//example.org)", "<a href='javascript:alert(1)'>x</a>", "|x|\n|-|", "```\n", "[x](javascript:1)"),
 ]
 """Texts that a browser, a template, a sheet or a typesetter would follow."""
-_DRAWINGS = [
+DRAWINGS = [
     '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
     '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"><rect width="9"/></svg>',
     '<svg xmlns="http://www.w3.org/2000/svg"><foreignObject><img src="x" onerror="alert(1)"/></foreignObject></svg>',
@@ -66,9 +66,10 @@ _DRAWINGS = [
     '<svg xmlns="http://www.w3.org/2000/svg"><style>@import url(//example.org/x.css);</style></svg>',
     '<svg xmlns="http://www.w3.org/2000/svg"><set attributeName="onclick" to="alert(1)"/></svg>',
     "<svg><rect/></svg></figure><script>alert(1)</script><figure>",
-    *("no drawing", "", "<svg", "<svg xmlns='x'>" * 3000),
+    "<svg><rect/></svg><script>alert(1)</script>",
 ]
 """Drawings of a figure that do something."""
+_NO_DRAWINGS = ["no drawing", "", "<svg", "<svg xmlns='x'>" * 3000]
 
 
 # ---------------------------------------------------------------------------------------------------------- bundle
@@ -225,7 +226,7 @@ def change_evaluation(files: Files, draws: random.Random) -> Mutant:
         content, said = change_bytes(files[EVALUATION], draws, text=True)
         return {**files, EVALUATION: content}, said
     if how < 0.25:
-        drawing = draws.choice(_DRAWINGS)
+        drawing = draws.choice([*DRAWINGS, *_NO_DRAWINGS])
         said = f"the drawing {drawing[:60]!r}"
         body["figures"][0]["files"]["svg"] = base64.b64encode(drawing.encode()).decode()
     elif how < 0.5:

@@ -5,11 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.kills import Conversion, Defaults, Digits, Launcher, Subject, Table, kill
+from tests.fuzz.site_kills import GuardOfTwo
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize(("kind", "kills"), [(Digits, 2), (Defaults, 2), (Launcher, 1), (Table, 1), (Conversion, 2)])
+_SUBJECTS = [(Digits, 2), (Defaults, 2), (Launcher, 1), (Table, 1), (Conversion, 2), (GuardOfTwo, 2)]
+
+
+@pytest.mark.parametrize(("kind", "kills"), _SUBJECTS)
 def test_what_is_killed_and_started_again_ends_as_if_nobody_had(
     kind: type[Subject], kills: int, tmp_path: Path
 ) -> None:
