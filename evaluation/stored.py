@@ -16,7 +16,7 @@ from attacks.estimates import Reconstruction
 from datamodules.io.files import write_whole
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo
+from evaluation.stored_kinds import check_curve, check_shape, line_of, profiles_of, scores_of, table_of, texts_of
 from protocol.errors import InputError, require
 from protocol.provenance import hashed
 
@@ -78,10 +78,20 @@ def read_evaluation(path: Path, *, own: bool = False) -> tuple[Evaluation, dict[
         if content.pop("format") != FORMAT:
             raise ValueError("another format")
         whole = content.pop("sha256") == hashed(content)
-        found = _evaluation(content, own), {key: value for key, value in content.items() if key not in _BODY}
+        more = {key: value for key, value in content.items() if key not in _BODY}
+        found = _evaluation(content, own), {**more, "data": texts_of(more.get("data", {}))}
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        RuntimeError,
+    ) as error:
         reason = f"damaged, or another version's ({type(error).__name__}: {error!s:.60})"
         raise DamagedError(reason) from None
     if not whole:
@@ -105,21 +115,26 @@ def read_run(directory: Path) -> StoredRun:
     except DamagedError as error:
         found = f"one that is {error} in {directory}"
         raise InputError(expected=f"{EVALUATION} as attack.py writes it", found=found, way_out=way_out) from None
-    return StoredRun(directory.resolve().name, evaluation, more.get("data", {}))
+    return StoredRun(directory.resolve().name, evaluation, more["data"])
 
 
 def _evaluation(body: Mapping[str, Any], own: bool) -> Evaluation:
     figure_of = CaptionedFigure.of_record if own else CaptionedFigure.of_stranger
     return Evaluation(
-        scores=_table(body["scores"]),
-        lines={label: AttackInfo(**fields) for label, fields in body["lines"].items()},
-        roc={label: (torch.tensor(rates, dtype=torch.float64), count) for label, (rates, count) in body["roc"].items()},
-        missing=dict(body["missing"]),
+        scores=scores_of(body["scores"]),
+        lines={label: line_of(fields) for label, fields in body["lines"].items()},
+        roc={label: _curve(rates, count) for label, (rates, count) in body["roc"].items()},
+        missing=texts_of(body["missing"]),
         pictures={label: Reconstruction(*map(_images, both)) for label, both in body["pictures"].items()},
         figures=[figure_of(figure) for figure in body["figures"]],
-        profiles=_table(body["profiles"]),
-        details={label: _table(columns) for label, columns in body["details"].items()},
+        profiles=(table_of if own else profiles_of)(body["profiles"]),
+        details={label: table_of(columns) for label, columns in body["details"].items()},
     )
+
+
+def _curve(rates: list[float], count: int) -> tuple[Tensor, int]:
+    check_curve(rates, count)
+    return torch.tensor(rates, dtype=torch.float64), count
 
 
 def _pixels(images: Tensor) -> dict[str, Any]:
@@ -129,6 +144,7 @@ def _pixels(images: Tensor) -> dict[str, Any]:
 
 
 def _images(pixels: Mapping[str, Any]) -> Tensor:
+    check_shape(pixels["shape"])
     values = torch.frombuffer(bytearray(base64.b64decode(pixels["base64"])), dtype=torch.uint8)
     return values.reshape(pixels["shape"]) / 255
 
@@ -136,7 +152,3 @@ def _images(pixels: Mapping[str, Any]) -> Tensor:
 def _columns(table: pd.DataFrame) -> dict[str, Any]:
     """Types and values by column; JSON distinguishes 1, 1.0, "1" and null."""
     return {str(name): [str(column.dtype), column.tolist()] for name, column in table.items()}
-
-
-def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series(values, dtype=kind) for name, (kind, values) in columns.items()})

@@ -90,7 +90,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "DIR",
         "help": "folders that hold a results.json; the first is the reference of what changed",
     },
-    "recording": {"metavar": "DIR", "help": "folder of the recording, which need not exist yet"},
+    "recording": {"metavar": "DIR", "help": "folder of the recording; for a watch, it need not exist yet"},
     "directory": {"metavar": "DIR", "help": "folder that holds a results.json"},
     "bundle": {"metavar": "BUNDLE", "help": "archive that export --to bundle wrote"},
     "config": {"metavar": "TABLE", "help": "a table: its file, or its name in configs/paper, e.g. raifle_table5"},
@@ -98,10 +98,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--attack": {"help": "name of `attack.py list` or class path; its hyper-parameters are --attack.NAME VALUE"},
     "--deltas": {
         "metavar": "DIR",
-        "help": "folder of the recording, which run and audit need; convert copies it without its ground truth",
+        "help": "folder of the recording, which run and audit need; convert copies it as publish does",
     },
     "--manifest": {"metavar": "FILE", "help": "YAML or JSON file that describes the files"},
-    "--out": {"metavar": "DIR", "help": "folder of the results, or of the recording that convert writes"},
+    "--out": {"metavar": "DIR", "help": "folder of the results, or of the recording that convert and publish write"},
     "--question": {"metavar": "NAME", "help": "only attacks of a family, or of those with a word in their names"},
     "--fits": {
         "metavar": "DIR",
@@ -288,6 +288,10 @@ _COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Checks hashes, structure and signature of an evidence bundle: status 0, or 3 if it is not as it was written.",
         ("bundle", "--allowed-signers"),
     ),
+    "publish": (
+        "Copies a recording to pass it on, without ground truth, records of clients and paths; says what it allows.",
+        ("recording", "--out"),
+    ),
     "convert": (
         "Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.",
         ("--manifest", "--deltas", "--out"),
@@ -298,6 +302,7 @@ _REQUIRED = {
     "audit": ("deltas",),
     "run": ("attack", "deltas"),
     "convert": ("out",),
+    "publish": ("out",),
     "watch": ("gate",),
     "export": ("to",),
 }

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.estimates import Reconstruction
+from attacks.estimates import ROC_GRID, Reconstruction
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, from_records, score_table, with_setting
@@ -42,7 +42,7 @@ def finished() -> Finished:
     evaluation = Evaluation(
         scores=concat([known, other]),
         lines={"direction": AttackInfo(role="ours", family="recommendation", active=True)},
-        roc={"direction": (torch.tensor([0.0, 1.0], dtype=torch.float64), 2)},
+        roc={"direction": (ROC_GRID.double(), 2)},
         missing={"imia": "no"},
         pictures={"dlg": Reconstruction(torch.tensor([0, 1.0]).reshape(1, 1, 1, 2), torch.ones(1, 1, 1, 2) / 5)},
         figures=[CaptionedFigure("c", files={"svg": b"<svg>", "pdf": b"%PDF"}, name="map")],

@@ -130,3 +130,26 @@ def test_a_joined_report_has_the_threat_models_of_its_runs(tmp_path: Path) -> No
         ["what a passive server sees", False],
         ["what a active server sees", True],
     ]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"limit": "0.6"},
+        {"limit": None},
+        {"limit": 10**400},
+        {"metric": 1},
+        {"message": None},
+        {"verdict": "kept"},
+        {"verdict": ["ok"]},
+        {"value": "x"},
+        {"n": 0.5},
+    ],
+)
+def test_a_verdict_with_other_fields_is_refused_by_the_reader(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """JUnit, SARIF, the page and the statement show them."""
+    content = json.loads(run().json())
+    content["gate"][0] |= changed
+    (tmp_path / "results.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"results\.json"):
+        Run.read(tmp_path / "results.json")
