@@ -15,6 +15,7 @@ from markupsafe import Markup
 from datamodules.io.files import write_whole
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.failures import reasons
+from evaluation.limits import FEWEST
 from evaluation.scores import records
 from protocol.metric_table import meanings
 from reports.content_policy import content_policy
@@ -27,6 +28,10 @@ from reports.tables import DATA, Table
 _HALF_PAGE = 520
 """Largest width in points of a figure that fits into half of the page."""
 TEMPLATES = Path(__file__).parent / "templates"
+FEW = (
+    f"Some results are of fewer than {FEWEST} clients (n): such a mean is nearly their own values, so pass this page on"
+    " only to those who may know them."
+)
 GENERATED = "The data are generated: their numbers show that the attacks run, and nothing about real people's data."
 
 
@@ -77,6 +82,7 @@ def write_report(
         false_declarations=run.false_declarations,
         notes=[
             *_generated(results),
+            *([FEW] if results["n"].between(1, FEWEST - 1).any() else []),
             *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),
             *(str(verdict.get("message", "")) for verdict in run.gate),
             *filter(None, [run.advice]),

@@ -144,11 +144,11 @@ class Measured(Strict):
     answer: Answer
     """whether the result is beyond guessing and the baseline, not by luck, and by how much of the way to certainty"""
     worst_tenth: Interval | None
-    """mean over the tenth of the clients about whom most is inferred"""
+    """mean over the tenth of the clients, or five of few, about whom most is inferred"""
     worst_clients: int
     """number of these clients"""
     worst_people: list[int]
-    """their numbers, the worst first"""
+    """their numbers with `--persons`, the worst first; else none"""
     most_exposed: list[Exposed]
     """records that the attack finds most easily, empty where it does not ask about single records"""
     rates: Rates | None
