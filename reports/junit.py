@@ -45,7 +45,7 @@ def gate_xml(verdicts: Sequence[Mapping[str, Any]]) -> bytes:
             found = {"type": verdict["verdict"], "message": verdict["message"]}
             ElementTree.SubElement(case, element, found).text = verdict["message"]
     ElementTree.indent(whole)
-    return ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True)
+    return bytes(ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True))
 
 
 def _printable(value: Any) -> Any:

@@ -161,7 +161,14 @@ def _fingerprint(data: dict[str, str]) -> dict[str, str]:
 
 _TEXTS = ("metric", "message")
 _OUTCOMES = ("ok", "failed", "undecided", "unchecked")
-_MAY_LACK = {"attack": str, "value": (int, float), "low": (int, float), "high": (int, float), "n": int, "about": str}
+_MAY_LACK: Mapping[str, type | tuple[type, ...]] = {
+    "attack": str,
+    "value": (int, float),
+    "low": (int, float),
+    "high": (int, float),
+    "n": int,
+    "about": str,
+}
 """Kinds of the fields of a verdict that may be null."""
 
 

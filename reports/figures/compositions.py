@@ -61,7 +61,8 @@ def mean_shares(data: FigureData, attack: str | None = None) -> DrawnFigure | No
     if not names:  # the table shows none of their metrics
         return None
     alone = attack is not None
-    names = [attack] if attack in set(first["attack"]) else names[: 1 if alone else _MOST_ATTACKS]
+    if attack is not None:
+        names = [attack] if attack in set(first["attack"]) else names[:1]
     drawn = first[first["attack"].isin(names)]
     figure, ((axes,),) = styled(4.6 if alone else 7, 2.8)
     truth = drawn.drop_duplicates("class")
