@@ -40,7 +40,7 @@ SIMULATION: dict[str, Any] = {"trainings": 4, "rounds": 30, "clients": 10, "lear
 POLICY = """\
 format: 1
 evidence: {folder}/{name}
-tensors: [{{name: "*", dtype: float32}}]
+tensors: [{tensors}]
 update: {{max_norm: 1000, min_examples: 10, min_changed: 0.01}}
 metrics: {{names: [loss]}}
 budget: {{site_rounds: 1000000}}
@@ -87,7 +87,10 @@ def main() -> None:
         guards = {}
         for name in ("alone", "with fedleak", "rounds"):
             path = Path(folder) / f"{name}.yaml"
-            path.write_text(POLICY.format(folder=folder, name=name))
+            # Without the received model, the policy has to know the names.
+            names = list(network.state_dict()) if name == "alone" else ["*"]
+            rules = ", ".join(f'{{name: "{one}", dtype: float32}}' for one in names)
+            path.write_text(POLICY.format(folder=folder, name=name, tensors=rules))
             guards[name] = Guard(path)
         whole = {"records": images, "labels": labels}
         tensors = {name: value.numpy() for name, value in own.state_dict().items()}

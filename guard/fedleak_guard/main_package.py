@@ -1,5 +1,6 @@
 """Where the main package fedleak is, with whose attacks the guard attacks its own message."""
 
+import functools
 import importlib
 import importlib.metadata
 import sys
@@ -20,10 +21,16 @@ def is_installed() -> bool:
     An import cannot tell: its modules have names such as ``client``, which a file of an app may have too. That import
     then fails, or is another module, though fedleak is there.
     """
+    return _is_on(tuple(sys.path), _DISTRIBUTION)
+
+
+@functools.lru_cache(maxsize=8)
+def _is_on(path: tuple[str, ...], distribution: str) -> bool:
+    """Whether a path has the distribution, or a checkout."""
     try:
-        importlib.metadata.distribution(_DISTRIBUTION)
+        importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return any(_is_checkout(Path(entry)) for entry in sys.path)
+        return any(_is_checkout(Path(entry)) for entry in path)
     return True
 
 

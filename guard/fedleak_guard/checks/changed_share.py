@@ -26,7 +26,7 @@ class ChangedShare(Check):
         low, high = policy.update.min_changed, policy.update.max_changed
         if message.sent is None or (low is None and high is None):
             return None
-        changed = sum(int(np.count_nonzero(value)) for value in message.changes.values())
+        changed = sum(int(np.count_nonzero(value != 0)) for value in message.changes.values())
         share = changed / max(sum(value.size for value in message.changes.values()), 1)
         least, most = 0.0 if low is None else low, 1.0 if high is None else high
         sentence = f"a share of {share:.6g} of the numbers changes, outside {least:g} to {most:g}"
