@@ -56,13 +56,21 @@ class GatewayServer(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is room for another connection."""
+        """Whether there is room for another connection: in place of the oldest that made no admitted call yet.
+
+        Whoever opens many connections thus closes its own, and keeps those of the SuperNode.
+        """
         with self._lock:
-            if len(self._connections) >= MOST_CONNECTIONS:
-                self.answers.rejected("too many connections")
-                return False
-            self._connections[request] = time.monotonic() + FIRST_CALL
-        return True
+            is_full = len(self._connections) >= MOST_CONNECTIONS
+            oldest = min(self._connections, key=self._connections.__getitem__, default=None)
+            has_room = not is_full or (oldest is not None and self._connections[oldest] < float("inf"))
+            if has_room:
+                self._connections[request] = time.monotonic() + FIRST_CALL
+        if is_full:
+            self.answers.rejected("too many connections")
+        if is_full and has_room:
+            self._close(oldest)
+        return has_room
 
     def admitted(self, request: Any) -> None:
         """A connection made a call that was admitted: it may stay."""
@@ -82,10 +90,14 @@ class GatewayServer(ThreadingHTTPServer):
             late = [request for request, end in self._connections.items() if end < now]
         for request in late:
             self.answers.rejected("no call in time")
-            with self._lock:
-                self._connections.pop(request, None)
-            with contextlib.suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)  # its thread then reads the end, and closes it
+            self._close(request)
+
+    def _close(self, request: Any) -> None:
+        """Closes a connection; its thread then reads the end, and gives it up."""
+        with self._lock:
+            self._connections.pop(request, None)
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Counts a connection that broke, in place of a traceback."""

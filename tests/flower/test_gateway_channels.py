@@ -649,6 +649,26 @@ def test_there_is_room_for_so_many_connections(tmp_path: Path, monkeypatch: pyte
     assert counted(tmp_path) == {"too many connections": 1}
 
 
+def test_a_new_connection_closes_the_oldest_that_said_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_server, "MOST_CONNECTIONS", 1)
+    with listening(tmp_path) as (port, node), socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
+        node.connect()
+        assert said(port, _raw(node, "Content-Length: 2")).startswith(b"HTTP/1.1 403 ")
+        assert silent.recv(1) == b""
+        node.gateway.step()
+    assert counted(tmp_path)["too many connections"] == 1
+
+
+def test_a_connection_of_the_supernode_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_server, "MOST_CONNECTIONS", 1)
+    with listening(tmp_path) as (port, node), socket.create_connection(("127.0.0.1", port), timeout=20) as own:
+        node.connect()
+        for _ in range(2):
+            own.sendall(_raw(node, "Content-Length: 2"))
+            assert own.recv(4096).startswith(b"HTTP/1.1 403 ")
+            assert said(port, b"POST ") == b""
+
+
 def test_the_gateways_log_is_a_chain(tmp_path: Path) -> None:
     node = site(tmp_path, SuperLink())
     node.connect()
