@@ -162,7 +162,8 @@ def _flower_gateway(options: argparse.Namespace) -> int:
         way_out = 'Run `pip install "fedleak-guard[flower]"`.'
         raise InputError(expected="Flower 1.41 or later, below 2", found=str(error), way_out=way_out) from None
     host, _, port = options.listen.rpartition(":")
-    require(port.isdecimal(), "HOST:PORT after --listen", options.listen, "Give 127.0.0.1:9192.")
+    is_port = port.isdecimal() and len(port) <= 5 and int(port) < 2**16
+    require(is_port, "HOST:PORT after --listen", options.listen, "Give 127.0.0.1:9192.")
     logging.basicConfig(format="%(asctime)s %(message)s")
     superlink = f"{'http' if options.insecure else 'https'}://{options.superlink}"
     gateway = Gateway(

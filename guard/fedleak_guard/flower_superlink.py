@@ -42,6 +42,9 @@ class SuperLink:
         root_certificates: path of the certificates that sign the SuperLink's; None for those of the system.
         transport: carries the calls in place of the network, for tests.
 
+    Raises:
+        InputError: the certificates cannot be read.
+
     Attributes:
         node: number that the SuperLink gave the node; None before `connect`.
     """
@@ -54,7 +57,7 @@ class SuperLink:
         root_certificates: str | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        verify = True if root_certificates is None else ssl.create_default_context(cafile=root_certificates)
+        verify = True if root_certificates is None else _trusting(root_certificates)
         self._client = httpx.Client(
             base_url=address, verify=verify, timeout=60, follow_redirects=False, transport=transport
         )
@@ -204,6 +207,15 @@ class SuperLink:
             TIMESTAMP_HEADER: timestamp,
             FLEET_HTTP_SIGNATURE_HEADER: base64.b64encode(signature).decode("ascii"),
         }
+
+
+def _trusting(certificates: str) -> ssl.SSLContext:
+    """TLS that trusts the certificates of a file alone."""
+    try:
+        return ssl.create_default_context(cafile=certificates)
+    except OSError as error:
+        way_out = "Give the PEM file of the authority that signed the SuperLink's."
+        raise InputError(expected="certificates", found=f"{error} in {certificates}", way_out=way_out) from None
 
 
 def read_private_key(path: Path) -> EllipticCurvePrivateKey:

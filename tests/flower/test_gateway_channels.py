@@ -525,6 +525,8 @@ def test_a_file_that_is_no_key_is_said_so(tmp_path: Path, content: bytes) -> Non
         site(tmp_path, SuperLink(), supernode_key=_written(tmp_path, "key.pub", content))
     with pytest.raises(InputError, match="private key"):
         site(tmp_path, SuperLink(), superlink_key=_written(tmp_path, "key", content))
+    with pytest.raises(InputError, match="certificates"):
+        site(tmp_path, SuperLink(), root_certificates=_written(tmp_path, "ca.pem", content))
 
 
 def test_with_a_key_that_the_superlink_knows_the_gateway_does_not_register(tmp_path: Path) -> None:

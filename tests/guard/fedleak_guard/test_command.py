@@ -84,5 +84,6 @@ def test_a_gateway_without_flower_or_with_a_wrong_address_is_one_line(
     monkeypatch.setitem(
         sys.modules, "fedleak_guard.flower_gateway", SimpleNamespace(Gateway=None, capacity=None, server_of=None)
     )
-    assert main([*command, "--listen", "9192x"]) == 2
-    assert "HOST:PORT after --listen" in capsys.readouterr().err
+    for address in ("9192x", "127.0.0.1:65536"):
+        assert main([*command, "--listen", address]) == 2
+        assert "HOST:PORT after --listen" in capsys.readouterr().err
