@@ -48,7 +48,7 @@ UNRECORDED = TABLE.replace("accuracy]\nset", "accuracy, round_seconds]\nset").re
 
 @pytest.mark.integration
 def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_path: Path) -> None:
-    assert tables.reproduce(tmp_path, TABLE, page=True) == 0
+    assert tables.reproduce(tmp_path, TABLE, "--persons", page=True) == 0
     results = read(tmp_path / "out")
     found = {(r.attack, r.metric, r.setting["variant"], r.setting["round"]): r for r in results}
     for number in (1, 2):
