@@ -145,14 +145,21 @@ def _plain_array(value: Any) -> tuple[Array, str]:
     """A contiguous array with the same memory where possible, and its type as safetensors names it."""
     if not _is_tensor(value):
         array = np.asarray(value, order="C")
-        return array, "BF16" if array.dtype == BFLOAT16 else _KINDS[array.dtype.name]
+        return array, "BF16" if array.dtype == BFLOAT16 else _kind_of(array)
     import torch
 
     value = value.detach().cpu().contiguous()
     if value.dtype == torch.bfloat16:  # which NumPy does not have
         return value.view(torch.int16).numpy(), "BF16"
     array = value.numpy()
-    return array, _KINDS[array.dtype.name]
+    return array, _kind_of(array)
+
+
+def _kind_of(array: Array) -> str:
+    """The type of an array as safetensors names it."""
+    found = array.dtype.name
+    require(found in _KINDS, f"numbers of a type among {', '.join(_KINDS)}", found, _WAY_OUT)
+    return _KINDS[found]
 
 
 def _is_tensor(value: Any) -> bool:

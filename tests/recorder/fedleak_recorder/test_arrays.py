@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load, save
 
 from fedleak_recorder.arrays import as_array, cast, dtype_name, shard_bytes, widened
+from fedleak_recorder.errors import InputError
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, np.int32, np.uint8, np.bool_])
@@ -46,3 +47,9 @@ def test_bfloat16_is_rounded_as_torch_does() -> None:
     assert torch.equal(torch.from_numpy(widened(held)), expected.float())
     assert dtype_name(held) == "bfloat16"
     assert load(shard_bytes({"delta": held}))["delta"].equal(expected)
+
+
+@pytest.mark.parametrize("value", [np.zeros(2, np.complex64), torch.zeros(2, dtype=torch.complex64), np.array(["a"])])
+def test_a_type_that_no_file_has_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(InputError, match="float32.*found (complex64|str)"):
+        shard_bytes({"labels": value})
