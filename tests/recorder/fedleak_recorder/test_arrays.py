@@ -51,5 +51,5 @@ def test_bfloat16_is_rounded_as_torch_does() -> None:
 
 @pytest.mark.parametrize("value", [np.zeros(2, np.complex64), torch.zeros(2, dtype=torch.complex64), np.array(["a"])])
 def test_a_type_that_no_file_has_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(InputError, match="float32.*found (complex64|str)"):
+    with pytest.raises(InputError, match=r"float32.*found (complex64|str)"):
         shard_bytes({"labels": value})
