@@ -29,7 +29,10 @@ def privacy_faults(path: Path) -> list[str]:
 
 
 def _faults(content: dict[str, Any]) -> Iterator[str]:
-    scopes = [scope for scope in _list(content, "scopes") if isinstance(scope, dict)]
+    entries = _list(content, "scopes")
+    scopes = [scope for scope in entries if isinstance(scope, dict)]
+    if len(scopes) < len(entries):
+        yield "a scope that is no object, of which nothing can be said"
     if not scopes:
         yield "no scope, so that NVFlare applies no filter of the site"
     names = [scope.get("name") for scope in scopes]

@@ -261,6 +261,10 @@ def is_chain(content: bytes) -> bool:
 # ---------------------------------------------------------------------------------------------------- privacy.json
 
 
+_OUT = ("out", "inout", "OUT", "INOUT", None, "")
+"""Directions of a filter that sees results."""
+
+
 def whole_privacy() -> Files:
     own = {"policy": f"/{_POLICY}"}
     check = {"path": CLASS, "direction": "out", "args": own}
@@ -283,16 +287,20 @@ def read_privacy(folder: Path) -> str:
     content = path.read_bytes().replace(f"/{_POLICY}".encode(), f"{folder}/{_POLICY}".encode())
     path.write_bytes(content)
     faults = [fault.replace(str(folder), "") for fault in privacy_faults(path)]
-    if not faults:
-        held = json.loads(content)
-        guarded = [
-            any(one["path"] == CLASS and one.get("direction", "out") in ("out", "inout") for one in filters)
-            for filters in (scope["task_result_filters"] for scope in held["scopes"])
-        ]
-        watched = any(one["path"] == WATCH for one in held["components"])
-        if not guarded or not all(guarded) or not watched:
-            raise AcceptedError("a scope without the filter")
+    if not faults and not _is_guarded(json.loads(content)):
+        raise AcceptedError("a scope without the filter, or no scope")
     return repr(faults)
+
+
+def _is_guarded(content: Any) -> bool:
+    """Whether every scope has the filter and the site the component, each of the form that NVFlare reads."""
+    try:
+        filters = [scope["task_result_filters"] for scope in content["scopes"]]
+        leaving = [[one["path"] for one in held if one.get("direction", "out") in _OUT] for held in filters]
+        guarded = bool(leaving) and all(CLASS in paths for paths in leaving)
+        return guarded and any(one["path"] == WATCH for one in content["components"])
+    except (TypeError, KeyError, AttributeError):
+        return False
 
 
 # --------------------------------------------------------------------------------------------------------- verdict

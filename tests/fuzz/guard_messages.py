@@ -166,13 +166,18 @@ _PLAIN: list[Any] = [
     *({_TEXT: 0.5}, [0.5] * 50, [1, [2, "x"]], {1: 2}, {None: 1}, {"": 0.5}, {"a.b": 0.5}, {"x"}),
 ]
 _VALUES: dict[str, Any] = {
+    **{"a wide tree": [[]] * 2000, "a wide array": np.zeros((2000, 0))},
     **{repr(one)[:40]: one for one in _PLAIN},
     **{"object": object(), "range": range(3), "NumPy's 3": np.int64(3), "NumPy's NaN": np.float32("nan")},
     **{"array": np.array([1, 2]), "empty array": np.zeros((5, 0)), "array of texts": np.array([_TEXT])},
     **{"tensor": torch.tensor(0.5), "turning list": _TurningList, "raises": _Raises, "number": _Number(0.5)},
     **{"whole number": _Whole(3), "deep": _deep(500), "deeper": _deep(50_000), "in itself": _endless},
     **{"bytes of a text": [*_TEXT.encode()], "digits": 0.1234567890123456, "long text": _TEXT * 1000},
-    **{"signs": [-0.0, 0.0] * 8, "a tree": [[[], []], [[]]], "turning": lambda: _Turning({"loss": 0.5}, 1)},
+    **{
+        "signs": [-0.0, 0.0] * 8,
+        "a tree": [[[], []], [[]]],
+        "turning": lambda: _Turning({"loss": 0.5}, 1),
+    },
 }
 """Odd values; a class or a function makes a new one for each message."""
 _NAMES: dict[str, Any] = {
@@ -310,23 +315,24 @@ def _problems(released: Released, policy: str) -> Iterator[str]:
             if np.signbit(value[value == 0]).any():
                 yield f"signed zeros of {name}"
     keys, problems = list[str](), list[str]()
-    _walk(dict(released.metrics), keys, problems)
+    empty = _walk(dict(released.metrics), keys, problems)
     yield from problems
     unknown = [key for key in keys if key not in ("loss", "accuracy")]
     if unknown and policy == "strict":
         yield f"a metric of the name {unknown[0]!r:.60}"
-    # A character of a name that the sender chooses carries at least one bit.
-    if sum(map(len, unknown)) > _BITS:
-        yield f"names of {sum(map(len, unknown))} characters under max_bits {_BITS}"
+    # A character of a name that the sender chooses, and an empty list, carry at least one bit.
+    bits = sum(map(len, unknown)) + empty
+    if bits > _BITS:
+        yield f"names and empty lists of at least {bits} bits under max_bits {_BITS:g}"
 
 
-def _walk(value: Any, keys: list[str], problems: list[str]) -> None:
-    """Collects the keys of a metric, and what is no number or has an empty part."""
-    waiting, first = [value], True
+def _walk(value: Any, keys: list[str], problems: list[str]) -> int:
+    """Collects the keys of a metric, and what is no number; returns the number of its empty parts."""
+    waiting, first, empty = [value], True, 0
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict | list) and not one and not first:
-            problems.append("an empty mapping or list")
+            empty += 1
         first = False
         if type(one) is dict:
             keys += [key if type(key) is str else repr(key) for key in one]
@@ -335,6 +341,7 @@ def _walk(value: Any, keys: list[str], problems: list[str]) -> None:
             waiting += one
         elif type(one) not in (int, float, bool):
             problems.append(f"{type(one).__name__} {object.__repr__(one)[:40]} as a metric")
+    return empty
 
 
 def targets() -> list[Parts]:

@@ -26,3 +26,13 @@ def test_arguments_without_a_policy_are_a_fault(tmp_path: Path, arguments: Any) 
 def test_arguments_with_a_policy_are_none(tmp_path: Path) -> None:
     assert faults(tmp_path, {"policy": str(write_policy(tmp_path))}) == []
     assert len(faults(tmp_path, {"policy": str(tmp_path / "none.yaml")})) == 1
+
+
+def test_a_scope_that_is_no_object_is_a_fault(tmp_path: Path) -> None:
+    arguments = {"policy": str(write_policy(tmp_path))}
+    scope = {"name": "private", "task_result_filters": [{"path": CLASS, "direction": "out", "args": arguments}]}
+    watch = {"id": "guard", "path": WATCH, "args": arguments}
+    path = tmp_path / "privacy.json"
+    for scopes, number in (([scope], 0), ([scope, "public"], 1)):
+        path.write_text(json.dumps({"scopes": scopes, "default_scope": "private", "components": [watch]}))
+        assert len(privacy_faults(path)) == number
