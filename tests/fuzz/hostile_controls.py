@@ -26,6 +26,12 @@ def recording_of_clicks(place: Place) -> Made:
     return "", functools.partial(attack.main, args)
 
 
+def audit_of_clicks(place: Place) -> Made:
+    folder = write_tree(place.inside / "recording", recording("clicks"))
+    args = ["audit", "--minutes", "0.05", "--deltas", str(folder), "--out", str(place.inside / "out")]
+    return "", functools.partial(attack.main, args)
+
+
 def recording_of_classes(place: Place) -> Made:
     folder = write_tree(place.inside / "recording", recording("classes"))
     args = ["run", "--attack", "exact-counts", "--deltas", str(folder), "--out", str(place.inside / "out")]
@@ -54,11 +60,7 @@ def network_with_weights(place: Place) -> Made:
 
 
 HARMLESS: tuple[Callable[[Place], Made], ...] = (
-    recording_of_clicks,
-    recording_of_classes,
-    results_and_dump,
-    training,
-    network_with_weights,
+    *(recording_of_clicks, audit_of_clicks, recording_of_classes, results_and_dump, training, network_with_weights),
 )
 
 
@@ -101,7 +103,7 @@ def wraps_another_library(place: Place) -> Made:
     from transformers import AutoConfig, AutoModelForImageClassification
 
     def call() -> Any:
-        config = AutoConfig.for_model("timm_wrapper", architecture=f"local-dir:{place.bait}")  # type: ignore[no-untyped-call]
+        config = AutoConfig.for_model("timm_wrapper", architecture=f"local-dir:{place.bait}")
         return AutoModelForImageClassification.from_config(config)  # type: ignore[no-untyped-call]
 
     return "", call

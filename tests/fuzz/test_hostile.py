@@ -25,6 +25,9 @@ def test_a_hostile_file_leads_nowhere_and_each_control_is_seen() -> None:
     found = list(answers(0, range(0, COUNT, _EVERY), CONTROLS))
     harmless = [one for one in found if str(one["number"]).startswith("harmless")]
     assert [one["outcome"] for one in harmless] == ["accepted"] * len(harmless)
+    # Of a harmless file, only what the system says of itself is opened beside the project and the interpreter.
+    usual = [event for one in harmless for event in one["found"]]
+    assert all(kind == "file" and what.startswith(("/proc/", "/sys/", "/usr/", "/etc/")) for kind, what in usual), usual
     unseen = [one["name"] for one in found if one["number"] in CONTROLS and not one["found"]]
     assert not unseen, f"{unseen} went unnoticed, so that the rest says nothing"
     hostile = [one for one in found if isinstance(one["number"], int)]

@@ -5,6 +5,7 @@ sees what compiled code opens in the bait. What the same commands do with harmle
 """
 
 import ctypes
+import functools
 import io
 import json
 import os
@@ -104,7 +105,7 @@ class Bait:
 
     def opened(self) -> list[str]:
         """Files and folders that were opened since the last call."""
-        found = []
+        found: list[str] = []
         while True:
             try:
                 content = os.read(self._file, 2**16)
@@ -122,7 +123,7 @@ def block_sockets(watch: Watch) -> None:
 
     def refuse(name: str) -> Callable[..., Any]:
         def refused(*given: Any, **_: Any) -> Any:
-            target = next((one for one in given if isinstance(one, str | bytes | tuple)), "")
+            target = next((one for one in given if isinstance(one, str | tuple)), "")
             if watch.active:
                 watch.note("network", f"{name} {target}"[:200])
             raise OSError("the network is blocked")
@@ -228,7 +229,7 @@ def _tasks(seed: int, numbers: list[int], extra: list[str], work: Path, watch: W
     # What the commands open for harmless files, e.g. fonts and the list of processors, is usual.
     for number, harmless in enumerate(hostile_controls.HARMLESS):
         place = Place(work / "harmless" / str(number), bait)
-        answer = task(harmless.__name__, place, lambda harmless=harmless, place=place: harmless(place))
+        answer = task(harmless.__name__, place, functools.partial(harmless, place))
         watch.usual |= {f"{kind} {what}" for kind, what in answer["found"] if str(bait) not in what}
         print(json.dumps({**answer, "number": f"harmless {number}"}), flush=True)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -237,12 +238,12 @@ def _tasks(seed: int, numbers: list[int], extra: list[str], work: Path, watch: W
     for name in extra:
         place = Place(work / "control" / name, bait)
         control = getattr(hostile_controls, name)
-        answer = task(name, place, lambda control=control, place=place: control(place))
+        answer = task(name, place, functools.partial(control, place))
         print(json.dumps({**answer, "number": name}), flush=True)
     for number in numbers:
         kind, place = kind_of(number), Place(work / "tasks" / str(number) / "in", bait)
         draws = random.Random(f"{seed} {number}")
-        answer = task(kind.name, place, lambda kind=kind, place=place, draws=draws: kind.write(place, draws))
+        answer = task(kind.name, place, functools.partial(kind.write, place, draws))
         print(json.dumps({**answer, "number": number}), flush=True)
 
 

@@ -1,15 +1,21 @@
 """What a stranger's recording or checkpoint says is read as plain values: nothing is imported, opened or run."""
 
+import dataclasses
 import io
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
 
+import client
+import defenses
+import modules
+import server
 from client.engine.local_hyperparameters import LocalTraining
 from defenses.local_dp import LocalDP
 from modules.image_features.feature_extractors import Extractor
@@ -21,6 +27,7 @@ from modules.learners.network import NetworkLearner
 from modules.learners.photo_tagger import FederatedTagger
 from modules.learners.pretrained import Pretrained
 from modules.lightning.plain_arguments import arguments_from, from_plain
+from protocol.class_paths import classes_in
 from protocol.errors import InputError
 from recordings.named_algorithm import learner_from
 
@@ -174,3 +181,21 @@ def test_manipulation_named_by_an_older_checkpoint_is_found(learner: type, path:
     found = arguments_from(learner, given, where="a test", way_out="None.")["manipulation"]
     assert type(found).__name__ == path.rpartition(".")[2]
     assert type(found).__module__.startswith("server.")
+
+
+_PLACES = re.compile(r"path|folder|file|root|images|weights|directory|url|checkpoint|cache")
+"""Words in the names of arguments that may be places."""
+
+
+def test_each_argument_that_is_a_place_says_so() -> None:
+    """A text that a constructor opens must be in `file_arguments`, by which a file of a stranger may not give it."""
+    open_to_files = []
+    for package in (client, defenses, modules, server):
+        for kind in classes_in(package, object):
+            hints = get_type_hints(kind.__init__) if "__init__" in vars(kind) else {}
+            if dataclasses.is_dataclass(kind):
+                hints |= get_type_hints(kind)
+            texts = {name for name, hint in hints.items() if hint is str or str in get_args(hint)}
+            known = getattr(kind, "file_arguments", {})
+            open_to_files += [f"{kind.__name__}.{name}" for name in texts - {*known} if _PLACES.search(name)]
+    assert open_to_files == []
