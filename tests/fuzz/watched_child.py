@@ -211,6 +211,8 @@ def _tasks(seed: int, numbers: list[int], extra: list[str], work: Path, watch: W
     make_module(on_path)
     sys.path.append(str(on_path))
     watch.usual.add(f"file {on_path}")  # each import of a module that is nowhere lists it
+    # Scikit-learn asks once in an audit which libraries the process itself has loaded.
+    watch.usual.add(f"file /proc/{os.getpid()}/maps")
     native = Bait(bait)
 
     def task(name: str, place: Place, make: Callable[[], tuple[str, Callable[[], object]]]) -> dict[str, Any]:
