@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.kills import Conversion, Defaults, Digits, Launcher, Subject, Table, kill
+from tests.fuzz.kills import Conversion, Defaults, Digits, Subject, Table, kill
 from tests.fuzz.site_kills import GuardOfTwo
 
 pytestmark = pytest.mark.integration
 
 
-_SUBJECTS = [(Digits, 2), (Defaults, 2), (Launcher, 1), (Table, 1), (Conversion, 2), (GuardOfTwo, 2)]
+_SUBJECTS = [(Digits, 2), (Defaults, 2), (Table, 1), (Conversion, 2), (GuardOfTwo, 2)]
 
 
 @pytest.mark.parametrize(("kind", "kills"), _SUBJECTS)
