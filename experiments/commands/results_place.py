@@ -73,8 +73,8 @@ def check_new_recording(out: str | Path, deltas: str | Path | None = None) -> No
 
 
 def is_recording(folder: Path) -> bool:
-    """Whether a folder is a recording, also one that has just been begun."""
-    return (folder / MANIFEST).is_file() and bool(journals_in(folder) or (folder / "rounds").is_dir())
+    """Whether a folder is a recording; a dump of another system may have a manifest and rounds, and has no journal."""
+    return (folder / MANIFEST).is_file() and bool(journals_in(folder))
 
 
 def _ours(path: Path) -> bool:
