@@ -122,8 +122,9 @@ class DeltaRecorder(Callback):
             raise self._disk_error(error, record.round) from error
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Waits for the shards of the round that the checkpoint contains."""
+        """Waits for the shards of the rounds that the checkpoint contains, those of all processes."""
         self.wait()
+        trainer.strategy.barrier("rounds of the checkpoint recorded")
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Waits for the shards of the last round."""

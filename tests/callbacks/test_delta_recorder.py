@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -270,3 +271,11 @@ def test_nothing_and_a_journal_that_leads_elsewhere_are_refused(tmp_path: Path) 
     journal.write_text('{"file": "../../secret/000000-0", "bytes": 1, "sha256": ""}\n')
     with pytest.raises(InputError, match="secret"):
         Recording(tmp_path / "deltas")
+
+
+def test_checkpoint_waits_for_the_shards_of_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, done = DeltaRecorder(), []
+    monkeypatch.setattr(recorder, "wait", lambda: done.append("own shards"))
+    strategy = SimpleNamespace(barrier=lambda _: done.append("barrier"))
+    recorder.on_save_checkpoint(SimpleNamespace(strategy=strategy), None, {})  # type: ignore[arg-type]
+    assert done == ["own shards", "barrier"]
