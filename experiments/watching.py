@@ -144,7 +144,7 @@ class Watch:
         """Reads what an earlier watch of the same recording has kept."""
         path, settings = self.folder / SETTINGS, self._settings()
         if path.exists():
-            held = parse_json(read_bounded(path), where=str(path))
+            held = self._held(path)
             differing = [key for key, value in settings.items() if not isinstance(held, dict) or held.get(key) != value]
             way_out = "Give another folder with --out, or the options of the earlier watch."
             expected = f"a folder without a watch, or with that of the same {', '.join(settings)}"
@@ -153,6 +153,14 @@ class Watch:
             write_whole(path, json.dumps(settings, indent=1).encode())
         self._run = read_manifest(self.deltas).run
         self._read_kept()
+
+    def _held(self, path: Path) -> Any:
+        """Settings of the earlier watch."""
+        try:
+            return parse_json(read_bounded(path), where=str(path))
+        except ValueError as error:
+            way_out = "Give another folder with --out, or delete this one: its rounds are audited again."
+            raise InputError(expected=f"the settings of a watch in {path}", found=str(error), way_out=way_out) from None
 
     def _read_kept(self) -> None:
         for kept in sorted(self.folder.glob("rounds/*.json")):

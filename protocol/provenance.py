@@ -128,7 +128,7 @@ def published(typed: str) -> str:
     of settings with such a value, and paths below the checkout or relative to the working directory. ``...`` stands
     for all others, for what looks like a key, and for the values of options whose names speak of one.
 
-    >>> published("python /opt/attack.py audit --deltas /home/jane/deltas --out runs/a --to.token 1 --seed 3")
+    >>> published("python /opt/attack.py audit --deltas /srv/jane/deltas --out runs/a --to.token 1 --seed 3")
     'python attack.py audit --deltas ... --out runs/a --to.token ... --seed 3'
     """
     try:
@@ -157,7 +157,7 @@ def published(typed: str) -> str:
 def without_paths(text: str) -> str:
     """A sentence without absolute paths, paths of a home and addresses, which may name people and machines.
 
-    >>> without_paths("expected a file; found nothing at /home/jane/a.yaml. See docs/gate.md.")
+    >>> without_paths("expected a file; found nothing at /srv/jane/a.yaml. See docs/gate.md.")
     'expected a file; found nothing at ... See docs/gate.md.'
     """
     return _PATH_IN_TEXT.sub(LEFT_OUT, text)

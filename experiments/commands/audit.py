@@ -80,7 +80,7 @@ def audit(
     minutes = _MINUTES if minutes is None and not unbounded else minutes
     defences = None if what_if is None else read_defences(Path(what_if))
     default = folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}")
-    check_results_place(out or default, recordings=[deltas], holds_files=out is not None)
+    check_results_place(out or default, recordings=[deltas], inputs=[statement, what_if], holds_files=out is not None)
     with results_folder(out or default) as directory, only_command(directory, shared=part is not None):
         write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
         write_gate_alerts(directory, None)

@@ -13,7 +13,7 @@ from protocol.errors import InputError, require
 
 LOCK = ".audit.lock"
 """Empty file in the folder of the results, while a command writes there."""
-_OWN = ("evaluation.json", "unfinished/stamp.json", "watch.json", "demo.json", "cells", LOCK)
+_OWN = ("evaluation.json", "unfinished/stamp.json", "watch.json", "demo.json", "cells", "gate.xml", LOCK)
 """Files and folders that only fedleak's commands write into a folder of results."""
 _OWN_KEYS = {"experiment", "command", "results"}
 """Keys of each results.json that fedleak has written."""
@@ -22,12 +22,19 @@ _PARTS = ("rounds", "truth")
 _WAY_OUT = "Give a new or empty folder, or that of earlier results, with --out."
 
 
-def check_results_place(out: str | Path, *, recordings: Sequence[str | Path] = (), holds_files: bool = True) -> None:
+def check_results_place(
+    out: str | Path,
+    *,
+    recordings: Sequence[str | Path] = (),
+    inputs: Sequence[str | Path | None] = (),
+    holds_files: bool = True,
+) -> None:
     """Checks that results, or a new recording, may be written into a folder.
 
     Args:
         out: the folder, which need not exist.
         recordings: recordings that the command reads.
+        inputs: files that the command reads, such as a system.yaml, which may lie in the folder; None for none.
         holds_files: whether what the folder holds is checked, which `folder_above` of a recording need not pass.
 
     Raises:
@@ -47,7 +54,9 @@ def check_results_place(out: str | Path, *, recordings: Sequence[str | Path] = (
         require(_ours(folder / "results.json"), "a folder for results", found, _WAY_OUT)
         return
     if holds_files and folder.is_dir():
-        held = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        given = {Path(path).resolve() for path in inputs if path is not None}
+        paths = [path for path in folder.iterdir() if not path.name.startswith(".") and path.resolve() not in given]
+        held = sorted(path.name for path in paths)
         known = any((folder / name).exists() for name in _OWN) or any(is_recording(folder / name) for name in held)
         found = f"other files in {out}: {', '.join(held[:3])}{', ...' if len(held) > 3 else ''}"
         require(not held or known, "an empty folder, or one of earlier results", found, _WAY_OUT)

@@ -58,7 +58,7 @@ def egress_mod(
         received = arrays_of(message)
         try:
             reply = call_next(message, context)
-        except Exception:  # Flower would send its text to the server
+        except Exception:  # its text would leave
             _logger.exception("the client failed")
             return error_reply(message, FAILED)
         if reply.has_error():

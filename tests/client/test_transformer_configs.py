@@ -56,7 +56,7 @@ def test_a_network_of_the_list_fetches_nothing_and_its_whole_file_is_read_again(
         with offline(), torch.device("meta"):
             assert sum(value.numel() for value in kind.from_config(config, attn_implementation="eager").parameters())
     whole = json.loads(config.to_json_string(use_diff=False))
-    again = read_configuration(json.dumps(plain_configuration({**whole, "_name_or_path": "/home/jane"})))
+    again = read_configuration(json.dumps(plain_configuration({**whole, "_name_or_path": "/srv/jane"})))
     assert again.to_dict() == config.to_dict()
     assert asked == []
 
@@ -134,7 +134,7 @@ def test_adapters_that_memory_does_not_hold_are_refused_before_they_are_made() -
 
 def test_what_a_user_gives_is_recorded_without_names_of_places(tmp_path: Path, caplog: Any) -> None:
     file = tmp_path / "config.json"
-    named = {"_name_or_path": "/home/jane", "auto_map": {"AutoModel": "a--b"}, "attn_implementation": "a/b"}
+    named = {"_name_or_path": "/srv/jane", "auto_map": {"AutoModel": "a--b"}, "attn_implementation": "a/b"}
     file.write_text(json.dumps({**LLAMA, **named, "do_sample": True, "unknown_setting": 3, "rope_theta": 5e5}))
     held = json.loads(configuration(file))
     assert held == {**LLAMA, "rope_theta": 5e5}

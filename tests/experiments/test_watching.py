@@ -107,9 +107,10 @@ def test_damaged_scores_of_a_round_are_refused(tmp_path: Path) -> None:
     kept.write_text(kept.read_text()[:-9])
     with pytest.raises(InputError, match="scores of a round"):
         list(watch(tmp_path).looks())
-    (tmp_path / "watch" / SETTINGS).write_text("[]")
-    with pytest.raises(InputError, match="watch"):
-        list(watch(tmp_path).looks())
+    for settings in ("[]", "", "{"):
+        (tmp_path / "watch" / SETTINGS).write_text(settings)
+        with pytest.raises(InputError, match="watch"):
+            list(watch(tmp_path).looks())
 
 
 def test_infinite_scores_are_kept(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.message import tensors_hash
-from tests.flower.test_gateway import NODE, SuperLink, headers_of
+from tests.flower.gateway_parts import NODE, SuperLink, headers_of
 from tests.guard_toys import log_of, model, write_policy
 from tests.places import ROOT
 

@@ -1,11 +1,8 @@
 """The gateway between a SuperNode and the SuperLink: an app that names no guard cannot leave it out."""
 
-import base64
-import datetime
 import os
 import ssl
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,201 +13,16 @@ pytest.importorskip("flwr")
 
 import httpx
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
-from flwr.app.message import remove_content_from_message
-from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.app import ConfigRecord, Error, Message, MetricRecord
 from flwr.proto import fab_pb2, fleet_pb2, heartbeat_pb2, message_pb2, run_pb2
 from flwr.proto.node_pb2 import Node
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes, sign_message
-from flwr.supercore.task_identity import TaskIdentity
 
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.flower_gateway import Gateway
 from fedleak_recorder.errors import InputError
+from tests.flower.gateway_parts import NODE, REFUSED, Clock, SuperLink, SuperNode, trained
 from tests.flower.network import Network, network
 from tests.guard_toys import log_of, model, update, write_policy
-
-NODE = 7
-REFUSED = "the site's guard refused the message"
-
-
-class SuperLink:
-    """A SuperLink of one run that asks once, and keeps what arrives."""
-
-    def __init__(self) -> None:
-        TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
-        content = RecordDict({"arrays": ArrayRecord({name: Array(value) for name, value in model().items()})})
-        content["config"] = ConfigRecord({"server-round": 3})
-        self.asked = Message(content=content, dst_node_id=NODE, message_type="train")
-        self.asked.metadata.__dict__["_message_id"] = self.asked.object_id
-        self.objects = {name: one.deflate() for name, one in get_all_nested_objects(self.asked).items()}
-        self.calls: list[str] = []
-        self.pushed: list[Any] = []
-        self.arrived: dict[str, bytes] = {}
-        self.answers = self.knows = True
-        self.requests: list[httpx.Request] = []
-        self.waits = True
-        """Whether the message has not been asked for yet."""
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        name = request.url.path.rpartition("/")[2]
-        self.calls.append(name)
-        self.requests.append(request)
-        if not self.answers:
-            raise httpx.ConnectError("no SuperLink")
-        return httpx.Response(200, content=getattr(self, name.replace("-", "_"))(request.content).SerializeToString())
-
-    def register_node(self, _: bytes) -> Any:
-        return fleet_pb2.RegisterNodeFleetResponse(node_id=NODE)
-
-    def activate_node(self, _: bytes) -> Any:
-        return fleet_pb2.ActivateNodeResponse(node_id=NODE)
-
-    def pull_messages(self, _: bytes) -> Any:
-        if not self.waits:
-            return fleet_pb2.PullMessagesResponse()
-        self.waits = False
-        message = message_to_proto(remove_content_from_message(self.asked))
-        return fleet_pb2.PullMessagesResponse(
-            messages_list=[message], message_object_trees=[get_object_tree(self.asked)]
-        )
-
-    def get_run(self, _: bytes) -> Any:
-        response = run_pb2.GetRunResponse()
-        response.run.fab_hash = "the app"
-        return response
-
-    def get_fab(self, _: bytes) -> Any:
-        return fab_pb2.GetFabResponse()
-
-    def pull_object(self, body: bytes) -> Any:
-        content = self.objects[message_pb2.PullObjectRequest.FromString(body).object_id]
-        return message_pb2.PullObjectResponse(object_found=True, object_available=True, object_content=content)
-
-    def confirm_message_received(self, _: bytes) -> Any:
-        return message_pb2.ConfirmMessageReceivedResponse()
-
-    def send_node_heartbeat(self, _: bytes) -> Any:
-        return heartbeat_pb2.SendNodeHeartbeatResponse(success=self.knows)
-
-    def deactivate_node(self, _: bytes) -> Any:
-        return fleet_pb2.DeactivateNodeResponse()
-
-    def unregister_node(self, _: bytes) -> Any:
-        return fleet_pb2.UnregisterNodeFleetResponse()
-
-    def push_messages(self, body: bytes) -> Any:
-        request = fleet_pb2.PushMessagesRequest.FromString(body)
-        self.pushed.append(request.messages_list[0])
-        tree, ids = request.message_object_trees[0], list[str]()
-        waiting = [tree]
-        while waiting:
-            one = waiting.pop()
-            ids.append(one.object_id)
-            waiting += one.children
-        return fleet_pb2.PushMessagesResponse(objects_to_push=ids, session_id="session")
-
-    def push_object(self, body: bytes) -> Any:
-        request = message_pb2.PushObjectRequest.FromString(body)
-        self.arrived[request.object_id] = request.object_content
-        return message_pb2.PushObjectResponse(stored=True)
-
-    def reply(self) -> Message:
-        """The one reply that arrived."""
-        (proto,) = self.pushed
-        found = message_from_proto(proto)
-        made = inflate_object_from_contents(found.metadata.message_id, dict(self.arrived))
-        assert isinstance(made, Message)
-        return made
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = time.time()
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class SuperNode:
-    """A SuperNode that speaks to the gateway, and signs as Flower's."""
-
-    def __init__(self, gateway: Gateway, clock: Clock) -> None:
-        self.gateway, self.node, self.clock = gateway, Node(node_id=NODE), clock
-        self.private, public = generate_key_pairs()
-        self.public = public_key_to_bytes(public)
-
-    def signed(self) -> dict[str, str]:
-        """Headers of a call of its own."""
-        timestamp = datetime.datetime.fromtimestamp(self.clock(), datetime.UTC).isoformat()
-        return headers_of(self.public, timestamp, sign_message(self.private, timestamp.encode()))
-
-    def call(self, name: str, request: Any, kind: Any = None) -> Any:
-        """The answer to a call: the message of the given type, or the status."""
-        status, body = self.gateway.answer(f"/v1/fleet/{name}", self.signed(), request.SerializeToString())
-        return kind.FromString(body) if kind is not None and status == 200 else status
-
-    def connect(self) -> None:
-        assert self.call("register-node", fleet_pb2.RegisterNodeFleetRequest(public_key=self.public)) == 200
-        assert self.call("activate-node", fleet_pb2.ActivateNodeRequest(public_key=self.public)) == 200
-
-    def pull(self, link: SuperLink) -> Message:
-        """Connects, and pulls the message and its objects."""
-        self.connect()
-        self.gateway.step()
-        pulled = self.call(
-            "pull-messages", fleet_pb2.PullMessagesRequest(node=self.node), fleet_pb2.PullMessagesResponse
-        )
-        assert len(pulled.messages_list) == 1
-        for name in link.objects:
-            assert self.call("pull-object", self.pulled(name)) == 200
-        confirmed = message_pb2.ConfirmMessageReceivedRequest(
-            node=self.node, run_id=1, message_object_id=link.asked.metadata.message_id
-        )
-        assert self.call("confirm-message-received", confirmed) == 200
-        return link.asked
-
-    def pulled(self, name: str, run: int = 1) -> Any:
-        return message_pb2.PullObjectRequest(node=self.node, run_id=run, object_id=name)
-
-    def push(self, reply: Message, change: Callable[[str, bytes], bytes] = lambda _, content: content) -> list[int]:
-        """Sends a reply, and returns the status of each object."""
-        reply.metadata.__dict__["_message_id"] = reply.object_id
-        request = fleet_pb2.PushMessagesRequest(
-            node=self.node,
-            messages_list=[message_to_proto(remove_content_from_message(reply))],
-            message_object_trees=[get_object_tree(reply)],
-        )
-        answer = self.call("push-messages", request, fleet_pb2.PushMessagesResponse)
-        if isinstance(answer, int):
-            return [answer]
-        objects = {name: one.deflate() for name, one in get_all_nested_objects(reply).items()}
-        assert set(answer.objects_to_push) == set(objects)
-        parts = [
-            message_pb2.PushObjectRequest(
-                node=self.node,
-                run_id=1,
-                object_id=name,
-                object_content=change(name, objects[name]),
-                session_id=answer.session_id,
-            )
-            for name in answer.objects_to_push
-        ]
-        statuses = [self.call("push-object", part) for part in parts]
-        self.gateway.step()
-        return statuses
-
-
-def headers_of(key: bytes, timestamp: str, signature: bytes) -> dict[str, str]:
-    return {
-        "flwr-public-key": base64.b64encode(key).decode(),
-        "flwr-timestamp": timestamp,
-        "flwr-signature": base64.b64encode(signature).decode(),
-    }
 
 
 @pytest.fixture
@@ -223,13 +35,6 @@ def node(tmp_path: Path, link: SuperLink) -> SuperNode:
     clock = Clock()
     policy = write_policy(tmp_path, "metrics: {names: [loss]}\n")
     return SuperNode(Gateway("http://superlink", str(policy), clock=clock, transport=httpx.MockTransport(link)), clock)
-
-
-def trained(**more: Any) -> RecordDict:
-    after = {name: value + update()[name] for name, value in model().items()} | more
-    content = RecordDict({"arrays": ArrayRecord({name: Array(value) for name, value in after.items()})})
-    content["metrics"] = MetricRecord({"num-examples": 20, "loss": 0.5})
-    return content
 
 
 def test_an_allowed_reply_leaves_in_a_message_of_the_gateways_own(

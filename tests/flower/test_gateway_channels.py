@@ -39,7 +39,7 @@ from fedleak_guard.chained_log import read_log
 from fedleak_guard.flower_gateway import Gateway, capacity, server_of, size_of
 from fedleak_recorder.errors import InputError
 from tests.flower.gateway_kills import kill
-from tests.flower.test_gateway import NODE, REFUSED, Clock, SuperLink, SuperNode, headers_of, trained
+from tests.flower.gateway_parts import NODE, REFUSED, Clock, SuperLink, SuperNode, headers_of, trained
 from tests.guard_toys import model, update, write_policy
 
 UNKNOWN_FIELD = b"\xfa\x7f\x09patient 7"

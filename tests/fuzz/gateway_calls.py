@@ -30,7 +30,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.flower_gateway import Gateway, server_of
-from tests.flower.test_gateway import NODE, SuperLink
+from tests.flower.gateway_parts import NODE, SuperLink
 from tests.fuzz.children import AcceptedError
 from tests.fuzz.mutations import change_bytes
 from tests.fuzz.recordings import Files

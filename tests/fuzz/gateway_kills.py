@@ -12,7 +12,7 @@ from fedleak_guard.chained_log import read_log
 from fedleak_guard.flower_gateway import Gateway, server_of
 from fedleak_guard.message import tensors_hash
 from fedleak_recorder.errors import InputError
-from tests.flower.test_gateway import SuperLink
+from tests.flower.gateway_parts import SuperLink
 from tests.fuzz.gateway_calls import Session, Upstream
 from tests.fuzz.kills import Subject
 from tests.guard_toys import log_of, write_policy

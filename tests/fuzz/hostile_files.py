@@ -4,7 +4,6 @@ import functools
 import hashlib
 import io
 import json
-import pickle
 import random
 import shutil
 import zipfile
@@ -74,7 +73,7 @@ def make_bait(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({**LLAMA, "architectures": ["x"]}))
     save_file({"weight": torch.zeros(2, 2)}, folder / "model.safetensors")
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"x": 1}))
+    torch.save({"x": 1}, folder / "pytorch_model.bin")
     np.savez(folder / "arrays.npz", w=np.zeros(2))
     write_tree(folder / "recording", recording("clicks"))
     (folder / "secret.yaml").write_text("a: 1\n")
@@ -324,7 +323,10 @@ class _Evil:
 
 
 def _evil_pickle() -> bytes:
-    return pickle.dumps({"weight": _Evil()})
+    content = io.BytesIO()
+    # The older form of a file of PyTorch is a pickle as it stands.
+    torch.save({"weight": _Evil()}, content, _use_new_zipfile_serialization=False)
+    return content.getvalue()
 
 
 # Checkpoints.

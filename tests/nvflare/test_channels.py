@@ -23,7 +23,7 @@ from nvflare.app_common.decomposers import common_decomposers
 from nvflare.fuel.utils import fobs
 
 from tests.guard_toys import update
-from tests.nvflare.test_guard import Site, result, task
+from tests.nvflare.guard_site import Site, result, task
 
 METRICS = "metrics: {names: [loss, other, 'by.*'], max_values: 8}\n"
 STEPS = f"metrics: {{names: [loss, other, {MetaKey.NUM_STEPS_CURRENT_ROUND}], max_values: 8}}\n"

@@ -30,10 +30,10 @@ def test_what_is_published_names_no_folder_of_a_machine(typed: str, kept: str) -
 
 
 HOSTILE = {
-    "--deltas=/home/jane.doe/patients/deltas": "--deltas=...",
-    "--learner.path=/home/jane.doe": "--learner.path=...",
-    "-o=/home/jane.doe": "-o=...",
-    "--out /home/jane.doe": "--out ...",
+    "--deltas=/srv/jane.doe/patients/deltas": "--deltas=...",
+    "--learner.path=/srv/jane.doe": "--learner.path=...",
+    "-o=/srv/jane.doe": "-o=...",
+    "--out /srv/jane.doe": "--out ...",
     "../../jane.doe/deltas": "...",
     "runs/../../jane.doe": "...",
     f"{CHECKOUT}/../jane.doe": "...",
@@ -42,20 +42,20 @@ HOSTILE = {
     "'Jane Doe'": "...",
     "jane.doe@hospital.example": "...",
     "C:\\\\Users\\\\jane.doe": "...",
-    "file:/home/jane.doe": "...",
+    "file:/srv/jane.doe": "...",
     "s3://KEY:SECRET@bucket/jane": "...",
     "--to.endpoint https://jane:pw@host:4318/?token=abc": "--to.endpoint ...",
     "--to.sign id_jane": "--to.sign ...",
     "--to.token=1": "--to.token=...",
-    "--set data.root=/home/jane.doe": "--set data.root=...",
-    "--set a=b=/home/jane.doe": "--set a=b=...",
+    "--set data.root=/srv/jane.doe": "--set data.root=...",
+    "--set a=b=/srv/jane.doe": "--set a=b=...",
     "--set service.api_key=123": "--set service.api_key=...",
     "AKIAIOSFODNN7EXAMPLE": "...",
     "--x 0123456789abcdef0123456789abcdef": "--x ...",
-    """--messages '{"path": "/home/jane.doe"}'""": "--messages ...",
-    """--messages '{"/home/jane.doe": 1}'""": "--messages ...",
+    """--messages '{"path": "/srv/jane.doe"}'""": "--messages ...",
+    """--messages '{"/srv/jane.doe": 1}'""": "--messages ...",
     """--messages '{"token": 1}'""": "--messages ...",
-    "--messages [/home/jane.doe]": "--messages ...",
+    "--messages [/srv/jane.doe]": "--messages ...",
     "$(cat /etc/passwd)": "... ...",
     "'unclosed": None,
     # What stays: it is needed to repeat the command, and names nothing of a machine.
@@ -77,5 +77,5 @@ def test_no_argument_names_a_person_a_place_or_a_key(typed: str, kept: str | Non
 
 
 def test_paths_in_a_sentence_are_left_out() -> None:
-    said = "expected a file; found '/home/jane doe/a.yaml', ~/b, ../c and http://x/?t=1. See docs/gate.md or auc=0.6."
+    said = "expected a file; found '/srv/jane doe/a.yaml', ~/b, ../c and http://x/?t=1. See docs/gate.md or auc=0.6."
     assert without_paths(said) == "expected a file; found '...', ..., ... and ... See docs/gate.md or auc=0.6."

@@ -83,8 +83,12 @@ def test_what_is_of_people_is_left_out_of_the_auxiliary_data(tmp_path: Path) -> 
 def test_paths_and_addresses_of_the_manifest_are_left_out(tmp_path: Path) -> None:
     source = recorded(tmp_path)
     manifest = json.loads((source / MANIFEST).read_text())
-    config = {"system": "my system 2.1", "folder": "/home/jane.doe/data", "nested": [{"url": "https://jane:pw@host/x"}]}
-    manifest["config"] = {**manifest["config"], **config, "/home/jane.doe": 1}
+    config = {
+        "system": "my system 2.1",
+        "folder": "/srv/jane.doe/data",
+        "nested": [{"url": "https://jane:pw@host/x"}],
+    }
+    manifest["config"] = {**manifest["config"], **config, "/srv/jane.doe": 1}
     (source / MANIFEST).write_text(json.dumps(manifest))
     made = publish_copy(source, tmp_path / "copy")
     text = (tmp_path / "copy" / MANIFEST).read_text()

@@ -79,6 +79,15 @@ def test_folder_of_earlier_results_is_taken_again(deltas: Path, tmp_path: Path) 
         check_results_place(tmp_path / "results")
 
 
+def test_files_that_a_command_reads_may_lie_where_its_results_go(tmp_path: Path) -> None:
+    system = tmp_path / "system.yaml"
+    system.write_text("name: mine")
+    check_results_place(tmp_path, inputs=[system, None])
+    (tmp_path / "letter.txt").write_text("of a person")
+    with pytest.raises(InputError, match=r"letter\.txt"):
+        check_results_place(tmp_path, inputs=[system])
+
+
 def test_default_folder_holds_what_a_person_has_put_there(deltas: Path) -> None:
     (deltas.parent / "notes.txt").write_text("mine")
     words = ["run", "--deltas", str(deltas), "--attack", "release-check"]

@@ -45,7 +45,7 @@ def laughs() -> str:
     ("new", "match"),
     [
         (laughs(), "values"),
-        ("system: &s\n  me: *s\n", "nested"),
+        ("system: &s\n  me: *s\n", "hold themselves"),
         ("system:\n  x: " + "[" * 1000 + "]" * 1000 + "\n", "manifest"),
         ("system:\n  key: !!binary aGVsbG8=\n", "bytes"),
         ("system:\n  key: !!set {a, b}\n", "set"),

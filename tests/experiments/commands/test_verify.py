@@ -14,7 +14,9 @@ def test_a_bundle_a_changed_one_and_none(tmp_path: Path, capsys: pytest.CaptureF
     archive = tmp_path / "audit.zip"
     capsys.readouterr()
     assert attack.main(["verify", str(archive)]) == 0
-    assert capsys.readouterr().out == "bundle ok: 2 files of e, not signed; made by: c\n"
+    assert capsys.readouterr().out == (
+        "bundle ok: 3 files of e, not signed; date unknown; commit unknown; recording unknown; made by: c\n"
+    )
     (tmp_path / "allowed").write_text("")
     assert attack.main(["verify", str(archive), "--allowed-signers", str(tmp_path / "allowed")]) == 3
     archive.write_bytes(archive.read_bytes().replace(b"GATE", b"gate"))
