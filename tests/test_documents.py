@@ -6,6 +6,7 @@ import os
 import pkgutil
 import re
 import runpy
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -150,6 +151,7 @@ def test_the_page_on_an_own_network_runs_as_it_stands(
     found = {one["attack"]: one["mean"] for one in named["results"] if one["metric"] == "l1"}
     assert max(found["decaf"], found["decaf-match"]) < 0.5 * found["random-guess"]
     assert "decaf-match" in capsys.readouterr().out
+    del sys.modules["my_net"]  # a tutorial has another module of this name
 
 
 def kinds(base: type) -> set[type]:
