@@ -113,7 +113,13 @@ def listed(key: Any) -> list[Label]:
     """Labels of a key, separated by commas."""
     if isinstance(key, list):
         return key
-    return [load_yaml(part) for part in _LISTED.split(key)] if isinstance(key, str) and "," in key else [key]
+    if not isinstance(key, str) or "," not in key:
+        return [key]
+    try:
+        return [load_yaml(part) for part in _LISTED.split(key)]
+    except ValueError as error:
+        way_out = "Write names or numbers, with commas between them."
+        raise InputError(expected=f"a list of values as {key[:60]!r}", found=str(error), way_out=way_out) from None
 
 
 def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:

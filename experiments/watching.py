@@ -181,12 +181,7 @@ class Watch:
     def _read(self, path: Path) -> tuple[int, str, list[RoundScores]]:
         try:
             content = parse_json(read_bounded(path), where=str(path))
-            scores = [RoundScores(**one) for one in content["scores"]]
-            nan = float("nan")
-            scores = [
-                dataclasses.replace(one, values=[nan if v is None else _number(v) for v in one.values])
-                for one in scores
-            ]
+            scores = [_scores_in(one) for one in content["scores"]]
             return int(content["round"]), str(content["files"]), scores
         except (ValueError, TypeError, KeyError) as error:
             way_out = "Remove the file: its round is audited again."
@@ -244,5 +239,22 @@ def _plain(value: float) -> float | str | None:
     return None if value != value else value if abs(value) != float("inf") else str(value)
 
 
-def _number(value: float | str) -> float:
-    return float(value)
+def _scores_in(held: Any) -> RoundScores:
+    """Scores of one attack and metric in a file of a round.
+
+    Raises:
+        ValueError: they are of other types, or not one of each for each person.
+        TypeError, KeyError: fields lack, or are others.
+    """
+    scores = RoundScores(**held)
+    texts = scores.attack, scores.metric, scores.family, scores.inferred
+    if not all(isinstance(text, str) for text in texts) or not isinstance(scores.joint, bool):
+        raise ValueError("fields of other types")
+    lists = scores.victims, scores.persons, scores.values
+    if not all(isinstance(part, list) for part in lists) or len({len(part) for part in lists}) != 1:
+        raise ValueError("victims, persons and values that are no lists of one length")
+    if not all(type(number) is int for number in (*scores.victims, *scores.persons)):
+        raise ValueError("victims or persons that are no whole numbers")
+    # Infinite values are texts in JSON, and missing ones null.
+    values = [float("nan") if value is None else float(value) for value in scores.values]
+    return dataclasses.replace(scores, values=values)

@@ -209,7 +209,8 @@ def _policy_of(content: bytes, path: str) -> Policy:
     """The policy in the content of a file."""
     try:
         value = yaml.load(content.decode("utf-8"), Loader=_PolicyLoader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    # Not all errors of PyYAML are its own: of `!!int ''`, `!!bool x` and a number of 5,000 digits they are Python's.
+    except (yaml.YAMLError, ValueError, LookupError, OverflowError, AttributeError, RecursionError) as error:
         found = f"{' '.join(str(error).split())} in {path}"
         raise InputError(expected="a policy in YAML", found=found, way_out=_WAY_OUT) from None
     problem = strange_value(value)

@@ -39,21 +39,36 @@ def _faults(content: dict[str, Any]) -> Iterator[str]:
     if content.get("default_scope") not in names:
         yield f"the default scope {json.dumps(content.get('default_scope'))[:60]} is none of the scopes"
     for scope in scopes:
-        where = f"scope {json.dumps(scope.get('name'))[:60]}"
-        filters = [one for one in _list(scope, "task_result_filters") if isinstance(one, dict)]
-        places = [place for place, one in enumerate(filters) if one.get("path") == CLASS]
-        leaving = [
-            place for place in places if str(filters[place].get("direction") or "out").lower() in ("out", "inout")
-        ]
-        if not leaving:
-            yield f"{where} has no result filter {CLASS} of the direction out"
-        elif leaving[-1] < len(filters) - 1:
-            yield f"{where} has further filters after {CLASS}, whose changes EgressWatch refuses"
-        for place in leaving:
-            yield from _policy_faults(filters[place], where)
-    watches = [one for one in _list(content, "components") if isinstance(one, dict) and one.get("path") == WATCH]
+        yield from _faults_of_scope(scope)
+    components = _list(content, "components")
+    if not all(isinstance(one, dict) for one in components):
+        yield "a component that is no object, of which nothing can be said"
+    watches = [one for one in components if isinstance(one, dict) and one.get("path") == WATCH]
     if not watches:
         yield f"no component {WATCH}, without which EgressCheck refuses everything"
+
+
+def _faults_of_scope(scope: dict[str, Any]) -> Iterator[str]:
+    where = f"scope {json.dumps(scope.get('name'))[:60]}"
+    entries = _list(scope, "task_result_filters")
+    filters = [one for one in entries if isinstance(one, dict) and isinstance(one.get("path"), str)]
+    if len(filters) < len(entries):
+        yield f"{where} has a filter without a path, of which nothing can be said"
+    places = [place for place, one in enumerate(filters) if one.get("path") == CLASS]
+    leaving = [place for place in places if _checks_results(filters[place].get("direction"))]
+    if not leaving:
+        yield f"{where} has no result filter {CLASS} of the direction out"
+    elif leaving[-1] < len(filters) - 1:
+        yield f"{where} has further filters after {CLASS}, whose changes EgressWatch refuses"
+    for place in leaving:
+        yield from _policy_faults(filters[place], where)
+
+
+def _checks_results(direction: Any) -> bool:
+    """Whether NVFlare applies a result filter of a site with this direction to what leaves."""
+    if direction is None:
+        return True
+    return isinstance(direction, str) and (direction or "out").lower() in ("out", "inout")
 
 
 def _policy_faults(entry: dict[str, Any], where: str) -> Iterator[str]:

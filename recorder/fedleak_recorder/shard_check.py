@@ -139,7 +139,8 @@ def check_truth(shard: Any, seen: Any) -> None:
 def _check_item_truth(held: Mapping[str, Array], of_items: Mapping[str, Array], seen: Any) -> None:
     served = "served" in set(seen.keys())
     _need(served, f"{next(iter(of_items), 'offsets')!r} of items, where the round served none")
-    same = "offsets" in held and np.array_equal(held["offsets"], _read(seen, "offsets"))
+    offsets = held.get("offsets")
+    same = offsets is not None and offsets.dtype == np.int64 and np.array_equal(offsets, _read(seen, "offsets"))
     _need(same, "'offsets' that are not those of the round")
     rows = seen.get_slice("served").get_shape()[0]
     for key, value in of_items.items():

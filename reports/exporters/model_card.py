@@ -16,7 +16,7 @@ from reports.headline import as_recorded, best_baseline
 from reports.questions import Question, not_measured, questions
 from reports.run import Run
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>|#])")
+_MARKUP = re.compile(r"([\\`*_{}\[\]|#])")
 _TEXT = """\
 ## What the server of the federated training can infer about its clients
 
@@ -109,4 +109,6 @@ def _interval(row: dict[str, Any]) -> str:
 
 def _plain(text: str) -> str:
     """A text without markup; names of data and attacks may be a stranger's."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+    escaped = _MARKUP.sub(r"\\\1", " ".join(text.split()))
+    # Not by a backslash, which only Markdown knows: the text may be read by what makes HTML of it.
+    return escaped.replace("<", "&lt;").replace(">", "&gt;")

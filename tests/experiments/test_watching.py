@@ -113,6 +113,21 @@ def test_damaged_scores_of_a_round_are_refused(tmp_path: Path) -> None:
             list(watch(tmp_path).looks())
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("victims", 3), ("victims", [1]), ("persons", [[1]] * 8), ("values", None), ("joint", 1), ("attack", 2)],
+)
+def test_scores_of_other_types_are_refused(field: str, value: object, tmp_path: Path) -> None:
+    record(tmp_path, range(1))
+    list(watch(tmp_path).looks())
+    (kept,) = (tmp_path / "watch/rounds").glob("*.json")
+    content = json.loads(kept.read_text())
+    content["scores"][0][field] = value
+    kept.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="scores of a round"):
+        list(watch(tmp_path).looks())
+
+
 def test_infinite_scores_are_kept(tmp_path: Path) -> None:
     record(tmp_path, range(1))
     list(watch(tmp_path).looks())

@@ -61,7 +61,7 @@ CHANGED: dict[tuple[str, str, str], dict[str, str]] = {
     ("clicks", SEEN, f"rows/{ITEM_EMBEDDING}"): {"NaN": "NaN", "transposed": "shape"},
     ("clicks", SEEN, "model/mlp.0.weight"): {"NaN": "NaN", "shorter": "shape"},
     ("clicks", TRUTH, "labels"): {"NaN": "NaN", "shorter": "rows", "large": "0 to 1"},
-    ("clicks", TRUTH, "offsets"): {"negative": "offsets", "large": "offsets"},
+    ("clicks", TRUTH, "offsets"): {"negative": "offsets", "large": "offsets", "double": "offsets"},
     ("clicks", TRUTH, "clients"): {"shorter": "clients"},
     ("classes", SEEN, "counts"): {"largest": "impossible"},
     ("classes", TRUTH, "client/class_counts"): {

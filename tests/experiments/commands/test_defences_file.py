@@ -43,6 +43,7 @@ def test_the_file_of_the_documentation_is_read() -> None:
         ("a: {class_path: TopK, init_args: {share: 2}}", "share"),
         ("a: 3", "defences by class and arguments as a in"),
         ("- a", "mapping"),
+        ('a: {"1, !1": Sign}', "a list of values as '1, !1'"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, said: str) -> None:

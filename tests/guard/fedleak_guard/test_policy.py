@@ -50,6 +50,8 @@ def test_numbers_without_a_dot_are_numbers(tmp_path: Path) -> None:
         ("received: {first_round: [abc]}\n", ["a SHA-256"]),
         ("update: {max_norm: 1}\nupdate: {max_norm: 2}\n", ["'update' twice"]),
         ("update: {max_norm: [\n", ["a policy in YAML"]),
+        ("update: {max_norm: " + "9" * 5000 + "}\n", ["integer string"]),
+        ("update: {max_norm: !!int x}\n", ["a policy in YAML"]),
         ("update: &a {max_norm: 1}\nbudget: {<<: *a}\n", ["a merge key (<<)"]),
         ("update: {[1]: 1}\n", ["a key that is no text"]),
         ("own: " + "[" * 3000 + "\n", ["nested too deeply"]),

@@ -36,3 +36,17 @@ def test_a_scope_that_is_no_object_is_a_fault(tmp_path: Path) -> None:
     for scopes, number in (([scope], 0), ([scope, "public"], 1)):
         path.write_text(json.dumps({"scopes": scopes, "default_scope": "private", "components": [watch]}))
         assert len(privacy_faults(path)) == number
+
+
+@pytest.mark.parametrize("odd", ["text", None, 3, [], {"direction": "out"}, {"path": ["deep"]}])
+def test_a_filter_that_is_none_is_a_fault(odd: Any, tmp_path: Path) -> None:
+    arguments = {"policy": str(write_policy(tmp_path))}
+    check = {"path": CLASS, "direction": "out", "args": arguments}
+    content = {
+        "scopes": [{"name": "private", "task_result_filters": [odd, check]}],
+        "default_scope": "private",
+        "components": [{"id": "guard", "path": WATCH, "args": arguments}],
+    }
+    path = tmp_path / "privacy.json"
+    path.write_text(json.dumps(content))
+    assert privacy_faults(path) == ['scope "private" has a filter without a path, of which nothing can be said']
