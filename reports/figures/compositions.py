@@ -31,9 +31,8 @@ def compositions(data: FigureData) -> list[DrawnFigure]:
         kept = first[first["attack"].isin(names)]
         clients = sorted(kept["person"].unique(), key=lambda one: data.clients[one])
         kept = kept[kept["person"].isin(clients[:_MOST_CLIENTS])]
-        setting = described_settings(kept.head(1), {name.removeprefix(SETTING) for name in setting_columns(kept)})[0]
         whose = "every client" if len(clients) <= _MOST_CLIENTS else f"{_MOST_CLIENTS} of {len(clients)} clients"
-        caption = f"True (bars) and inferred class shares of {whose}{intervals(kept)}: {setting}."
+        caption = f"True (bars) and inferred class shares of {whose}{intervals(kept)}: {_setting_of(kept)}."
         marks: dict[str, Mark] = {}
         figure = _panels(kept, names, data, marks)
         found.append(DrawnFigure(caption, figure=figure, marks=marks, name="class-shares"))
@@ -44,8 +43,14 @@ def mean_compositions(data: FigureData) -> list[DrawnFigure]:
     """Mean class shares over the clients of the first seed and round, for the best attacks and the first settings."""
     keys = [name for name in setting_columns(data.rows) if name != SETTING + "round"]
     settings = list(data.rows.groupby(keys, sort=False, dropna=False)) if keys else [((), data.rows)]
-    drawings = [mean_shares(dataclasses.replace(data, rows=inside)) for _, inside in settings[:_MOST_SETTINGS]]
-    return [drawing for drawing in drawings if drawing is not None]
+    drawings = []
+    for _, inside in settings[:_MOST_SETTINGS]:
+        drawing = mean_shares(dataclasses.replace(data, rows=inside))
+        if drawing is not None:
+            # One figure of several says of which setting it is.
+            caption = f"{drawing.caption} Setting: {_setting_of(inside)}."
+            drawings.append(dataclasses.replace(drawing, caption=caption))
+    return drawings
 
 
 def mean_shares(data: FigureData, attack: str | None = None) -> DrawnFigure | None:
@@ -65,20 +70,10 @@ def mean_shares(data: FigureData, attack: str | None = None) -> DrawnFigure | No
         names = [attack] if attack in set(first["attack"]) else names[:1]
     drawn = first[first["attack"].isin(names)]
     figure, ((axes,),) = styled(4.6 if alone else 7, 2.8)
-    truth = drawn.drop_duplicates("class")
-    axes.bar(truth["class"], truth["true"], color=".8", label="true share")
-    for place, name in enumerate(names):
-        part = drawn[drawn["attack"] == name]
-        # Beside each other within the bar of a class.
-        x = part["class"] + 0.6 * ((place + 0.5) / len(names) - 0.5)
-        colour = data.styles[name].colour
-        axes.vlines(x, part["inferred"] - part[DISTANCE], part["inferred"] + part[DISTANCE], color=colour, lw=1)
-        axes.plot(x, part["inferred"], ls="", marker="o", ms=4, color=colour, label=name)
-    axes.grid(visible=False, axis="x")
+    low, high = drawn["inferred"] - drawn[DISTANCE], drawn["inferred"] + drawn[DISTANCE]
+    _draw_shares(axes, drawn.assign(low=low, high=high), names, data)
     axes.set(xlabel="class", ylabel="mean share of a client's examples")
     axes.set_ylim(bottom=0)
-    if len(truth) <= _MOST_LABELS:
-        axes.set_xticks(truth["class"].tolist())
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=2, frameon=False)
     caption = (
         f"{of_data(drawn)}mean over {int(drawn[CLIENTS].min())} clients of the true class shares (bars) and of what"
@@ -101,7 +96,7 @@ def one_client(data: FigureData, attack: str) -> DrawnFigure:
     person = wrong.index[(len(wrong) - 1) // 2]
     kept = own[own["person"] == person]
     figure, ((axes,),) = styled(4.6, 2.8)
-    _panel(axes, kept, [attack], data)
+    _draw_shares(axes, kept, [attack], data)
     axes.set(xlabel="class", ylabel="share of its examples")
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=2, frameon=False)
     client = data.clients[int(person)]
@@ -134,7 +129,7 @@ def _panels(rows: pd.DataFrame, names: list[str], data: FigureData, marks: dict[
         axes.remove()
     for axes, (client, own) in zip(grid, clients, strict=False):
         mark(axes, marks, f"client {client}", client)
-        _panel(axes, own, names, data)
+        _draw_shares(axes, own, names, data)
         axes.set_title(f"client {client}", fontsize=11)
     figure.supxlabel("class", fontsize=11)
     figure.supylabel("share of the client's examples", fontsize=11)
@@ -143,12 +138,13 @@ def _panels(rows: pd.DataFrame, names: list[str], data: FigureData, marks: dict[
     return figure
 
 
-def _panel(axes: Axes, own: pd.DataFrame, names: list[str], data: FigureData) -> None:
-    """Draws the shares of one client."""
-    truth = own.drop_duplicates("class")
+def _draw_shares(axes: Axes, rows: pd.DataFrame, names: list[str], data: FigureData) -> None:
+    """Draws a bar with the true share of each class, and a dot with a line from low to high for each attack."""
+    truth = rows.drop_duplicates("class")
     axes.bar(truth["class"], truth["true"], color=".8", label="true share")
     for place, name in enumerate(names):
-        part = own[own["attack"] == name]
+        part = rows[rows["attack"] == name]
+        # Dots of several attacks stand next to each other within the bar of a class, 0.6 of its step wide.
         x = part["class"] + 0.6 * ((place + 0.5) / len(names) - 0.5)
         colour = data.styles[name].colour
         axes.vlines(x, part["low"], part["high"], color=colour, lw=1)
@@ -156,3 +152,9 @@ def _panel(axes: Axes, own: pd.DataFrame, names: list[str], data: FigureData) ->
     axes.grid(visible=False, axis="x")
     if len(truth) <= _MOST_LABELS:
         axes.set_xticks(truth["class"].tolist())
+
+
+def _setting_of(rows: pd.DataFrame) -> str:
+    """The setting of rows that have one, in words."""
+    names = {name.removeprefix(SETTING) for name in setting_columns(rows)}
+    return described_settings(rows.head(1), names)[0]

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from evaluation.persons import client_labels
+from evaluation.persons import CLIENTS, DISTANCE, client_labels
 from evaluation.scores import with_setting
-from reports.figures.compositions import compositions
+from reports.figures.compositions import compositions, mean_compositions
 from reports.figures.figure_data import FigureData
 from reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
@@ -44,3 +44,12 @@ def test_many_clients_are_cut_and_baselines_alone_are_drawn() -> None:
     assert "12 of 30 clients" in drawing.caption
     assert drawing.svg.count(">client ") == 2 * 12  # a title, and a text under the mouse
     assert ">chance<" in compositions(data(1, ("chance",)))[0].svg
+
+
+def test_figures_of_means_say_of_which_setting_they_are() -> None:
+    means = data(1).rows.assign(**{DISTANCE: 0.1, CLIENTS: 5})
+    both = pd.concat([with_setting(means, run="a"), with_setting(means, run="b")], ignore_index=True)
+    drawings = mean_compositions(FigureData(both, "", RESULTS, line_styles(RESULTS), clients={}))
+    captions = [drawing.caption for drawing in drawings]
+    assert len(set(captions)) == len(captions) == 2
+    assert all("mean over 5 clients" in caption for caption in captions)
