@@ -43,7 +43,8 @@ def parts_of(policy: Policy, model: Shapes | None = None) -> list[Part]:
     return [
         _tensors(policy, model),
         Part("names of tensors", 0.0, "those of the received model, or of rules without wildcards, in a fixed order"),
-        _kind(policy),
+        # NVFlare also sends an empty model or an empty change, which a policy without rules for tensors allows.
+        Part("kind of tensors", 2.0, "a model, a change, or none at all"),
         _metrics(policy),
         _examples(policy),
         Part("whether it leaves", 1.0, "a message or a refusal"),
@@ -62,14 +63,15 @@ def lines_of(policy: Policy, model: Shapes | None = None) -> list[str]:
     lines = [f"  {part.name}: {_shown(part.bits)} ({part.text})" for part in parts]
     lines.append(f"  a message: {_shown(total)}")
     budget = policy.budget
-    for name, most in (("a job", budget.job_messages), ("the site", budget.site_messages)):
+    limits = ("a job", "job_messages", budget.job_messages), ("the site", "site_messages", budget.site_messages)
+    for name, key, most in limits:
         if most is None:
-            key = "job_messages" if name == "a job" else "site_messages"
             lines.append(f"  {name}: not bounded (budget.{key} is not set)")
         else:
             # Each message that leaves was counted with the choice to send it.
             lines.append(f"  {name}: {_shown(most * total)}, and one bit for each message that is refused")
-    lines.append("  not counted: the time at which a message leaves, and the order of messages of several jobs")
+    lines.append("  not counted: the time at which a message leaves, the order of messages of several jobs, and what a")
+    lines.append("  framework sends where a client fails or sends no message")
     return lines
 
 
@@ -139,12 +141,6 @@ def _shapes(policy: Policy, model: Shapes) -> dict[str, list[tuple[int, ...]]]:
 def _chooses_shape(rule: TensorRule) -> bool:
     """Whether a rule names a tensor that may leave in a shape of the sender's, where the received model lacks it."""
     return not rule.has_wildcards and (rule.shape is None or -1 in rule.shape)
-
-
-def _kind(policy: Policy) -> Part:
-    if not policy.tensors:
-        return Part("kind of tensors", 0.0, "no tensor may leave")
-    return Part("kind of tensors", 2.0, "a model, a change, or none at all")
 
 
 def _metrics(policy: Policy) -> Part:

@@ -321,13 +321,15 @@ def _is_torch(value: Any) -> bool:
 
 
 def _as_before(value: Array, sent: Any) -> Any:
-    """An array in the framework of the sent one, in C order."""
+    """An array in the framework of the sent one, in C order and of the type that was checked."""
     value = np.array(value, order="C")
     if not _is_torch(sent):
         return value
     import torch
 
-    return torch.from_numpy(value).to(sent.dtype)
+    tensor = torch.from_numpy(value)
+    # bfloat16 was checked as such, though NumPy holds it as float32; of other types, such as float8, float32 was.
+    return tensor.bfloat16() if sent.dtype == torch.bfloat16 else tensor
 
 
 def _sealed(result: Mapping[str, Any]) -> tuple[Any, str]:

@@ -3,6 +3,8 @@
 A sender here knows everything and makes the result as it likes, but runs no code in the process of the guard.
 """
 
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.decomposers import common_decomposers
 from nvflare.fuel.utils import fobs
 
+from fedleak_guard.capacity import parts_of, total_of
+from fedleak_guard.policy import read_policy
 from tests.guard_toys import update
 from tests.nvflare.guard_site import Site, result, task
 
@@ -126,6 +130,38 @@ def test_steps_leave_as_a_metric_that_the_policy_names(tmp_path: Path) -> None:
     few = STEPS.replace("max_values: 8", "max_values: 8, max_bits: 20.0")
     with pytest.raises(UnsafeJobError):
         left(tmp_path / "few", sent(meta={MetaKey.NUM_STEPS_CURRENT_ROUND: 2**31 - 1}), few)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_tensors_of_torch_leave_in_the_type_that_was_checked(tmp_path: Path, dtype: torch.dtype) -> None:
+    values = {name: torch.ones(value.shape).to(dtype) for name, value in update().items()}
+    made = left(tmp_path / "site", DXO(DataKind.WEIGHT_DIFF, values).to_shareable())
+    assert {value.dtype for value in made["DXO"]["data"].values()} == {torch.float32}  # as the policy asks for
+
+
+def test_tensors_of_bfloat16_leave_as_such(tmp_path: Path) -> None:
+    values = {name: torch.ones(value.shape, dtype=torch.bfloat16) for name, value in update().items()}
+    rules = "tensors: [{name: '*', dtype: bfloat16}]\n"
+    site = Site(tmp_path, rules, whole=False)
+    site.works_on(task(3))
+    made = site.sends(DXO(DataKind.WEIGHT_DIFF, values).to_shareable())
+    assert {value.dtype for value in made["DXO"]["data"].values()} == {torch.bfloat16}
+
+
+def test_no_more_kinds_of_empty_results_leave_than_are_counted(tmp_path: Path) -> None:
+    rules = "tensors: []\nmetrics: {names: [loss], max_bits: 0.5}\nupdate: {max_examples: 1}\n"
+    results = set()
+    for kind, examples in itertools.product(
+        (DataKind.WEIGHTS, DataKind.WEIGHT_DIFF, DataKind.METRICS), ({}, {"num_examples": 0}, {"num_examples": 1})
+    ):
+        folder = tmp_path / str(len(results))
+        folder.mkdir()
+        site = Site(folder, rules, whole=False)
+        site.works_on(task(3))
+        results.add(str(site.sends(DXO(kind, {}, dict(examples)).to_shareable())))
+    policy = read_policy(folder / "policy.yaml")
+    assert len(results) == 9
+    assert math.log2(len(results) + 1) <= total_of(parts_of(policy))  # 1: a refusal
 
 
 def test_all_failures_leave_as_one_code(tmp_path: Path) -> None:

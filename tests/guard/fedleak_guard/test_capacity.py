@@ -473,6 +473,7 @@ def test_lines_say_what_is_not_bounded(tmp_path: Path) -> None:
     said = "\n".join(lines_of(read_policy(policy_of(tmp_path, EXAMPLE))))
     assert "numbers of tensors: not bounded (rules with wildcards" in said
     assert "a job: not bounded (budget.job_messages is not set)" in said
+    assert "where a client fails" in said
     bounded = EXAMPLE + "budget: {job_messages: 10, site_messages: 20}\n"
     said = "\n".join(lines_of(read_policy(policy_of(tmp_path, bounded)), {"fc.weight": (20, 30), "fc.bias": (20,)}))
     assert "numbers of tensors: 19,840.0 bits (all bits of 620 numbers" in said
