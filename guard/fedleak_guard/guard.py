@@ -101,20 +101,32 @@ class Guard:
             self._ledger.count(self._log.entries)
         job, number, outcome = _heading(message)
         copy = Message(job=job, round=number)
-        if not outcome.reasons:
-            try:
-                copy = own_copy(with_own_data(message, policy), job=job, round=number)
-            except Exception as error:  # of the message; the log says why it is refused
-                outcome.reasons.append(reason_of(error))
-        content = _Content(copy)
-        if not outcome.reasons:
-            outcome = _checked(copy, policy, first=self._ledger.is_first(copy.job))
-        with self._log.locked():
-            self._ledger.count(self._log.entries)
-            leaving = self._decided(copy, policy, self._log, outcome, content)
+        try:
+            if not outcome.reasons:
+                try:
+                    copy = own_copy(with_own_data(message, policy), job=job, round=number)
+                except Exception as error:  # of the message; the log says why it is refused
+                    outcome.reasons.append(reason_of(error))
+            content = _Content(copy)
+            if not outcome.reasons:
+                outcome = _checked(copy, policy, first=self._ledger.is_first(copy.job))
+        except BaseException as error:  # an exit or an interruption, which goes on once the log has the refusal
+            with contextlib.suppress(Exception):  # of the entry; the first one goes on
+                outcome.reasons.append(f"{type(error).__name__} while the message was read and checked")
+                self._logged(copy, policy, self._log, outcome, _Content(copy))
+            raise
+        leaving = self._logged(copy, policy, self._log, outcome, content)
         if policy.received.is_compared and copy.sent is not None and copy.received is not None:
             keep_round(copy, policy)
         return leaving
+
+    def _logged(
+        self, message: Message, policy: Policy, log: ChainedLog, outcome: _Outcome, content: "_Content"
+    ) -> Released:
+        """Decides by the log as it is now, which no other guard changes meanwhile."""
+        with log.locked():
+            self._ledger.count(log.entries)
+            return self._decided(message, policy, log, outcome, content)
 
     def _decided(
         self, message: Message, policy: Policy, log: ChainedLog, outcome: _Outcome, content: "_Content"

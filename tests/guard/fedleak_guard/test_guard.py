@@ -221,6 +221,40 @@ def test_an_error_of_the_guard_itself_does_not_repeat_what_it_met(
     assert "patient 7" not in refused.value.public
 
 
+class Raising:
+    """A tensor that raises as soon as it is read."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_an_exit_while_a_message_is_read_is_a_refusal_in_the_log_and_goes_on(
+    tmp_path: Path, error: BaseException
+) -> None:
+    guard = site(tmp_path)
+    with pytest.raises(type(error)):
+        guard.release(message(sent={**update(), "bias": Raising(error)}))
+    (entry,) = entries(tmp_path)
+    assert entry["event"] == "refused"
+    assert entry["reasons"] == [f"{type(error).__name__} while the message was read and checked"]
+    guard.release(message())
+    assert [entry["event"] for entry in entries(tmp_path)] == ["refused", "released"]
+
+
+def test_an_exit_of_a_check_is_a_refusal_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(*_: Any, **__: Any) -> None:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(UpdateNorm, "measure", leave)
+    with pytest.raises(SystemExit):
+        site(tmp_path).release(message())
+    assert [entry["event"] for entry in entries(tmp_path)] == ["refused"]
+
+
 def test_noise_that_is_there_is_no_finding_and_is_counted(tmp_path: Path) -> None:
     guard = site(tmp_path, f"{PRIVATE}budget: {{job_epsilon: 130}}\n")
     for number in range(3):
