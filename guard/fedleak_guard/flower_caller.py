@@ -66,7 +66,7 @@ class Caller:
         with self._lock:
             now = self._clock()
             self._used = {used: end for used, end in self._used.items() if end > now}
-            # Whoever sees a signature (r, s) can make (r, -s) of it, so that r alone tells two signatures apart.
+            # Whoever sees a signature (r, s) can make (r, -s) of it, so that r alone distinguishes two signatures.
             if (timestamp, number) in self._used:
                 raise RejectedError("a signed time that was used before", 401)
             self._used[timestamp, number] = until
@@ -130,12 +130,12 @@ def _public_key(key: bytes) -> EllipticCurvePublicKey:
     """A key on a curve that Flower takes, in the one form that Flower writes."""
     try:
         read = bytes_to_public_key(key)
-        is_known = isinstance(read, EllipticCurvePublicKey) and uses_nist_ec_curve(read)
-        if is_known and public_key_to_bytes(read) == key:
-            return read
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        pass
-    raise RejectedError("a key of another form", 401)
+        raise RejectedError("a key of another form", 401) from None
+    is_known = isinstance(read, EllipticCurvePublicKey) and uses_nist_ec_curve(read)
+    if not is_known or public_key_to_bytes(read) != key:
+        raise RejectedError("a key of another form", 401)
+    return read
 
 
 def read_public_key(path: Path) -> bytes:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from flwr.app import Message, RecordDict
@@ -183,17 +183,15 @@ class Gateway:
         if not was_known:
             _logger.warning("the SuperNode's key is the first that called, SHA-256 %s", hashlib.sha256(key).hexdigest())
         self._heard = self._clock()
-        if name == "push-object":
-            return self._largest + _SMALL
-        return _TREE if name == "push-messages" else _SMALL
+        return _SMALL + self._largest if name == "push-object" else _CALLS[name].most
 
     def answered(self, path: str, body: bytes) -> tuple[int, bytes]:
         """Status and body of the answer to an admitted call."""
-        kind, handle = _CALLS[path.removeprefix(PREFIX)]
+        call = _CALLS[path.removeprefix(PREFIX)]
         try:
-            request = kind.FromString(body)
-            self._check_node(request)
-            return 200, handle(self, request).SerializeToString(deterministic=True)
+            request = call.kind.FromString(body)
+            self._check_node(call, request)
+            return 200, call.handle(self, request).SerializeToString(deterministic=True)
         except RejectedError as error:
             self.rejected(error.reason)
             return error.status, b""
@@ -208,14 +206,12 @@ class Gateway:
         """Counts a call that is not answered."""
         self._log.count(reason)
 
-    def _check_node(self, request: Any) -> None:
+    def _check_node(self, call: "_Call", request: Any) -> None:
         """Accepts the number that the SuperLink gave, and the key by which the call is signed."""
-        if hasattr(request, "public_key"):
+        if call.node is None:
             if request.public_key != self._caller.key:
                 raise RejectedError("a key that did not sign the call", 401)
-            return
-        node = request.node if hasattr(request, "node") else request
-        if node.node_id != self._superlink.node or self._superlink.node is None:
+        elif self._superlink.node is None or call.node(request) != self._superlink.node:
             raise RejectedError("a call for another node")
 
     def _register(self, _: Any) -> Any:
@@ -558,22 +554,47 @@ def capacity(pace: float, seconds: float = 43200) -> str:
     )
 
 
-_Handle = Callable[[Gateway, Any], Any]
-_CALLS: dict[str, tuple[Any, _Handle]] = {
-    "register-node": (fleet_pb2.RegisterNodeFleetRequest, Gateway._register),
-    "activate-node": (fleet_pb2.ActivateNodeRequest, Gateway._activate),
-    "deactivate-node": (fleet_pb2.DeactivateNodeRequest, Gateway._deactivate),
-    "unregister-node": (fleet_pb2.UnregisterNodeFleetRequest, Gateway._unregister),
-    "send-node-heartbeat": (heartbeat_pb2.SendNodeHeartbeatRequest, Gateway._heartbeat),
-    "pull-messages": (fleet_pb2.PullMessagesRequest, Gateway._pull_messages),
-    "get-run": (run_pb2.GetRunRequest, Gateway._get_run),
-    "get-fab": (fab_pb2.GetFabRequest, Gateway._get_fab),
-    "pull-object": (message_pb2.PullObjectRequest, Gateway._pull_object),
-    "confirm-message-received": (message_pb2.ConfirmMessageReceivedRequest, Gateway._confirm),
-    "push-messages": (fleet_pb2.PushMessagesRequest, Gateway._push_messages),
-    "push-object": (message_pb2.PushObjectRequest, Gateway._push_object),
+def _number(request: Any) -> int:
+    """Number of the node that a request is for."""
+    return int(request.node_id)
+
+
+def _number_of_node(request: Any) -> int:
+    """Number of the node that a request has as a part."""
+    return int(request.node.node_id)
+
+
+class _Call(NamedTuple):
+    """A call of the Fleet protocol.
+
+    Attributes:
+        kind: type of its request.
+        handle: answers it.
+        node: number of the node in its request; None if the request has the node's key instead.
+        most: bytes of its body; an object of a reply may have the `largest` of the gateway more.
+    """
+
+    kind: Any
+    handle: Callable[[Gateway, Any], Any]
+    node: Callable[[Any], int] | None
+    most: int = _SMALL
+
+
+_CALLS = {
+    "register-node": _Call(fleet_pb2.RegisterNodeFleetRequest, Gateway._register, None),
+    "activate-node": _Call(fleet_pb2.ActivateNodeRequest, Gateway._activate, None),
+    "deactivate-node": _Call(fleet_pb2.DeactivateNodeRequest, Gateway._deactivate, _number),
+    "unregister-node": _Call(fleet_pb2.UnregisterNodeFleetRequest, Gateway._unregister, _number),
+    "send-node-heartbeat": _Call(heartbeat_pb2.SendNodeHeartbeatRequest, Gateway._heartbeat, _number_of_node),
+    "pull-messages": _Call(fleet_pb2.PullMessagesRequest, Gateway._pull_messages, _number_of_node),
+    "get-run": _Call(run_pb2.GetRunRequest, Gateway._get_run, _number_of_node),
+    "get-fab": _Call(fab_pb2.GetFabRequest, Gateway._get_fab, _number_of_node),
+    "pull-object": _Call(message_pb2.PullObjectRequest, Gateway._pull_object, _number_of_node),
+    "confirm-message-received": _Call(message_pb2.ConfirmMessageReceivedRequest, Gateway._confirm, _number_of_node),
+    "push-messages": _Call(fleet_pb2.PushMessagesRequest, Gateway._push_messages, _number_of_node, _TREE),
+    "push-object": _Call(message_pb2.PushObjectRequest, Gateway._push_object, _number_of_node),
 }
-"""Type of the request and handler of each call of the Fleet protocol."""
+"""The calls that the gateway answers, by name."""
 
 
 def server_of(
