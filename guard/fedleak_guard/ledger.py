@@ -46,9 +46,8 @@ class Ledger:
         if message.sent is not None:
             job = self.jobs.get(message.job, Spent())
             reasons += overdrawn(budget, job.after(precision), self.site.after(precision))
-        totals = {"job": self.left[message.job], "site": self.left.total()}
-        for name, total in totals.items():
-            most = getattr(budget, f"{name}_messages")
+        limits = ("job", self.left[message.job], budget.job.messages), ("site", self.left.total(), budget.site.messages)
+        for name, total, most in limits:
             if most is not None and total >= most:
                 reasons.append(f"message {total + 1} of any kind of the {name}, where the budget has {most}")
         return reasons
@@ -93,12 +92,11 @@ def precision_of(policy: Policy, *, declared: bool, added: bool) -> float:
 def overdrawn(budget: Budget, job: Spent, site: Spent) -> list[str]:
     """Limits of the budget that a message would exceed, given what is spent with it."""
     found = []
-    for name, total in (("job", job), ("site", site)):
-        rounds, epsilon = getattr(budget, f"{name}_rounds"), getattr(budget, f"{name}_epsilon")
-        if rounds is not None and total.messages > rounds:
-            found.append(f"message {total.messages} of the {name}, where the budget has {rounds}")
-        if epsilon is not None:
+    for name, total, most in (("job", job, budget.job), ("site", site, budget.site)):
+        if most.rounds is not None and total.messages > most.rounds:
+            found.append(f"message {total.messages} of the {name}, where the budget has {most.rounds}")
+        if most.epsilon is not None:
             reached = gaussian_epsilon(total.precision, budget.delta)
-            if reached > epsilon:
-                found.append(f"epsilon of the {name} would be {reached:.4g}, where the budget has {epsilon:g}")
+            if reached > most.epsilon:
+                found.append(f"epsilon of the {name} would be {reached:.4g}, where the budget has {most.epsilon:g}")
     return found

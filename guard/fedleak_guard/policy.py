@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import yaml
 
@@ -127,6 +127,14 @@ class DeclaredPrivacy:
     tensors: tuple[str, ...] = option("names of the tensors that are clipped and noised together", default=("*",))
 
 
+class BudgetLimits(NamedTuple):
+    """Most that leaves in a job, or in all of them; None for no limit."""
+
+    rounds: int | None
+    epsilon: float | None
+    messages: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """Most that leaves, counted in the log of the site."""
@@ -138,6 +146,16 @@ class Budget:
     job_messages: int | None = option("messages of one job, those of metrics alone included", default=None, low=1)
     site_messages: int | None = option("messages of all jobs, those of metrics alone included", default=None, low=1)
     delta: float = option("delta of epsilon", default=1e-5, low=0, high=0.5)
+
+    @property
+    def job(self) -> BudgetLimits:
+        """The limits of one job."""
+        return BudgetLimits(self.job_rounds, self.job_epsilon, self.job_messages)
+
+    @property
+    def site(self) -> BudgetLimits:
+        """The limits of all jobs together."""
+        return BudgetLimits(self.site_rounds, self.site_epsilon, self.site_messages)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +189,8 @@ class Policy:
     """SHA-256 of the file that it was read from."""
 
     def __post_init__(self) -> None:
-        for name in ("findings", "limits"):
-            if getattr(self, name) is None:
+        for name, given in (("findings", self.findings), ("limits", self.limits)):
+            if given is None:
                 object.__setattr__(self, name, {})
 
     def rule(self, name: str) -> TensorRule | None:
@@ -253,12 +271,11 @@ def check_policy(policy: Policy) -> None:
         way_out = f"Give one of {', '.join(allowed)}."
         require(action in allowed, f"an action that a finding of {name} can have", action, way_out)
         excluded(action == "noise" and policy.noise is None, f"findings.{name} noise", "no section noise")
-    for name in ("job", "site"):
-        epsilon = getattr(budget, f"{name}_epsilon")
+    for name, epsilon in (("job", budget.job_epsilon), ("site", budget.site_epsilon)):
         noisy = policy.noise is not None or (policy.privacy is not None and policy.privacy.noise is not None)
         excluded(epsilon is not None and not noisy, f"budget.{name}_epsilon {epsilon}", "no declared or added noise")
-    for unit in ("rounds", "epsilon"):
-        job, site = getattr(budget, f"job_{unit}"), getattr(budget, f"site_{unit}")
+    limits = ("rounds", budget.job_rounds, budget.site_rounds), ("epsilon", budget.job_epsilon, budget.site_epsilon)
+    for unit, job, site in limits:
         most = f"budget.site_{unit} {site}"
         excluded(job is not None and site is not None and job > site, f"budget.job_{unit} {job}", most)
     frozen = policy.received
@@ -279,8 +296,8 @@ def _check_effects(policy: Policy) -> None:
     from fedleak_guard.check import known_checks
 
     checks = known_checks()
-    for section in ("findings", "limits", "required"):
-        for name in getattr(policy, section):
+    for section, names in (("findings", policy.findings), ("limits", policy.limits), ("required", policy.required)):
+        for name in names:
             lacking = checks[name].lacking(policy)
             way_out = f"Add {lacking}, or remove {name} from {section}."
             require(not lacking, f"{lacking}, without which {section} of {name} has no effect", "none", way_out)
