@@ -25,7 +25,8 @@ POLICY = "FEDLEAK_GUARD_POLICY"
 FAILED = "the client failed"
 """Reason of an error in place of a reply of an app that failed; its own reason and code could say anything."""
 _logger = logging.getLogger("fedleak_guard")
-_OWN = "records", "labels", "algorithm", "network"
+_CLIENT_DATA = "records", "labels", "algorithm", "network"
+"""What a client may have itself, by its names in `fedleak_guard.message.Message`."""
 
 
 OwnData = Callable[[Message, Context], Mapping[str, Any]]
@@ -75,7 +76,7 @@ def egress_mod(
                 received=received,
                 examples_key=examples_key,
                 records=records,
-                own={} if own_data is None else own_data(message, context),
+                client_data={} if own_data is None else own_data(message, context),
             )
             return Message(content=content, reply_to=message)
         except RefusedError as refused:
@@ -96,7 +97,7 @@ def released_content(
     received: Mapping[str, Any] | None,
     examples_key: str,
     records: Sequence[str],
-    own: Mapping[str, Any] | None = None,
+    client_data: Mapping[str, Any] | None = None,
 ) -> RecordDict:
     """What leaves of the content of a reply, made anew from the checked numbers.
 
@@ -108,7 +109,7 @@ def released_content(
         received: the model in the server's message; None if it has none.
         examples_key: metric with the number of training examples.
         records: names of a reply's record of arrays and of its record of metrics.
-        own: what the client has itself, see `egress_mod`.
+        client_data: what the client has itself, see `egress_mod`.
 
     Raises:
         RefusedError: nothing leaves.
@@ -139,7 +140,7 @@ def released_content(
             metrics=values,
             examples=examples if isinstance(examples, int) else None,
             unknown=tuple(unknown),
-            **{name: value for name, value in (own or {}).items() if name in _OWN},
+            **{name: value for name, value in (client_data or {}).items() if name in _CLIENT_DATA},
         )
     )
     leaving: dict[str, ArrayRecord | MetricRecord] = {}

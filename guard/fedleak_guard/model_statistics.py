@@ -32,7 +32,7 @@ def model_statistics(
     received: Mapping[str, Array],
     *,
     earlier: EarlierRound | None,
-    own: tuple[Array, Array] | None,
+    examples: tuple[Array, Array] | None,
     network: Callable[[], Any] | None,
 ) -> dict[str, float]:
     """Statistic of each check that can be computed, higher for more suspicious models.
@@ -40,7 +40,7 @@ def model_statistics(
     Args:
         received: the received model.
         earlier: the round before; None in the first one.
-        own: the own records and classes, see `chosen_records`; None if they are not known.
+        examples: the own records and classes, see `chosen_records`; None if they are not known.
         network: makes the network, with initial weights that it draws; None if it is not known.
 
     Raises:
@@ -66,7 +66,7 @@ def model_statistics(
     elif module is not None:
         reference = {name: value.detach() for name, value in module.named_parameters()}
     norm = None if earlier is None else {"norm": torch.tensor([earlier.norm])}
-    inputs, labels = own if own is not None else (np.zeros((0, 1), np.float32), np.zeros(0, np.int64))
+    inputs, labels = examples if examples is not None else (np.zeros((0, 1), np.float32), np.zeros(0, np.int64))
     seen = base.ReceivedModel(
         network=module,
         model=tensors(received),
@@ -78,7 +78,7 @@ def model_statistics(
     )
     found = {}
     for name, kind in base.model_checks().items():
-        if name in _LISTS or not _is_possible(kind, reference, own, module):
+        if name in _LISTS or not _is_possible(kind, reference, examples, module):
             continue
         try:
             found[name] = float(kind().statistic(seen))
@@ -92,10 +92,10 @@ def names_of_statistics() -> frozenset[str]:
     return frozenset(main_module("defenses.model_checks.base").model_checks()) - set(_LISTS)
 
 
-def _is_possible(kind: Any, reference: Any, own: Any, module: Any) -> bool:
+def _is_possible(kind: Any, reference: Any, examples: Any, module: Any) -> bool:
     """Whether a check has what it reads."""
     if kind.name == _OWN_NORM:
         return reference is not None
-    if kind.reads_examples and (own is None or module is None):
+    if kind.reads_examples and (examples is None or module is None):
         return False
     return reference is not None or kind.name == "proportional-rows"

@@ -54,7 +54,7 @@ def simulated_rounds(
     draws = np.random.default_rng(seed)
     inputs = torch.from_numpy((records / (255 if records.dtype == np.uint8 else 1)).astype(np.float32))
     classes = torch.from_numpy(labels.astype(np.int64))
-    own = chosen_records(records, labels)
+    own_examples = chosen_records(records, labels)
 
     def trained(server: Any, chosen: Any) -> Any:
         module = copy.deepcopy(server)
@@ -72,7 +72,7 @@ def simulated_rounds(
         parts += [torch.from_numpy(draws.integers(len(inputs), size=examples)) for _ in range(clients - 1)]
         for _ in range(rounds):
             received = {name: value.numpy().copy() for name, value in server.state_dict().items()}
-            found = model_statistics(received, earlier=earlier, own=own, network=network)
+            found = model_statistics(received, earlier=earlier, examples=own_examples, network=network)
             yield {name: value for name, value in found.items() if name not in NOT_SIMULATED}
             models = [dict(trained(server, part).state_dict()) for part in parts]
             sent = {

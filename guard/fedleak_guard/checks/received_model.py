@@ -39,13 +39,13 @@ class ReceivedModel(Check):
             raise NotMadeError("the policy has no received.thresholds, which `fedleak-guard calibrate` makes")
         if message.received is None:
             raise NotMadeError("the received model is unknown")
-        own, earlier = chosen_records(message.records, message.labels), earlier_round(policy, message.job)
-        records, tensors = 0 if own is None else len(own[0]), tensors_of(message.model)
+        examples, earlier = chosen_records(message.records, message.labels), earlier_round(policy, message.job)
+        records, tensors = 0 if examples is None else len(examples[0]), tensors_of(message.model)
         limits = None
         if rules.thresholds is not None:
             limits = read_thresholds(Path(rules.thresholds))
             _check_kind(limits, records, tensors)
-        found = model_statistics(message.model, earlier=earlier, own=own, network=network_of(message))
+        found = model_statistics(message.model, earlier=earlier, examples=examples, network=network_of(message))
         logged = {**found, RECORDS: records, TENSORS: tensors}
         if limits is None:
             reason = "the policy has no received.thresholds; the statistics are in the log, to calibrate from"
