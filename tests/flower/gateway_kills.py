@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.message import tensors_hash
-from tests.flower.gateway_parts import NODE, SuperLink, headers_of
+from tests.flower.gateway_parts import NODE, SuperLink, SuperLinkServer, headers_of
 from tests.guard_toys import log_of, model, write_policy
 from tests.places import ROOT
 
@@ -52,30 +51,12 @@ def listening(link: SuperLink) -> Iterator[int]:
     """Serves a SuperLink over HTTP, one call after the other; gives the port."""
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(path: str, _: bytes, body: bytes) -> bytes:
+        with lock:
+            link.waits = True
+            return link.answer(path, body)
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            with lock:
-                link.waits = True
-                answer = getattr(link, self.path.rpartition("/")[2].replace("-", "_"))(body)
-            content = answer.SerializeToString()
-            self.send_response(200)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """Prints nothing of connections that a kill broke."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
+    with SuperLinkServer(answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()

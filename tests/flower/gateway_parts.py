@@ -4,6 +4,7 @@ import base64
 import datetime
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -43,12 +44,16 @@ class SuperLink:
         """Whether the message has not been asked for yet."""
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        name = request.url.path.rpartition("/")[2]
-        self.calls.append(name)
+        self.calls.append(request.url.path.rpartition("/")[2])
         self.requests.append(request)
         if not self.answers:
             raise httpx.ConnectError("no SuperLink")
-        return httpx.Response(200, content=getattr(self, name.replace("-", "_"))(request.content).SerializeToString())
+        return httpx.Response(200, content=self.answer(request.url.path, request.content))
+
+    def answer(self, path: str, body: bytes) -> bytes:
+        """Body of the answer to a call."""
+        call: Callable[[bytes], Any] = getattr(self, path.rpartition("/")[2].replace("-", "_"))
+        return bytes(call(body).SerializeToString())
 
     def register_node(self, _: bytes) -> Any:
         return fleet_pb2.RegisterNodeFleetResponse(node_id=NODE)
@@ -112,6 +117,39 @@ class SuperLink:
         made = inflate_object_from_contents(found.metadata.message_id, dict(self.arrived))
         assert isinstance(made, Message)
         return made
+
+
+class SuperLinkServer(ThreadingHTTPServer):
+    """Serves a SuperLink on a port of this machine.
+
+    Args:
+        answer: body of the answer to the path, the headers and the body of a call.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, answer: Callable[[str, bytes, bytes], bytes]) -> None:
+        self.answer = answer
+        super().__init__(("127.0.0.1", 0), _SuperLinkHandler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints nothing: a gateway that was killed is no fault of the SuperLink."""
+
+
+class _SuperLinkHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: SuperLinkServer
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        content = self.server.answer(self.path, bytes(self.headers), body)
+        self.send_response(200)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Prints nothing."""
 
 
 class Clock:

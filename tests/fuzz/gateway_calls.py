@@ -8,7 +8,6 @@ import base64
 import contextlib
 import datetime
 import functools
-import http.server
 import json
 import os
 import random
@@ -30,7 +29,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.flower_gateway import Gateway, server_of
-from tests.flower.gateway_parts import NODE, SuperLink
+from tests.flower.gateway_parts import NODE, SuperLink, SuperLinkServer
 from tests.fuzz.children import AcceptedError
 from tests.fuzz.mutations import change_bytes
 from tests.fuzz.recordings import Files
@@ -59,39 +58,19 @@ def change_calls(files: Files, draws: random.Random) -> Mutant:
     return {_CALLS: json.dumps(odd).encode()}, str(odd)
 
 
-class Upstream(http.server.ThreadingHTTPServer):
+class Upstream(SuperLinkServer):
     """The SuperLink on a port of this machine, which keeps every byte that arrives."""
-
-    daemon_threads = True
 
     def __init__(self, link: SuperLink) -> None:
         self.link, self.arrived = link, list[bytes]()
-        super().__init__(("127.0.0.1", 0), _UpstreamHandler)
+        super().__init__(self._kept_and_answered)
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: a gateway that was killed is no fault of the SuperLink."""
-
-
-class _UpstreamHandler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        server = self.server
-        assert isinstance(server, Upstream)
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        server.arrived += [self.path.encode(), bytes(self.headers), body]
-        name = self.path.rpartition("/")[2].replace("-", "_")
+    def _kept_and_answered(self, path: str, headers: bytes, body: bytes) -> bytes:
+        self.arrived += [path.encode(), headers, body]
         try:
-            content = getattr(server.link, name)(body).SerializeToString()
+            return self.link.answer(path, body)
         except Exception:  # what the toy does not know
-            content = b""
-        self.send_response(200)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+            return b""
 
 
 @functools.cache
