@@ -18,8 +18,8 @@ _ROOMS = "protocol/view.py", "attacks/base.py", "defenses/model_checks/base.py"
 def is_installed() -> bool:
     """Whether the main package is installed, or a checkout of it is on the path.
 
-    An import cannot tell: its modules have names such as ``client``, which a file of an app may have too. That import
-    then fails, or is another module, though fedleak is there.
+    An import does not show it: the package's modules have names such as ``client``, which a file of an app may have
+    too. That import then fails, or is another module, though fedleak is there.
     """
     return _is_on(tuple(sys.path), _DISTRIBUTION)
 

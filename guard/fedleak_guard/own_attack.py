@@ -58,7 +58,7 @@ def estimate_of(
         path: class of the attack.
         message: what is about to leave.
         policy: declares the clip and the noise that the server knows.
-        images: whether the own records tell the attack on which grid records lie, as images of the server's do.
+        images: whether the attack learns from the own records on which grid records lie, as from the server's images.
         history: whether the attack takes a history.
         arguments: of the attack.
 
