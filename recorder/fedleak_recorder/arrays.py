@@ -24,6 +24,8 @@ _KINDS = {
 }
 """Types of NumPy as a safetensors file names them."""
 _NATIVE = frozenset(map(np.dtype, _KINDS))
+_MOST_ENTRIES = 2**27
+"""Entries of the longest sequence that NumPy may write out one by one: 1 GiB of whole numbers."""
 _WAY_OUT = "Give a dense array of NumPy, a tensor, or a list of numbers."
 
 
@@ -37,7 +39,8 @@ def as_array(value: Any, *, where: str = "an array") -> Array:
 
     Raises:
         InputError: it is none of these, or some of its entries have no value: objects, texts, dates, sparse and
-            quantized tensors, tensors without memory, masked entries.
+            quantized tensors, tensors without memory, masked entries; or it is a sequence, such as a range, of more
+            entries than memory may hold.
     """
     if type(value) is np.ndarray and value.dtype in _NATIVE:
         return value
@@ -62,6 +65,7 @@ def _converted(value: Any) -> Array:
             return np.asarray(value.float().numpy())
     if np.ma.is_masked(value):
         raise ValueError("masked entries")
+    _check_length(value)
     array = np.asarray(value)
     if array.dtype.kind == "f" and array.dtype.itemsize > np.dtype(np.float64).itemsize:
         array = array.astype(np.float64)  # safetensors has no wider type
@@ -69,6 +73,22 @@ def _converted(value: Any) -> Array:
         narrow = cast(array, "float32")
         return narrow if np.isfinite(narrow).all() else array
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _check_length(value: Any) -> None:
+    """Checks that no sequence in a value, which NumPy writes out entry by entry, has more entries than it stores.
+
+    Lists and tuples are in memory already, so only what they hold is checked.
+
+    Raises:
+        ValueError: one has.
+    """
+    if isinstance(value, list | tuple):
+        for entry in value:
+            if not isinstance(entry, int | float):
+                _check_length(entry)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value) > _MOST_ENTRIES:
+        raise ValueError(f"more than {_MOST_ENTRIES} entries")
 
 
 def numpy_type(dtype: str) -> np.dtype[Any]:

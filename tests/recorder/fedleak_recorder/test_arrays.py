@@ -53,3 +53,10 @@ def test_bfloat16_is_rounded_as_torch_does() -> None:
 def test_a_type_that_no_file_has_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InputError, match=r"float32.*found (complex64|str)"):
         shard_bytes({"labels": value})
+
+
+@pytest.mark.parametrize("value", [range(10**12), [range(10**12)], [[0, 1], (range(10**12), 1)], range(10**30)])
+def test_a_range_that_memory_cannot_hold_is_refused_before_it_is_written_out(value: Any) -> None:
+    with pytest.raises(InputError, match=r"found (range|list) \((ValueError: more than|OverflowError)"):
+        as_array(value)
+    assert as_array([range(2), (1, 2)]).tolist() == [[0, 1], [1, 2]]
