@@ -16,7 +16,10 @@ from reports.headline import as_recorded, best_baseline
 from reports.questions import Question, not_measured, questions
 from reports.run import Run
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]|#])")
+_MARKUP = re.compile(r"([\\`*_{}|#])")
+_REFERENCES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "<>[]"})
+"""Character references of what makes elements and links. A backslash is known to Markdown only, and the text may be
+read by what makes HTML of it."""
 _TEXT = """\
 ## What the server of the federated training can infer about its clients
 
@@ -109,6 +112,4 @@ def _interval(row: dict[str, Any]) -> str:
 
 def _plain(text: str) -> str:
     """A text without markup; names of data and attacks may be a stranger's."""
-    escaped = _MARKUP.sub(r"\\\1", " ".join(text.split()))
-    # Not by a backslash, which only Markdown knows: the text may be read by what makes HTML of it.
-    return escaped.replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKUP.sub(r"\\\1", " ".join(text.split())).translate(_REFERENCES)

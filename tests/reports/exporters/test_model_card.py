@@ -48,6 +48,13 @@ def test_a_strangers_name_is_no_markup(tmp_path: Path) -> None:
     assert [one.dataset_name for one in made.data.eval_results] == [data["name"]]
 
 
+def test_a_name_is_no_link_for_what_makes_html_of_the_text() -> None:
+    data = {"name": "[x](javascript:1) <script>", "sha256": "0"}
+    text = ModelCard().content(run(results=table(cell("codebook", 0.7), lines=LINES), data=data)).split("---\n", 2)[2]
+    assert "&#91;x&#93;(javascript:1) &#60;script&#62;" in text
+    assert "](" not in text
+
+
 def test_a_run_in_which_nothing_was_measured_has_an_empty_table() -> None:
     results = table(cell("popularity", 0.5), lines=LINES)
     made = Card(ModelCard().content(run(results=results)))
