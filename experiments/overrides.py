@@ -21,6 +21,8 @@ PARTS = ("data", "model", "trainer")
 """Top-level keys of a configuration."""
 _BASES: dict[str, type] = {"data": FederatedDataModule, "model": LightningModule}
 _ITSELF = ("class_path", "init_args")
+_MOST_CLASSES = 32
+"""Entries of the longest list of classes; jsonargparse takes a time that grows with the square of their number."""
 
 
 def overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Config:
@@ -49,6 +51,28 @@ def overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
         require(isinstance(value, Mapping), f"a mapping as {head}", repr(value), "Write `key: value` lines below it.")
         made[head] = _merged(made.get(head, {}), value, _BASES.get(head))
     return made
+
+
+def check_lists_of_classes(value: Any, where: str) -> None:
+    """Checks that no list of classes, such as ``model.defenses``, is longer than can be parsed in a few seconds.
+
+    Args:
+        value: part of a configuration.
+        where: dotted key of it, for messages.
+
+    Raises:
+        InputError: one is.
+    """
+    entries: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, Mapping):
+        entries = ((f"{where}.{key}" if where else str(key), own) for key, own in value.items())
+    elif isinstance(value, list):
+        count = sum(isinstance(entry, Mapping) and "class_path" in entry for entry in value)
+        found = f"a list of {count}"
+        require(count <= _MOST_CLASSES, f"at most {_MOST_CLASSES} classes as {where}", found, "Leave repetitions out.")
+        entries = ((where, own) for own in value)
+    for key, own in entries:
+        check_lists_of_classes(own, key)
 
 
 def _merged(old: Any, new: Any, base: type | None = None) -> Any:

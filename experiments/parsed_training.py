@@ -11,6 +11,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from datamodules.base import FederatedDataModule
+from experiments.overrides import check_lists_of_classes
 from experiments.training import TRAINER_DEFAULTS, WHAT, FederatedCLI, TrainParser
 from modules.lightning.error_reports import refusal_in
 from protocol.errors import InputError
@@ -39,6 +40,7 @@ class Training(FederatedCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parses the configuration, without the arguments of this process."""
+        check_lists_of_classes(args, "")
         try:
             self.config = parser.parse_object(copy.deepcopy(args))
         except (ArgumentError, TypeError, ValueError) as error:

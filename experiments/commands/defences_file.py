@@ -8,7 +8,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 import defenses
 from defenses.base import Defense
 from experiments.commands.train_parser import one_line
-from experiments.overrides import near
+from experiments.overrides import check_lists_of_classes, near
 from experiments.table_file import filled, listed, read_mapping
 from protocol.class_paths import classes_in
 from protocol.errors import InputError, require
@@ -46,6 +46,7 @@ def built(value: Any, where: str) -> list[Defense]:
     parser.add_argument("--defenses", type=list[Defense])
     try:
         named = [_with_path(one, where) for one in (value if isinstance(value, list) else [value])]
+        check_lists_of_classes(named, where)
         given = parser.parse_object({"defenses": named})
         made: list[Defense] = parser.instantiate(given).defenses
     except (ArgumentError, TypeError, ValueError, AttributeError) as error:

@@ -192,3 +192,10 @@ def test_what_is_wrong_is_one_message_before_anything_is_trained(
         cells_of(tmp_path, RECOMMENDER.replace(old, new))
     assert found in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_list_of_classes_that_takes_long_to_be_parsed_is_refused(tmp_path: Path) -> None:
+    noise = "{class_path: LocalDP, init_args: {clip: 1, epsilon: 1}}"
+    axes = f"axes: {{a: {{x: {{model.defenses: [{', '.join([noise] * 1000)}]}}}}}}\nattacks:"
+    with pytest.raises(InputError, match=r"at most 32 classes as model\.init_args\.defenses .* a list of 1000\."):
+        cells_of(tmp_path, RECOMMENDER.replace("attacks:", axes))

@@ -43,6 +43,7 @@ def test_the_file_of_the_documentation_is_read() -> None:
         ("a: {class_path: TopK, init_args: {share: 2}}", "share"),
         ("a: 3", "defences by class and arguments as a in"),
         ("- a", "mapping"),
+        (f"a: [{', '.join(['Sign'] * 33)}]", "at most 32 classes as a in"),
         ('a: {"1, !1": Sign}', "a list of values as '1, !1'"),
     ],
 )
