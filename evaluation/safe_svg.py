@@ -86,11 +86,13 @@ def _clean(root: ElementTree.Element) -> None:
             raise UnsafeError(f"the element {name[:40]!r}")
         for key, value in element.attrib.items():
             _check_attribute(name, key, value)
-        if name == "style":
-            _check_style(element.text or "")
         for child in list(element):
             if isinstance(child.tag, str) and _local(child.tag, _SVG) in _DROPPED:
                 element.remove(child)
+        if name == "style":
+            if len(element):  # a browser would join the texts around it
+                raise UnsafeError("an element in a style")
+            _check_style(element.text or "")
         waiting += list(element)
 
 

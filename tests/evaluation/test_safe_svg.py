@@ -38,6 +38,8 @@ HOSTILE = {
     "a base": '<g xml:base="http://x"/>',
     "a style sheet": '<link rel="stylesheet" href="http://x"/>',
     "a filter": '<filter id="f"><feImage href="http://x"/></filter>',
+    "style in parts": '<style>a<title/>@import "http://x"</style>',
+    "style after an element": "<style><g/>*{background:url(http://x)}</style>",
 }
 
 
