@@ -170,8 +170,12 @@ def hidden(values: "pd.Series[float]", *, limit: float, tests: int, binary: bool
     alike = float(stats.norm.sf((limit - middle) / spread)) if spread else float(middle > limit)
     if stats.binom.sf(len(beyond) - 1, len(known), alike) >= TAIL / tests:
         return None
-    mean = f"{sign * float(beyond.mean()):.3f}"
-    return f"{len(beyond)} of {len(known)} clients are beyond the limit, {mean} on average, unlike the others"
+    # A message names nobody: a mean of few clients is nearly their own values, and with the mean over all it gives
+    # that of the others.
+    others = len(known) - len(beyond)
+    shown = len(beyond) >= FEWEST and (others == 0 or others >= FEWEST)
+    mean = f", {sign * float(beyond.mean()):.3f} on average" if shown else ""
+    return f"{len(beyond)} of {len(known)} clients are beyond the limit{mean}, unlike the others"
 
 
 def _worst_client(row: Mapping[str, Any], scores: pd.DataFrame, label: str, sign: int) -> Measured:

@@ -95,14 +95,18 @@ def operating_point(candidates: Candidates, allowed: float) -> OperatingPoint | 
 def worst_clients(rows: pd.DataFrame) -> "pd.Series[float]":
     """Means of the tenth of the clients about whom most is inferred, by client number, the worst first.
 
-    Of few clients, they are `FEWEST`: a mean over fewer is about as good as their own values, which may name them.
+    Of few clients, they are `FEWEST`, because a mean over fewer is about as good as their own values, which may name
+    them; and all clients, if the others were fewer: with the mean over all, theirs would be known as well.
 
     Args:
         rows: scores of one line, setting and metric.
     """
     clients = crossed(rows).mean(axis=1).dropna()
     lower = len(clients) > 0 and metric(str(rows["metric"].iloc[0])).lower_is_better
-    return clients.sort_values(ascending=lower, kind="stable").head(max(FEWEST, math.ceil(len(clients) / 10)))
+    count = max(FEWEST, math.ceil(len(clients) / 10))
+    if len(clients) < count + FEWEST:
+        count = len(clients)
+    return clients.sort_values(ascending=lower, kind="stable").head(count)
 
 
 def worst_in_words(worst: "pd.Series[float]", clients: int) -> str:

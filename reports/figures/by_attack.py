@@ -118,10 +118,12 @@ def _clients(data: FigureData, lines: int) -> dict[str, "pd.Series[float]"]:
 def _band(values: "pd.Series[float]") -> tuple[float, float] | None:
     """Means over the lowest and over the highest tenth of the clients, `FEWEST` or more; None for too few clients.
 
-    A quantile would be the value of one client.
+    A quantile would be the value of one client. So would the band together with the mean over all clients, if there
+    were one client between its ends.
     """
     tail = max(FEWEST, math.ceil(_TAIL * len(values)))
-    if len(values) < 2 * tail:
+    between = len(values) - 2 * tail
+    if between != 0 and between < FEWEST:
         return None
     ordered = values.sort_values()
     return float(ordered.iloc[:tail].mean()), float(ordered.iloc[-tail:].mean())

@@ -1,6 +1,7 @@
 """A limit on a difference holds, fails or stays undecided by the interval of the difference on the same clients."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from attacks.base import Attack
@@ -10,6 +11,7 @@ from attacks.composition.last_layer import LastLayerCounts
 from evaluation.auditing import AuditResult
 from evaluation.changes import changes
 from evaluation.gate import LimitError, Verdict, gate
+from evaluation.limits import hidden
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, score_table
 from evaluation.stored import StoredRun
@@ -82,6 +84,20 @@ def test_exposure_of_a_few_clients_is_not_hidden_by_the_mean() -> None:
     after[:6] = 0.0
     found = verdict(audited(decaf=after), "change", 0.05, audited(decaf=BEFORE))
     assert (found.verdict, "clients are beyond the limit" in found.message) == ("undecided", True)
+
+
+@pytest.mark.parametrize(("beyond", "shown"), [(1, False), (4, False), (5, True)])
+def test_the_mean_of_exposed_clients_is_that_of_five_or_more(beyond: int, shown: bool) -> None:
+    values = pd.Series([0.9] * beyond + (0.1 + 0.001 * np.arange(40)).tolist())
+    said = hidden(values, limit=0.5, tests=1, binary=False)
+    assert said is not None
+    assert ("on average" in said) == shown
+
+
+def test_the_mean_of_exposed_clients_is_not_said_where_it_gives_the_value_of_the_only_other() -> None:
+    values = pd.Series([0.1, *np.linspace(0.501, 0.51, 20), *np.linspace(0.51, 0.9, 19)])
+    said = hidden(values, limit=0.5, tests=1, binary=False)
+    assert said == "39 of 40 clients are beyond the limit, unlike the others"
 
 
 def test_one_training_a_side_proves_no_change_of_the_system() -> None:

@@ -85,9 +85,15 @@ def test_the_worst_tenth_is_that_about_which_most_is_inferred(metric: str, mean:
 
 def test_of_few_clients_the_worst_are_five() -> None:
     """A mean over fewer is about as good as their own values."""
-    rows = table([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "auc")
-    assert worst_clients(rows).tolist() == [0.6, 0.5, 0.4, 0.3, 0.2]
-    assert worst_in_words(worst_clients(rows), 6) == "5 most exposed clients"
+    rows = table([i / 10 for i in range(10)], "auc")
+    assert worst_clients(rows).tolist() == [0.9, 0.8, 0.7, 0.6, 0.5]
+    assert worst_in_words(worst_clients(rows), 10) == "5 most exposed clients"
+
+
+@pytest.mark.parametrize("clients", range(6, 10))
+def test_the_worst_are_all_clients_where_the_mean_over_all_would_give_the_value_of_the_others(clients: int) -> None:
+    values = [i / 10 for i in range(clients)]
+    assert sorted(worst_clients(table(values, "auc"))) == values
 
 
 def test_one_client_is_its_own_worst_tenth() -> None:

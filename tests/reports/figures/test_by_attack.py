@@ -76,7 +76,7 @@ def test_many_clients_are_a_band() -> None:
     assert "data-client" not in drawing.svg
 
 
-@pytest.mark.parametrize(("clients", "bands"), [(9, 0), (10, 1), (101, 1)])
+@pytest.mark.parametrize(("clients", "bands"), [(9, 0), (10, 1), (11, 0), (14, 0), (15, 1), (101, 1)])
 def test_where_no_client_may_be_shown_there_is_a_band_whose_ends_are_means_of_five_clients(
     clients: int, bands: int
 ) -> None:
