@@ -202,6 +202,14 @@ def _matching(before: _Side, after: _Side, rows: Sequence[Change], why_not: str 
     if loose:
         text = f"Of {len(rows)} rows, {loose} are not paired, because fewer than {FEWEST} of their clients are in both"
         found.append(f"{text} runs; their intervals are those of independent clients.")
+    for side, other in ((after, before), (before, after)):
+        left = len(side.people - other.people)
+        if 0 < left < FEWEST:
+            verb = "is" if left == 1 else "are"
+            found.append(
+                f"{left} of {side.name} {verb} in no pair: the means over pairs and those over all clients give their"
+                " mean, so pass both on only to those who may know them."
+            )
     return found
 
 

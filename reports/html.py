@@ -82,7 +82,7 @@ def write_report(
         false_declarations=run.false_declarations,
         notes=[
             *_generated(results),
-            *([FEW] if results["n"].between(1, FEWEST - 1).any() else []),
+            *([FEW] if _is_of_few(run) else []),
             *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),
             *(str(verdict.get("message", "")) for verdict in run.gate),
             *filter(None, [run.advice]),
@@ -147,6 +147,13 @@ def _todo(run: Run, questions: Sequence[Question], unmeasured: Sequence[Question
     parts = [f"{tried} (docs/what-if.md)"] if leaks else []
     parts += ["record what the questions lack that matter to your system"] if lacking else []
     return f"{'; '.join(parts)}." if parts else ""
+
+
+def _is_of_few(run: Run) -> bool:
+    """Whether a result, a verdict of the gate (as of one round), or a difference is of fewer than `FEWEST` clients."""
+    others = [*run.gate, *(row for compared in run.changes for row in compared["rows"])]
+    counts = [*run.results["n"], *run.differences["n"], *(one["n"] for one in others if one.get("n") is not None)]
+    return any(1 <= count < FEWEST for count in counts)
 
 
 def _generated(results: pd.DataFrame) -> list[str]:

@@ -221,3 +221,14 @@ def test_binary_metric_with_equal_differences_has_an_exact_interval() -> None:
 def test_results_without_scores_are_no_reference() -> None:
     bare = StoredRun("bare", Evaluation(lines=LINES), {"name": "d", "sha256": "0"})
     assert changes(bare, run(decaf=BEFORE)).rows == []
+
+
+def test_one_client_in_no_pair_is_said_because_the_means_give_its_value() -> None:
+    values = np.arange(6) / 10
+    found = changes(run("a", people=range(5), decaf=values[:5]), run("b", people=range(6), decaf=values))
+    (row,) = (one for one in found.rows if not one.best)
+    assert row.n == 5
+    assert 6 * values.mean() - 5 * row.value == pytest.approx(values[5])
+    assert any("1 of b is in no pair" in note for note in found.notes)
+    same = changes(run("a", people=range(6), decaf=values), run("b", people=range(6), decaf=values))
+    assert not any("in no pair" in note for note in same.notes)

@@ -9,11 +9,12 @@ import pytest
 
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.scores import AttackInfo
-from reports.html import GENERATED, write_report
+from reports.html import FEW, GENERATED, write_report
 from reports.questions import questions
 from reports.run import Run
 from reports.sections import detail_sections, sections
 from tests.reports.toys import LINES, cell, table
+from tests.reports.toys import run as toy_run
 
 DATA = {"name": "digits", "sha256": ""}
 
@@ -54,6 +55,22 @@ def test_who_the_attacker_is_stands_once_for_each_attack(tmp_path: Path) -> None
     rows = text.partition('id="threats"')[2].partition("</table>")[0]
     assert rows.count("<td>codebook</td><td>passive</td><td>updates</td><td>clicks</td>") == 1
     assert "bound" not in rows
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"results": table(cell("codebook", 0.7, n=4), lines=LINES)},
+        {"gate": [{"metric": "auc", "limit": 0.6, "verdict": "failed", "message": "in round 3", "n": 1}]},
+        {"changes": [{"reference": "a", "run": "b", "notes": [], "rows": [{"n": 3}]}]},
+    ],
+    ids=["result", "gate", "changes"],
+)
+def test_a_number_over_fewer_than_five_clients_is_said_wherever_it_stands(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    assert FEW not in write_report(tmp_path, toy_run()).read_text(encoding="utf-8")
+    assert FEW in write_report(tmp_path, toy_run(**changed)).read_text(encoding="utf-8")
 
 
 def test_generated_data_are_said_to_be_so(tmp_path: Path) -> None:
