@@ -11,7 +11,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from callbacks.delta_recorder import DeltaRecorder
-from callbacks.unfinished_training import CHECKPOINT, CONFIG, resume_command
+from callbacks.unfinished_training import CHECKPOINT, CONFIG, fit_command, resume_command
 from datamodules.io.files import write_whole
 from protocol.errors import InputError
 from protocol.signals import Stopping
@@ -56,7 +56,7 @@ class StopReport(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Makes a checkpoint in memory; on all processes together, because private parameters are gathered."""
+        """Keeps the state; on all processes together, because private parameters are gathered."""
         if not trainer.strategy.reduce_boolean_decision(time.monotonic() >= self._next, all=False):
             return
         start = time.monotonic()
@@ -66,8 +66,12 @@ class StopReport(Callback):
         end = time.monotonic()
         self._next = end + max(_LEAST_S, _SHARE * (end - start))
 
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Removes the state of a training that has ended, and whose last checkpoint is on the disk."""
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Waits for all processes, and removes the state of a training whose last checkpoint is on the disk.
+
+        The others end with the first one, also where they still close their journals.
+        """
+        trainer.strategy.barrier("files of all processes written")
         if self._kept and newest_checkpoint(trainer) is not None:
             for name in (CHECKPOINT, CONFIG):
                 (Path(trainer.default_root_dir) / name).unlink(missing_ok=True)
@@ -91,8 +95,17 @@ class StopReport(Callback):
                     words.append(f"{len(Recording(folder, running=True).rounds)} rounds are recorded in {folder}.")
                 except (InputError, OSError):
                     words.append("No round is recorded.")
-        resume = resume_command(Path(trainer.default_root_dir)) if self._kept else ""
+        resume = self._resume_command(trainer)
         return " ".join([*words, f"Resume with: {resume}" if resume else "There is no checkpoint to resume from."])
+
+    def _resume_command(self, trainer: Trainer) -> str:
+        """The command that goes on; empty if there is no checkpoint."""
+        folder = Path(trainer.default_root_dir)
+        if self._kept:
+            return resume_command(folder)
+        # Before the end of the first round, or with a full disk: what the training itself went on from.
+        checkpoint = newest_checkpoint(trainer) or trainer.ckpt_path
+        return fit_command(folder / "config.yaml", Path(checkpoint)) if checkpoint else ""
 
 
 def newest_checkpoint(trainer: Trainer) -> Path | None:

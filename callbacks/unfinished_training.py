@@ -14,5 +14,9 @@ def resume_command(folder: Path) -> str:
     """The command that resumes the training of a folder; empty if there is nothing to resume it from."""
     if not (folder / CHECKPOINT).is_file() or not (folder / CONFIG).is_file():
         return ""
-    words = ["--config", str(folder / CONFIG), "--ckpt_path", str(folder / CHECKPOINT)]
-    return shlex.join(["python", "train.py", "fit", *words])
+    return fit_command(folder / CONFIG, folder / CHECKPOINT)
+
+
+def fit_command(config: Path, checkpoint: Path) -> str:
+    """The command that goes on from a checkpoint, quoted for a shell."""
+    return shlex.join(["python", "train.py", "fit", "--config", str(config), "--ckpt_path", str(checkpoint)])

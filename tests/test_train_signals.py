@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
+from lightning import Callback, LightningModule, Trainer
 
 import train
 from callbacks.stop_report import StopReport
@@ -46,6 +48,14 @@ def recorded(folder: Path) -> int:
     return sum(path.read_text().count('"rounds/') for path in folder.glob("deltas/journal*"))
 
 
+def ended(group: int) -> bool:
+    """Waits until no process of a group runs; whether that comes."""
+    until = time.monotonic() + LIMIT
+    while alive(group) and time.monotonic() < until:
+        time.sleep(0.1)
+    return not alive(group)
+
+
 def alive(group: int) -> list[str]:
     """Processes of a group that still run."""
     found = []
@@ -76,10 +86,7 @@ def test_it_ends_with_one_line(number: signal.Signals, status: int, more: tuple[
             process.send_signal(number)
         assert process.stderr is not None
         said = process.communicate(timeout=LIMIT)[1]
-        until = time.monotonic() + LIMIT
-        while alive(process.pid) and time.monotonic() < until:
-            time.sleep(0.1)
-        assert not alive(process.pid)
+        assert ended(process.pid)
     finally:
         if alive(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
@@ -122,45 +129,75 @@ def test_processes_end_with_the_one_that_started_them_if_it_is_killed(tmp_path: 
         assert len(alive(process.pid)) >= 3
         process.kill()
         process.communicate(timeout=LIMIT)
-        until = time.monotonic() + LIMIT
-        while alive(process.pid) and time.monotonic() < until:
-            time.sleep(0.1)
-        assert not alive(process.pid)
+        assert ended(process.pid)
     finally:
         if alive(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_the_same_command_after_a_kill_names_the_one_that_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def fit(folder: Path, rounds: int) -> int:
+    """A small training in this process."""
+    words = ("--config", "configs/train/fncf_synthetic.yaml", "--data.init_args.users", "40")
+    where = ("--trainer.max_steps", str(rounds), "--trainer.default_root_dir", str(folder))
+    return train.run(["fit", *words, *where, "--trainer.accelerator", "cpu"])
+
+
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of a training of two rounds, as if it had been killed right after them."""
     monkeypatch.setenv(KEY_VARIABLE, "5e" * 32)
-    small = (
-        "--config",
-        "configs/train/fncf_synthetic.yaml",
-        "--data.init_args.users",
-        "40",
-        "--trainer.accelerator",
-        "cpu",
-    )
-
-    def fit(folder: Path, rounds: int) -> int:
-        where = ("--trainer.max_steps", str(rounds), "--trainer.default_root_dir", str(folder))
-        return train.run(["fit", *small, *where])
-
-    with monkeypatch.context() as killed:
-        killed.setattr(StopReport, "on_fit_end", lambda *_: None)  # as if it had been killed before its end
-        killed.setattr("callbacks.stop_report._LEAST_S", 0.0)
-        killed.setattr("callbacks.stop_report._SHARE", 0.0)
+    with monkeypatch.context() as before_its_end:
+        before_its_end.setattr(StopReport, "teardown", lambda *_, **__: None)
+        before_its_end.setattr("callbacks.stop_report._LEAST_S", 0.0)
+        before_its_end.setattr("callbacks.stop_report._SHARE", 0.0)
         assert fit(tmp_path / "killed", 2) == 0
-    shards = {path: path.read_bytes() for path in (tmp_path / "killed/deltas").glob("*/*.safetensors")}
+    return tmp_path / "killed"
+
+
+def test_the_same_command_after_a_kill_names_the_one_that_goes_on(
+    killed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards = {path: path.read_bytes() for path in (killed / "deltas").glob("*/*.safetensors")}
     capsys.readouterr()
-    assert fit(tmp_path / "killed", 3) == 2
+    assert fit(killed, 3) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert {path: path.read_bytes() for path in shards} == shards
     command = shlex.split(said.partition("To resume that training: ")[2].partition(" . To start")[0])
     assert command[:3] == ["python", "train.py", "fit"]
     assert train.run([*command[2:], "--trainer.max_steps", "3"]) == 0
     assert fit(tmp_path / "whole", 3) == 0
-    lines = [read_journal(tmp_path / name / "deltas/journal.jsonl").lines for name in ("killed", "whole")]
+    lines = [read_journal(folder / "deltas/journal.jsonl").lines for folder in (killed, tmp_path / "whole")]
     assert lines[0] == lines[1]  # the hash of every file
+
+
+def test_a_resumed_training_that_is_stopped_in_its_first_round_names_the_checkpoint_it_went_on_from(
+    killed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resumed = ("--config", str(killed / "config.yaml"), "--ckpt_path", str(killed / CHECKPOINT))
+    with monkeypatch.context() as stopped:
+        stopped.setattr(StopReport, "on_train_batch_start", lambda *_: signal.raise_signal(signal.SIGTERM))
+        assert train.run(["fit", *resumed, "--trainer.max_steps", "3"]) == 143
+    command = shlex.split(capsys.readouterr().err.splitlines()[-1].partition("Resume with: ")[2])
+    assert command == ["python", "train.py", "fit", *resumed]
+    assert train.run(command[2:]) == 0
+    assert Recording(killed / "deltas").rounds == [0, 1, 2]
+
+
+class LateProcess(Callback):
+    """Holds up the last process of a training at its end."""
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Waits for longer than the first process takes to exit."""
+        if trainer.global_rank == trainer.world_size - 1:
+            time.sleep(10)
+
+
+def test_first_process_waits_at_the_end_until_the_others_have_closed_their_journals(tmp_path: Path) -> None:
+    late = [{"class_path": "tests.test_train_signals.LateProcess"}, {"class_path": "DeltaRecorder"}]
+    (tmp_path / "late.yaml").write_text(yaml.safe_dump({"trainer": {"callbacks": late}}))
+    words = ("--config", "configs/train/fncf_synthetic.yaml", "--config", "configs/trainer/two_processes_cpu.yaml")
+    small = ("--config", str(tmp_path / "late.yaml"), "--data.init_args.users", "40", "--trainer.max_steps", "1")
+    folder = ("--trainer.default_root_dir", str(tmp_path / "run"))
+    command = [sys.executable, "train.py", "fit", *words, *small, *folder]
+    subprocess.run(command, cwd=ROOT, timeout=LIMIT, check=True, preexec_fn=takes_signals)
+    assert Recording(tmp_path / "run/deltas").closed
