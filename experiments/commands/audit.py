@@ -102,19 +102,19 @@ def audit(
         with keeps as estimates_on_disk:
             options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
             if defences is None:
-                found = run_audit(
+                audited = run_audit(
                     recording, chosen, estimates_on_disk=estimates_on_disk, jobs=jobs or 1, minutes=minutes, **options
                 )
             else:
-                found = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
+                audited = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
             key = secret_key()
 
             def changed(evaluation: Evaluation) -> Changes:
                 assert compared is not None  # checked with the limits
-                return changes(compared, StoredRun(directory.resolve().name, evaluation, found.data), key=key)
+                return changes(compared, StoredRun(directory.resolve().name, evaluation, audited.data), key=key)
 
             done = write_run(
-                found,
+                audited,
                 directory=directory,
                 gate=None
                 if limits is None
@@ -125,13 +125,13 @@ def audit(
                 key=key,
                 reference=compared,
             )
-        evaluation, verdicts = found.evaluation if persons else without_persons(found.evaluation, key), done.gate
+        evaluation, verdicts = audited.evaluation if persons else without_persons(audited.evaluation, key), done.gate
         if declared is not None:
             write_statement(
                 directory, done, evaluation, attacks=chosen, recording=recording, declared=declared, persons=persons
             )
         print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
-        print(time_shares(found.scores, found.evaluation.lines, found.seconds))
+        print(time_shares(audited.scores, audited.evaluation.lines, audited.seconds))
         print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
         return gate_status([verdict["verdict"] for verdict in verdicts])
 

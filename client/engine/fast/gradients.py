@@ -79,5 +79,5 @@ class Gradients:
         return None
 
     def descend(self, step: Descent, examples: Parameters, mask: Tensor) -> Tensor:
-        """`Task.loss`, after writing one step of plain SGD to `step`."""
-        raise NotImplementedError
+        """`Task.loss`, after writing one step of plain SGD to `step`; called only where `descends` is set."""
+        raise NotImplementedError(f"{type(self).__name__} must write the step, as its descends says")
