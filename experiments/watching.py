@@ -15,7 +15,7 @@ from evaluation.auditing import audit
 from evaluation.learner_match import simulates
 from evaluation.limit_names import parts_of
 from evaluation.sequential_gate import LimitState, RoundScores, SequentialGate, overall, scores_of_round
-from fedleak_recorder.files import PRIVATE_FILE, read_bounded, write_whole
+from fedleak_recorder.files import PRIVATE_FILE, READ_BY_OTHERS, read_bounded, write_whole
 from fedleak_recorder.format import MANIFEST, only_writer, read_manifest
 from fedleak_recorder.plain_values import parse_json
 from fedleak_recorder.verdict import FORMAT, VERDICT
@@ -25,7 +25,6 @@ from recordings.recording import Recording
 
 SETTINGS = "watch.json"
 _POLL = 0.1
-_READ_BY_OTHERS = 0o044
 _DIGITS = 6
 
 
@@ -230,7 +229,7 @@ class Watch:
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         # A server of another account reads the verdict, and nothing else, where the folder lets it.
-        mode = PRIVATE_FILE | (stat.S_IMODE(self.folder.stat().st_mode) & _READ_BY_OTHERS)
+        mode = PRIVATE_FILE | (stat.S_IMODE(self.folder.stat().st_mode) & READ_BY_OTHERS)
         write_whole(self.folder / VERDICT, json.dumps(content, indent=1).encode(), mode=mode)
 
 

@@ -1,6 +1,7 @@
 """Everything that a training, an audit, a watch and a guard write is readable by its owner only, whatever the umask."""
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +79,9 @@ def test_recorder_and_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert open_to_others(folder) == []
 
 
-def test_verdict_is_read_by_those_who_may_read_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdict_is_read_by_those_who_may_read_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(os, "nice", lambda _: 0)
     with recorder(folder / "deltas") as opened:
         write_round(opened, 0)
@@ -87,6 +90,9 @@ def test_verdict_is_read_by_those_who_may_read_its_folder(folder: Path, monkeypa
     watch.chmod(0o750)
     assert attack.main(["watch", str(folder / "deltas"), "--gate", LIMIT]) == 5
     assert stat.S_IMODE((watch / VERDICT).stat().st_mode) == 0o640
+    said = [line for line in capsys.readouterr().err.splitlines() if "other accounts" in line]
+    assert len(said) == 1
+    assert said[0].endswith(f"for its owner only, except {VERDICT}")
     (watch / VERDICT).chmod(0o600)
     watch.chmod(0o700)
     assert open_to_others(watch) == []
@@ -141,8 +147,8 @@ def test_file_that_somebody_has_put_in_the_way_is_not_followed(folder: Path, tmp
 def test_folder_that_others_may_read_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with recorder(tmp_path / "run" / "deltas") as opened:
         write_round(opened, 0)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out").chmod(0o755)
+    (tmp_path / "my out").mkdir()
+    (tmp_path / "my out").chmod(0o755)
     words = [
         "run",
         "--deltas",
@@ -150,10 +156,11 @@ def test_folder_that_others_may_read_is_named(tmp_path: Path, capsys: pytest.Cap
         "--attack",
         "release-check",
         "--out",
-        str(tmp_path / "out"),
+        str(tmp_path / "my out"),
     ]
     assert attack.main(words) == 0
-    assert f"chmod -R go= {tmp_path / 'out'}" in capsys.readouterr().err
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "other accounts" in line]
+    assert shlex.split(line.partition("was there before: ")[2]) == ["chmod", "-R", "go=", str(tmp_path / "my out")]
 
 
 def test_public_downloads_are_as_the_umask_says(tmp_path: Path) -> None:

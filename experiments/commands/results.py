@@ -23,8 +23,12 @@ def folder_above(deltas: str) -> Path:
 
 
 @contextlib.contextmanager
-def results_folder(directory: str | Path) -> Iterator[Path]:
+def results_folder(directory: str | Path, *, readable: str = "") -> Iterator[Path]:
     """The folder, made if it does not exist and tested for writing; removed if the work fails and left nothing there.
+
+    Args:
+        directory: the folder.
+        readable: name of the file that those who may read the folder may read too; empty for none.
 
     Raises:
         InputError: it is a file, or cannot be made or written to.
@@ -41,7 +45,7 @@ def results_folder(directory: str | Path) -> Iterator[Path]:
             found=str(error.strerror or error).lower() if file is None else f"the file {file}",
             way_out="Give another folder with --out.",
         ) from None
-    if open_to_others := openness(folder):
+    if open_to_others := openness(folder, readable=readable):
         print(open_to_others, file=sys.stderr)
     try:
         yield folder

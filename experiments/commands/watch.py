@@ -47,14 +47,15 @@ def watch(
     require(gate, "attack.py watch with a limit", "none", "E.g. --gate auc=0.6; see docs/gate.md.")
     limits = read_gate(gate or [])
     given = [make_attack(name) for name in attacks or []]
-    chosen = [*(kind() for kind in REGISTRY.values()), *(one for one in given if type(one) not in REGISTRY.values())]
+    added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
+    chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
     asked = measuring(limits, chosen)
     folder = Path(out) if out is not None else folder_above(recording) / "watch"
     check_results_place(folder, recordings=[recording], holds_files=out is not None)
     torch.set_num_threads(1)
     os.nice(max(_PRIORITY - os.nice(0), 0))  # the training goes first
-    with results_folder(folder), WatchView(len(limits), expected_rounds or until) as view:
+    with results_folder(folder, readable=VERDICT), WatchView(len(limits), expected_rounds or until) as view:
         loggers = make_loggers(logger or [], str(folder))
         audit = Watch(
             Path(recording),
@@ -78,8 +79,8 @@ def watch(
             stopped.kept = _KEPT
             raise
         finally:
-            for one in loggers:
-                one.finalize("success")
+            for each in loggers:
+                each.finalize("success")
     print("\n".join(f"round {last.round}: {state.sentence}" for state in last.states) if last else "no round to audit")
     unmeasured = [state for state in last.states if state.attack is None] if last else []
     if unmeasured:
@@ -92,7 +93,7 @@ def watch(
 def _why_unmeasured(state: LimitState, attacks: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
     """Why no attack has measured a limit, and which metric its question has for the recorded network."""
     question, _ = parts_of(state.limit)
-    asked = [one for one in attacks if not one.baseline and asks(question)(one.family, one.estimates.inferred)]
+    asked = [a for a in attacks if not a.baseline and asks(question)(a.family, a.estimates.inferred)]
     metric_here = fitting_metric(state.limit, state.at, attacks, asked, did_not_run)
     return f"{state.limit}: {metric_here}{why_unmeasured(state.limit, asked, did_not_run)}"
 

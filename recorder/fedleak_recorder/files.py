@@ -9,6 +9,7 @@ import glob
 import hashlib
 import io
 import os
+import shlex
 import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ MOST_TEXT = 2**26
 """Bytes of a manifest or of a list of names."""
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 """Permissions of what is written."""
-_OTHERS = 0o077
+_OTHERS, READ_BY_OTHERS = 0o077, 0o044
 """Permissions of the group and of others."""
 _WAY_OUT = "Give a regular file; copy the target of a link together with the rest of the folder."
 
@@ -80,15 +81,21 @@ def open_private(path: str | Path, flags: int) -> int:
     return os.open(path, flags, PRIVATE_FILE)
 
 
-def openness(folder: Path) -> str:
-    """A sentence that says that other accounts may read in a folder; empty if they may not."""
+def openness(folder: Path, *, readable: str = "") -> str:
+    """A sentence that says that other accounts may read in a folder; empty if they may not.
+
+    Args:
+        folder: the folder.
+        readable: name of the file that those who may read the folder may read too; empty for none.
+    """
     mode = stat.S_IMODE(folder.stat().st_mode)
     if not mode & _OTHERS:
         return ""
-    return (
-        f"other accounts may look into {folder} (mode {mode:04o}). What is written there now is for its owner only; for"
-        f" what was there before: chmod -R go= {folder}"
-    )
+    may = f"other accounts may look into {folder} (mode {mode:04o})"
+    if readable and mode & READ_BY_OTHERS:
+        return f"{may}. What is written there now is for its owner only, except {readable}"
+    close = f"chmod -R go= {shlex.quote(str(folder))}"
+    return f"{may}. What is written there now is for its owner only; for what was there before: {close}"
 
 
 Content = bytes | Sequence[memoryview]

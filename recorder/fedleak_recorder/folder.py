@@ -6,11 +6,12 @@ fedleak's own trainings and the recordings of other systems are both written her
 import contextlib
 import dataclasses
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedleak_recorder.errors import InputError
-from fedleak_recorder.files import Content, write_whole
+from fedleak_recorder.files import Content, openness, write_whole
 from fedleak_recorder.format import (
     AUXILIARY,
     MANIFEST,
@@ -28,6 +29,8 @@ from fedleak_recorder.format import (
     write_shard,
 )
 
+_logger = logging.getLogger("fedleak_recorder")
+
 
 class RecordingFolder:
     """Folder of a recording that one process, or one rank of a training, writes to.
@@ -44,8 +47,10 @@ class RecordingFolder:
         """Names of the journalled shards, and whether it is closed; read once, so that every round costs the same."""
 
     def lock(self) -> None:
-        """Refuses other writers until `release`, or until the process ends."""
+        """Refuses other writers until `release`, or until the process ends; warns if other accounts may look in."""
         self._lock.enter_context(only_writer(self.directory))
+        if open_to_others := openness(self.directory):
+            _logger.warning("%s", open_to_others)
 
     def release(self) -> None:
         """Lets other processes write to the folder."""

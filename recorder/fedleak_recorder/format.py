@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import io
 import json
-import logging
 import os
 import re
 from collections.abc import Iterator
@@ -26,7 +25,6 @@ from fedleak_recorder.files import (
     check_stays_inside,
     make_folder,
     open_private,
-    openness,
     read_bounded,
     write_once,
 )
@@ -75,7 +73,6 @@ LONGEST_JOURNAL = 2**30
 """Bytes; a line has about 150."""
 JOURNAL_NAME = re.compile(r"journal(-[0-9]{4})?\.jsonl")
 _LONGEST_LINE = 4096
-_logger = logging.getLogger("fedleak_recorder")
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
 
 
@@ -186,8 +183,6 @@ def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
         OSError: the folder cannot be created or written to.
     """
     make_folder(folder)
-    if open_to_others := openness(folder):
-        _logger.warning("%s", open_to_others)
     with open(folder / LOCK, "a", opener=open_private) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
