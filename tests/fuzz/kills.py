@@ -470,12 +470,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="subjects whose names hold one of these words, e.g. guard,watch")
     options = parser.parse_args()
+    if not (chosen := subjects(options.only)):
+        parser.error(f"no subject's name holds one of {options.only}: {', '.join(kind.name for kind in subjects())}")
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     os.environ.setdefault(KEY_VARIABLE, "5e" * 32)
     wrong = False
     with tempfile.TemporaryDirectory() as folder, tqdm(unit="kill") as bar:
-        chosen = subjects(options.only)
         shares = sum(kind.share for kind in chosen)
         for number, kind in enumerate(chosen):
             kills = math.ceil(kind.share / shares * options.kills)

@@ -1,10 +1,11 @@
 """A few kills of what is cheap to kill; ``make kills`` has the many."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz.kills import Conversion, Defaults, Digits, Subject, Table, kill
+from tests.fuzz.kills import Conversion, Defaults, Digits, Subject, Table, kill, main
 from tests.fuzz.site_kills import GuardOfTwo
 
 pytestmark = pytest.mark.integration
@@ -36,3 +37,11 @@ def test_a_difference_would_be_found(tmp_path: Path) -> None:
     assert list(kill(Forgetful(tmp_path / "work"), 1, seed=0).problems) == [
         "another outcome than that of a run that nobody killed"
     ]
+
+
+def test_words_in_no_name_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["kills", "--only", "launcher"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "three ranks" in capsys.readouterr().err
