@@ -29,10 +29,11 @@ class StopReport(Callback):
     Lightning started. Rounds recorded by then are complete.
 
     A round cannot be resumed in its middle, where some clients' private parameters are trained and others are not. So
-    the state after a finished round is written to ``stopped.ckpt`` in the run's folder, with the configuration beside
-    it: after the first round, and then at most once in a second, and so rarely that it takes a twentieth of the time.
-    Rounds after it are trained and recorded again. A training that no signal announces its end to, because it is killed
-    or the machine fails, goes on from there too. Both files are removed when the training has ended by itself.
+    the state after a finished round is written to ``stopped.ckpt`` in the run's folder, and its configuration to
+    ``stopped.yaml``: after the first round, and then at most once in a second, and so rarely that it takes a twentieth
+    of the time. Rounds after it are trained and recorded again. A training that no signal announces its end to, because
+    it is killed or the machine fails, goes on from there too. Both files are removed when the training has ended by
+    itself, if it has another checkpoint.
     """
 
     def __init__(self, stopping: Stopping) -> None:

@@ -4,7 +4,8 @@ import shlex
 from pathlib import Path
 
 CHECKPOINT, CONFIG = "stopped.ckpt", "stopped.yaml"
-"""State after one of the last rounds, and configuration of that training, in its folder until it has ended by itself.
+"""State after one of the last rounds, and configuration of that training, in its folder until it has ended by itself
+with another checkpoint.
 
 `config.yaml` is no such file: a training that is refused because of these two has replaced it.
 """

@@ -13,9 +13,9 @@ from protocol.errors import InputError, require
 
 LOCK = ".audit.lock"
 """Empty file in the folder of the results, while a command writes there."""
-_OWN = ("evaluation.json", "unfinished/stamp.json", "watch.json", "demo.json", "cells", "gate.xml", LOCK)
+_MARKS_OF_RESULTS = ("evaluation.json", "unfinished/stamp.json", "watch.json", "demo.json", "cells", "gate.xml", LOCK)
 """Files and folders that only fedleak's commands write into a folder of results."""
-_OWN_KEYS = {"experiment", "command", "results"}
+_KEYS_OF_RESULTS = {"experiment", "command", "results"}
 """Keys of each results.json that fedleak has written."""
 _PARTS = ("rounds", "truth")
 """Folders of a recording."""
@@ -51,13 +51,15 @@ def check_results_place(
         require(not contains, "a folder for results, or the one directly above the recording", found, _WAY_OUT)
     if (folder / "results.json").exists():
         found = f"a results.json of something else in {out}, which would be lost"
-        require(_ours(folder / "results.json"), "a folder for results", found, _WAY_OUT)
+        require(_by_fedleak(folder / "results.json"), "a folder for results", found, _WAY_OUT)
         return
     if holds_files and folder.is_dir():
         given = {Path(path).resolve() for path in inputs if path is not None}
         paths = [path for path in folder.iterdir() if not path.name.startswith(".") and path.resolve() not in given]
         held = sorted(path.name for path in paths)
-        known = any((folder / name).exists() for name in _OWN) or any(is_recording(folder / name) for name in held)
+        known = any((folder / name).exists() for name in _MARKS_OF_RESULTS) or any(
+            is_recording(folder / name) for name in held
+        )
         found = f"other files in {out}: {', '.join(held[:3])}{', ...' if len(held) > 3 else ''}"
         require(not held or known, "an empty folder, or one of earlier results", found, _WAY_OUT)
 
@@ -86,13 +88,13 @@ def is_recording(folder: Path) -> bool:
     return (folder / MANIFEST).is_file() and bool(journals_in(folder))
 
 
-def _ours(path: Path) -> bool:
+def _by_fedleak(path: Path) -> bool:
     """Whether fedleak wrote a results.json."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(content, dict) and content.keys() >= _OWN_KEYS
+    return isinstance(content, dict) and content.keys() >= _KEYS_OF_RESULTS
 
 
 @contextlib.contextmanager
@@ -101,7 +103,7 @@ def only_command(folder: Path, *, shared: bool = False) -> Iterator[None]:
 
     Args:
         folder: the folder.
-        shared: whether this is a part, beside which other parts may write.
+        shared: whether this is a part; other parts may write at the same time.
 
     Raises:
         InputError: another command writes there.
