@@ -166,7 +166,7 @@ def without_paths(text: str) -> str:
 LEFT_OUT = "..."
 """What stands for an argument that is not published."""
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w.-]*)(?P<given>=?)(?P<value>.*)", re.DOTALL)
-_SECRET = re.compile("key|token|secret|passw|credential|auth|cookie|sign", re.IGNORECASE)
+_SECRET = re.compile(r"key|token|secret|passw|credential|auth|cookie|sign|(^|[._-])(pw|pwd|pass)$", re.IGNORECASE)
 """What the name of an option or setting with a key speaks of."""
 _PLAIN = re.compile(r"[\w.,+=/-]+", re.ASCII)
 _WORDS = re.compile(r"[\w.,+-]*", re.ASCII)

@@ -150,7 +150,7 @@ def test_tensors_of_bfloat16_leave_as_such(tmp_path: Path) -> None:
 
 def test_no_more_kinds_of_empty_results_leave_than_are_counted(tmp_path: Path) -> None:
     rules = "tensors: []\nmetrics: {names: [loss], max_bits: 0.5}\nupdate: {max_examples: 1}\n"
-    results = set()
+    results = set[str]()
     for kind, examples in itertools.product(
         (DataKind.WEIGHTS, DataKind.WEIGHT_DIFF, DataKind.METRICS), ({}, {"num_examples": 0}, {"num_examples": 1})
     ):

@@ -31,6 +31,9 @@ def test_what_is_published_names_no_folder_of_a_machine(typed: str, kept: str) -
 
 HOSTILE = {
     "--deltas=/srv/jane.doe/patients/deltas": "--deltas=...",
+    "--pw hunter": "--pw ...",
+    "--to.headers.x-pass=hunter": "--to.headers.x-pass=...",
+    "--epochs.passes 3": "--epochs.passes 3",
     "--learner.path=/srv/jane.doe": "--learner.path=...",
     "-o=/srv/jane.doe": "-o=...",
     "--out /srv/jane.doe": "--out ...",
