@@ -2,28 +2,28 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
     # In the order in which attacks are listed and run.
     # ruff: isort: off
-    from attacks.base import Attack as Attack
-    from attacks.interactions import *  # noqa: F403
-    from attacks.recommendation import *  # noqa: F403
-    from attacks.ranking import *  # noqa: F403
-    from attacks.images import *  # noqa: F403
-    from attacks.record_membership import *  # noqa: F403
-    from attacks.source import *  # noqa: F403
-    from attacks.membership import *  # noqa: F403
-    from attacks.re_identification import *  # noqa: F403
-    from attacks.matching import *  # noqa: F403
-    from attacks.identifiability import *  # noqa: F403
-    from attacks.composition import *  # noqa: F403
-    from attacks.reconstruction import *  # noqa: F403
-    from attacks.words import *  # noqa: F403
-    from attacks.attributes import *  # noqa: F403
-    from attacks.linkability import *  # noqa: F403
-    from attacks.sums_over_rounds import *  # noqa: F403
-    from attacks.declared_privacy import *  # noqa: F403
+    from fedleak.core.attack import Attack as Attack
+    from fedleak.attacks.interactions import *  # noqa: F403
+    from fedleak.attacks.recommendation import *  # noqa: F403
+    from fedleak.attacks.ranking import *  # noqa: F403
+    from fedleak.attacks.images import *  # noqa: F403
+    from fedleak.attacks.record_membership import *  # noqa: F403
+    from fedleak.attacks.source import *  # noqa: F403
+    from fedleak.attacks.membership import *  # noqa: F403
+    from fedleak.attacks.re_identification import *  # noqa: F403
+    from fedleak.attacks.matching import *  # noqa: F403
+    from fedleak.attacks.identifiability import *  # noqa: F403
+    from fedleak.attacks.composition import *  # noqa: F403
+    from fedleak.attacks.reconstruction import *  # noqa: F403
+    from fedleak.attacks.words import *  # noqa: F403
+    from fedleak.attacks.attributes import *  # noqa: F403
+    from fedleak.attacks.linkability import *  # noqa: F403
+    from fedleak.attacks.sums_over_rounds import *  # noqa: F403
+    from fedleak.attacks.declared_privacy import *  # noqa: F403
 
 __all__ = exports(__name__)

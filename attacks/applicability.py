@@ -6,14 +6,14 @@ recording does not say what the clients train: only what the recording shows exc
 
 from collections.abc import Collection
 
-from attacks.composition.last_outputs import number_of_outputs
-from client.algorithm import ExampleAlgorithm
-from client.image_classifier import ImageClassifierAlgorithm
-from client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput
-from client.pointwise_descent import VoteAlgorithm
-from client.ranking import RankingAlgorithm
-from client.recommendation import RecommenderAlgorithm
-from protocol.view import ITEM_EMBEDDING, View
+from fedleak.attacks.composition.last_outputs import number_of_outputs
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput
+from fedleak.client.pointwise_descent import VoteAlgorithm
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.core.view import ITEM_EMBEDDING, View
 
 _ITEMS = (RecommenderAlgorithm, RankingAlgorithm, VoteAlgorithm)
 """Algorithms of clients that are shown items and learn from what they do with them."""

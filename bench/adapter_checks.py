@@ -3,10 +3,10 @@
 python -m bench.adapter_checks --root DATA
 
 Honest federated training of the adapters of a small GPT-2 on bloggers' sentences; after rounds 0 and 10, each device
-has the global adapter, the one before, and its own last update. The checks are those of `defenses.model_checks` that
-need no images and no ReLU. Prints, by check, the share of devices whose check exceeds the threshold of split conformal
-prediction on honest devices at a false-positive rate of .01. Checks that read the adapter alone have one honest value
-in each of the two rounds.
+has the global adapter, the one before, and its own last update. The checks are those of `fedleak.defenses.model_checks`
+that need no images and no ReLU. Prints, by check, the share of devices whose check exceeds the threshold of split
+conformal prediction on honest devices at a false-positive rate of .01. Checks that read the adapter alone have one
+honest value in each of the two rounds.
 """
 
 import argparse
@@ -15,21 +15,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
-from datamodules.devices.blog import Blog
-from datamodules.devices.tokenization import TextOptions
-from datamodules.devices.user_filter import UserFilter
-from defenses.manipulation_checks import threshold
-from defenses.model_checks.allow_list import AllowList, model_hash
-from defenses.model_checks.base import ModelCheck, ReceivedModel
-from defenses.model_checks.commitment import Commitment
-from defenses.model_checks.proportional_rows import ProportionalRows
-from defenses.model_checks.server_step import ServerStep
-from defenses.model_checks.weight_law import WeightLaw
-from protocol.seeding import generator_for
-from server.memory_adapter import MemoryAdapter
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.devices.blog import Blog
+from fedleak.datamodules.devices.tokenization import TextOptions
+from fedleak.datamodules.devices.user_filter import UserFilter
+from fedleak.defenses.manipulation_checks import threshold
+from fedleak.defenses.model_checks.allow_list import AllowList, model_hash
+from fedleak.defenses.model_checks.base import ModelCheck, ReceivedModel
+from fedleak.defenses.model_checks.commitment import Commitment
+from fedleak.defenses.model_checks.proportional_rows import ProportionalRows
+from fedleak.defenses.model_checks.server_step import ServerStep
+from fedleak.defenses.model_checks.weight_law import WeightLaw
+from fedleak.server.memory_adapter import MemoryAdapter
 
 Model = dict[str, Tensor]
 CHECKS: tuple[ModelCheck, ...] = (ProportionalRows(), WeightLaw(), ServerStep(), AllowList(), Commitment())

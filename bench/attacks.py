@@ -2,17 +2,17 @@
 
 import time
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.item_deltas import Direction
-from attacks.recommendation.raifle import Raifle
-from attacks.scoring import auc_per_victim
 from bench.measure import Measure
-from client.fncf import FNCFAlgorithm
-from client.recommendation import USER_EMBEDDING
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from modules.learners.fncf import FNCF
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.attacks.recommendation.raifle import Raifle
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.modules.learners.fncf import FNCF
 
 
 def attack_times(victims: int) -> list[Measure]:

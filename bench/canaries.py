@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attacks.declared_privacy.epsilon_bounds import (
+from fedleak.attacks.declared_privacy.epsilon_bounds import (
     Numbers,
     clopper_pearson_epsilon,
     fixed_abstention,
@@ -17,9 +17,9 @@ from attacks.declared_privacy.epsilon_bounds import (
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
-from attacks.scoring import clopper_pearson
-from protocol.gaussian_budget import declared_precision
-from protocol.provenance import versions
+from fedleak.core.gaussian_budget import declared_precision
+from fedleak.core.provenance import versions
+from fedleak.core.scoring import clopper_pearson
 
 DELTA = 1e-5
 TARGETS = {

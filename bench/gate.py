@@ -15,12 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from evaluation.gate import Outcome, gate
-from evaluation.limits import FEWEST, hidden
-from evaluation.mean_interval import MeanOverClients
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from evaluation.summary import mean_over_clients, summarise
+from fedleak.evaluation.gate import Outcome, gate
+from fedleak.evaluation.limits import FEWEST, hidden
+from fedleak.evaluation.mean_interval import MeanOverClients
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.evaluation.summary import mean_over_clients, summarise
 
 Values = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Values]
@@ -88,7 +88,7 @@ def mean_of(values: Values) -> MeanOverClients:
 
 @functools.cache
 def verdict_of_attack(values: tuple[float, ...], limit: float, attacks: int) -> Outcome:
-    """Verdict of one attack of several by the values of its clients, as `evaluation.gate` has it.
+    """Verdict of one attack of several by the values of its clients, as `fedleak.evaluation.gate` has it.
 
     Audits in which all values are the same up to their order are judged once; `check` compares it with the gate.
     """

@@ -24,7 +24,8 @@ from torch.nn import functional
 from bench.measure import interleaved
 from bench.model_checks import CLASSES, CLIENTS, DATA, DEVIATIONS, NETWORKS, ROUNDS, SUM, World, manipulated, world
 from bench.peers.networks import ImageNetwork
-from client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.seeding import generator_for
 from fedleak_guard import Guard, Message, RefusedError, read_policy
 from fedleak_guard.checks.received_model import ReceivedModel
 from fedleak_guard.checks.received_rows import ReceivedRows
@@ -32,7 +33,6 @@ from fedleak_guard.earlier_round import keep_round
 from fedleak_guard.message import tensors_hash
 from fedleak_guard.simulated_rounds import simulated_rounds
 from fedleak_guard.thresholds import calibrated, tensors_of, write_thresholds
-from protocol.seeding import generator_for
 
 SIMULATION: dict[str, Any] = {"trainings": 4, "rounds": 30, "clients": 10, "learning_rate": 0.1, "epochs": 1}
 """The defaults of `fedleak-guard calibrate --simulate`."""

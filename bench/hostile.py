@@ -13,13 +13,13 @@ import pandas as pd
 from tqdm import tqdm
 
 from bench.hostile_federations import HONEST, HOSTILE, Federation, honest
-from evaluation import audit
-from evaluation.as_recorded import as_recorded
-from evaluation.auditing import AuditResult
-from evaluation.gate import gate
-from evaluation.scores import records
-from protocol.metric_table import METRICS
-from reports.headline import false_bounds, headline
+from fedleak.core.metric_table import METRICS
+from fedleak.evaluation import audit
+from fedleak.evaluation.as_recorded import as_recorded
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.gate import gate
+from fedleak.evaluation.scores import records
+from fedleak.reports.headline import false_bounds, headline
 
 ATTACKS = (
     *("equal-counts", "random-guess", "uniform-present", "closed-form", "exact-counts", "last-layer-counts"),

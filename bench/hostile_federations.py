@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
 from fedleak_recorder import Recorder
 
 SHAPE, CLASSES = (1, 8, 8), 10

@@ -7,10 +7,10 @@ import torch
 
 from bench.peers.networks import ImageNetwork, InteractionNetwork, weights_of
 from bench.peers.protocol import Array, Plan, save_job
-from client.cohort import Cohort
-from client.engine.batches import batch_schedule
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.seeding import generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.batches import batch_schedule
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.seeding import generator_for
 
 ROUNDS = 12
 """Rounds with different cohorts; later rounds repeat them."""

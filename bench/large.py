@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from evaluation.auditing import audit
+from fedleak.evaluation.auditing import audit
 from fedleak_recorder import Recorder
 from fedleak_recorder.gathered_round import Sent
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from bench.measure import Measure
-from datamodules.images.image_set import GeneratedImages
-from modules.image_features.feature_extractors import Extractor
-from modules.image_features.gallery import Gallery
-from server.feature_noise import FeatureNoise, PixelSearch
+from fedleak.datamodules.images.image_set import GeneratedImages
+from fedleak.modules.image_features.feature_extractors import Extractor
+from fedleak.modules.image_features.gallery import Gallery
+from fedleak.server.feature_noise import FeatureNoise, PixelSearch
 
 
 def manipulation_times() -> list[Measure]:

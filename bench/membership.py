@@ -6,17 +6,17 @@ import time
 
 import torch
 
-from attacks.estimates import Estimate
-from attacks.record_membership import CandidateFit, FedMIACosine
-from attacks.record_membership.estimates import RecordMembershipEstimate
 from bench.measure import Measure
 from bench.peak_memory import peak_mib
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES
+from fedleak.attacks.record_membership import CandidateFit, FedMIACosine
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES
 
 CLIENTS, RECORDS, CANDIDATES_OF_EACH, OUTSIDERS, CLASSES, SHAPE = 10, 500, 100, 1000, 10, (3, 32, 32)
 TRAININGS = {

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from lightning import Trainer
 
-from attacks.recommendation.item_deltas import Direction
 from bench.measure import Measure
 from bench.peak_memory import peak_mib
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from evaluation.evaluate import evaluate
-from modules.learners.fncf import FNCF
-from recordings.recording import Recording
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.evaluation.evaluate import evaluate
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.recordings.recording import Recording
 
 CLIENTS = 20
 

@@ -23,28 +23,28 @@ import seaborn
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate, layer_inputs
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from datamodules.images.cifar10 import CIFAR10
-from datamodules.images.mnist import MNIST
-from datamodules.partition.client_split import ClientSplit
-from defenses.manipulation_checks import threshold
-from defenses.model_checks.allow_list import model_hash
-from defenses.model_checks.base import ReceivedModel, joint_thresholds, model_checks
-from protocol.seeding import generator_for
-from protocol.view import RoundView
-from server.canary_unit import CanaryUnit
-from server.imprint import Imprint
-from server.model_manipulation import ModelManipulation, SentModels
-from server.quantile_bias import QuantileBias
-from server.soliton import Soliton
-from server.sparse_imprint import SparseImprint
-from server.suppression import Suppression
-from server.trap_weights import TrapWeights
+from fedleak.attacks.reconstruction import LinearInversion
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate, layer_inputs
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.cifar10 import CIFAR10
+from fedleak.datamodules.images.mnist import MNIST
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.defenses.manipulation_checks import threshold
+from fedleak.defenses.model_checks.allow_list import model_hash
+from fedleak.defenses.model_checks.base import ReceivedModel, joint_thresholds, model_checks
+from fedleak.server.canary_unit import CanaryUnit
+from fedleak.server.imprint import Imprint
+from fedleak.server.model_manipulation import ModelManipulation, SentModels
+from fedleak.server.quantile_bias import QuantileBias
+from fedleak.server.soliton import Soliton
+from fedleak.server.sparse_imprint import SparseImprint
+from fedleak.server.suppression import Suppression
+from fedleak.server.trap_weights import TrapWeights
 
 Model = dict[str, Tensor]
 CLIENTS, IMAGES, SUM, CLASSES = 200, 16, 10, 10

@@ -19,15 +19,15 @@ from torch import Tensor
 from tqdm import tqdm
 
 from bench.measure import Measure
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions
-from datamodules.base import FederatedDataModule
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from modules.federated import FederatedModule
-from modules.learners.fncf import FNCF
-from modules.learners.image_classifier import FederatedClassifier
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.training.data import FederatedDataModule
+from fedleak.training.federated import FederatedModule
 
 ROUNDS = 3
 """Rounds of a turn; the first is a warm-up."""

@@ -9,11 +9,11 @@ from lightning import Trainer
 from safetensors.torch import load_file
 
 from bench.measure import Measure
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from modules.learners.fncf import FNCF
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.recordings.recording import Recording
 
 CLIENTS = 10
 ROUNDS = 1000

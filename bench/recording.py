@@ -5,9 +5,9 @@ import tempfile
 from lightning import Trainer
 
 from bench.measure import Measure, interleaved
-from callbacks.delta_recorder import DeltaRecorder
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from modules.learners.fncf import FNCF
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.modules.learners.fncf import FNCF
 
 ROUNDS = 6
 

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from attacks.declared_privacy.missing_noise import whole_numbers
-from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
-from attacks.scoring import clopper_pearson
 from bench.release_simulation import Fault, System, recording_of, round_of, sum_of
-from protocol.gaussian_budget import gaussian_epsilon
-from protocol.seeding import generator_for
+from fedleak.attacks.declared_privacy.missing_noise import whole_numbers
+from fedleak.attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
+from fedleak.core.gaussian_budget import gaussian_epsilon
+from fedleak.core.scoring import clopper_pearson
+from fedleak.core.seeding import generator_for
 
 EXPECTED: dict[str, set[str]] = {
     "scale off by 5 %": {"noise scale"},

@@ -12,8 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from protocol.history import History
-from protocol.view import Release, RoundView
+from fedleak.core.history import History
+from fedleak.core.view import Release, RoundView
 
 SHAPES = {"table": (180, 40), "hidden.weight": (40, 60), "hidden.bias": (40,), "output.weight": (9, 40)}
 """10,000 numbers."""
@@ -140,7 +140,7 @@ def recording_of(rounds: list[RoundView]) -> History:
 
 
 def _epsilon(multiplier: float) -> float:
-    from protocol.gaussian_budget import gaussian_epsilon
+    from fedleak.core.gaussian_budget import gaussian_epsilon
 
     return gaussian_epsilon(multiplier**-2, 1e-5)
 

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from bench.measure import Measure
 from bench.peak_memory import peak_mib
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions
-from datamodules.base import FederatedDataModule
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.seeding import generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.seeding import generator_for
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.training.data import FederatedDataModule
 
 SIZES = (1250, 2500, 5000, 10000)
 _IMAGES, _ROUNDS = 8, 3

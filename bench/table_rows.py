@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import torch
 
-from attacks.reconstruction import ColumnPrior, LinearInversion, LinearPeeling, LinearRatio
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate
 from bench.certificates.rows import PEOPLE, Round, round_of
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction import ColumnPrior, LinearInversion, LinearPeeling, LinearRatio
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
 
 ATTACKS: dict[str, Callable[[], ReconstructionAttack]] = {
     "linear-inversion": LinearInversion,

@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
-from attacks.scoring import clopper_pearson
 from bench.release_simulation import System, recording_of, round_of
 from bench.watch_frameworks import overhead, planted_fault
 from bench.watch_simulation import LIMIT, Federation, Kind, one_look, sequential
-from evaluation.confidence_sequence import ConfidenceSequence
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
+from fedleak.core.scoring import clopper_pearson
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.evaluation.confidence_sequence import ConfidenceSequence
 
 KINDS = get_args(Kind)
 SPREADS = ((0.1, 0.1), (0.05, 0.25))

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from evaluation.confidence_sequence import FALSE_STOP, ConfidenceSequence
+from fedleak.evaluation.confidence_sequence import FALSE_STOP, ConfidenceSequence
 
 Kind = Literal["new persons", "same persons", "some of many"]
 """Who takes part: persons who take part once, all persons in every round, or a tenth of all persons in each."""
 LIMIT = 0.5
 _TAIL = 0.025
-"""Probability of a false failure of a gate that looks once, as in `evaluation.limits`."""
+"""Probability of a false failure of a gate that looks once, as in `fedleak.evaluation.limits`."""
 Numbers = npt.NDArray[np.float64]
 Round = tuple[npt.NDArray[np.int64], Numbers]
 """Persons ``(P,)`` and their scores ``(P,)``."""

@@ -21,24 +21,24 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from evaluation.runner import Evaluation, joined
-from evaluation.scores import setting_columns
-from evaluation.summary import summarise
-from evaluation.what_if import COSINE, ERROR, LOSS, SignalKept, audited_under
-from experiments.cell import Cell
-from experiments.cell_cache import recording_of
-from experiments.commands.defences_file import built
-from experiments.running import run_table
-from experiments.table import Choice, read_table
-from protocol.metric_table import metric
-from recordings.what_if import DefendedRecording
+from fedleak.commands.defences_file import built
+from fedleak.core.metric_table import metric
+from fedleak.evaluation.runner import Evaluation, joined
+from fedleak.evaluation.scores import setting_columns
+from fedleak.evaluation.summary import summarise
+from fedleak.evaluation.what_if import COSINE, ERROR, LOSS, SignalKept, audited_under
+from fedleak.recordings.what_if import DefendedRecording
+from fedleak.tables.cell import Cell
+from fedleak.tables.cell_cache import recording_of
+from fedleak.tables.running import run_table
+from fedleak.tables.table import Choice, read_table
 
 _PAPER = Path(__file__).resolve().parents[1] / "configs" / "paper"
 _SIGNALS = (COSINE, ERROR, LOSS)
 _ACCURACY = "accuracy"
 _ATTACKS = ("ours", "published")
 _STANDARD_ERRORS = 1.96
-"""Half of the 95% interval of a normal difference; those of `evaluation.summary`, which hold for any law, are wider."""
+"""Half of the 95% interval of a normal difference; those of `summary` hold for any law and are wider."""
 _ROUNDING = 1e-9
 LESS, MORE, WITHIN = "less leak", "more leak", "within"
 """What a what-if says next to the training."""

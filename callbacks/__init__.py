@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from callbacks.audit import Audit as Audit
-    from callbacks.delta_recorder import DeltaRecorder as DeltaRecorder
-    from callbacks.noise_search import NoiseSearch as NoiseSearch
-    from callbacks.privacy_budget import PrivacyBudget as PrivacyBudget
-    from callbacks.requeue import Requeue as Requeue
-    from callbacks.round_progress import RoundProgress as RoundProgress
-    from callbacks.run_config import RunConfig as RunConfig
-    from callbacks.stop_report import StopReport as StopReport
+    from fedleak.callbacks.audit import Audit as Audit
+    from fedleak.callbacks.delta_recorder import DeltaRecorder as DeltaRecorder
+    from fedleak.callbacks.noise_search import NoiseSearch as NoiseSearch
+    from fedleak.callbacks.privacy_budget import PrivacyBudget as PrivacyBudget
+    from fedleak.callbacks.requeue import Requeue as Requeue
+    from fedleak.callbacks.round_progress import RoundProgress as RoundProgress
+    from fedleak.callbacks.run_config import RunConfig as RunConfig
+    from fedleak.callbacks.stop_report import StopReport as StopReport
 
 __all__ = exports(__name__)

@@ -10,16 +10,16 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_warn
 
-from attacks.base import Attack
-from attacks.registry import make_attack
-from callbacks.delta_recorder import DeltaRecorder
-from evaluation.auditing import AuditResult, audit
-from evaluation.failures import nothing_scored
-from protocol.errors import InputError
-from recordings.recording import Recording
-from reports.leak_numbers import leaks
-from reports.wandb_log import log_results
-from reports.write_run import write_run
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError
+from fedleak.evaluation.auditing import AuditResult, audit
+from fedleak.evaluation.failures import nothing_scored
+from fedleak.evaluation.registry import make_attack
+from fedleak.recordings.recording import Recording
+from fedleak.reports.leak_numbers import leaks
+from fedleak.reports.wandb_log import log_results
+from fedleak.reports.write_run import write_run
 
 
 class Audit(Callback):
@@ -35,7 +35,7 @@ class Audit(Callback):
         victims: number of victims, drawn at random; None for all.
         each_validation: whether to attack the newest recorded round after every validation too, and log the numbers.
         seed: seed of the attacks' draws.
-        persons: whether the files hold pseudonyms and client numbers, see `evaluation.persons`.
+        persons: whether the files hold pseudonyms and client numbers, see `fedleak.evaluation.persons`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Audit(Callback):
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, DeltaRecorder):
                 return callback
-        way_out = "Add callbacks.delta_recorder.DeltaRecorder, whose recording Audit attacks."
+        way_out = "Add fedleak.callbacks.delta_recorder.DeltaRecorder, whose recording Audit attacks."
         raise InputError(expected="a DeltaRecorder among the callbacks", found="Audit without one", way_out=way_out)
 
     def _log(self, trainer: Trainer, numbers: dict[str, float]) -> None:

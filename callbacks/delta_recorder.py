@@ -12,18 +12,18 @@ from typing import Any, Literal
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.message_sums import MessageSums
-from callbacks.recorded_content import RecordedContent
-from callbacks.unfinished_training import resume_command
-from datamodules.base import data_of
-from datamodules.candidates import CandidateOptions
+from fedleak.callbacks.message_sums import MessageSums
+from fedleak.callbacks.recorded_content import RecordedContent
+from fedleak.callbacks.unfinished_training import resume_command
+from fedleak.core.errors import InputError
+from fedleak.core.provenance import commit
+from fedleak.core.ranges import NonNegativeInt, PositiveInt
+from fedleak.training.candidates import CandidateOptions
+from fedleak.training.data import data_of
+from fedleak.training.federated import FederatedModule
+from fedleak.training.round_record import RoundRecord
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import MANIFEST, Manifest, read_manifest
-from modules.federated import FederatedModule
-from modules.round_record import RoundRecord
-from protocol.errors import InputError
-from protocol.provenance import commit
-from protocol.ranges import NonNegativeInt, PositiveInt
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
 _ANEW = (

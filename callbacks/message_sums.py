@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedleak.core.errors import require
+from fedleak.training.round_record import RoundRecord
 from fedleak_recorder.format import CLIENT_MODEL
-from modules.round_record import RoundRecord
-from protocol.errors import require
 
 
 class MessageSums:

@@ -1,4 +1,4 @@
-"""Search for the noise scale before the first round (RAIFLE, section IV.C), see `server.noise_search`."""
+"""Search for the noise scale before the first round (RAIFLE, section IV.C), see `fedleak.server.noise_search`."""
 
 import functools
 from typing import Any
@@ -7,17 +7,17 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.registry import make_attack
-from datamodules.base import FederatedDataModule
-from evaluation.runner import infer
-from modules.learners.fpdgd import FPDGD
-from protocol.errors import InputError
-from protocol.ranges import PositiveFloat, PositiveInt
-from protocol.seeding import generator_for
-from server.noise_injection import NoiseInjection
-from server.noise_search import SimulatedLists, evolve_scale, mean_auc
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError
+from fedleak.core.ranges import PositiveFloat, PositiveInt
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation.registry import make_attack
+from fedleak.evaluation.runner import infer
+from fedleak.modules.learners.fpdgd import FPDGD
+from fedleak.server.noise_injection import NoiseInjection
+from fedleak.server.noise_search import SimulatedLists, evolve_scale, mean_auc
+from fedleak.training.data import FederatedDataModule
 
 _OWN_DRAWS = 1_000_000
 """Added to the training's seed: simulated clients have other draws than the real ones."""

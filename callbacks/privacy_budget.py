@@ -9,12 +9,12 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from callbacks.delta_recorder import federated
-from client.engine.local_hyperparameters import LocalTraining
-from defenses.base import Defense
-from defenses.local_dp import LocalDP
-from protocol.errors import require
-from protocol.gaussian_budget import composed_epsilon
+from fedleak.callbacks.delta_recorder import federated
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import require
+from fedleak.core.gaussian_budget import composed_epsilon
+from fedleak.defenses.base import Defense
+from fedleak.defenses.local_dp import LocalDP
 
 _logger = logging.getLogger(__name__)
 

@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from datamodules.base import FederatedDataModule
-from datamodules.candidates import CandidateOptions, CandidatePool
-from defenses.base import shown_counts
-from defenses.canaries import Canaries
+from fedleak.core.errors import InputError, require
+from fedleak.core.record_hash import LENGTH, RECORD_ORIGIN, RECORD_STEP, SALT_LENGTH, Grid, record_hashes
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.core.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS, CANDIDATE_LABELS, CANDIDATES
+from fedleak.defenses.base import shown_counts
+from fedleak.defenses.canaries import Canaries
+from fedleak.recordings.adversary_devices import popularity_of_others, prior_knowledge
+from fedleak.training.candidates import CandidateOptions, CandidatePool
+from fedleak.training.data import FederatedDataModule
+from fedleak.training.federated import FederatedModule
+from fedleak.training.round_record import RoundRecord, TrainingExamples
 from fedleak_recorder.arrays import shard_bytes
 from fedleak_recorder.format import CLIENT, ITEM_FEATURES, MODEL, POPULARITY_OF_OTHERS, shard_name
-from modules.federated import FederatedModule
-from modules.round_record import RoundRecord, TrainingExamples
-from protocol.errors import InputError, require
-from protocol.record_hash import LENGTH, RECORD_ORIGIN, RECORD_STEP, SALT_LENGTH, Grid, record_hashes
-from protocol.seeding import PERSISTENT, generator_for
-from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS, CANDIDATE_LABELS, CANDIDATES
-from recordings.adversary_devices import popularity_of_others, prior_knowledge
 
 _AUXILIARY_NAMES = {"image": "images", "label": "labels"}
 
 
 class RecordedContent:
-    """Content of the files of a recording; the arguments are those of `callbacks.delta_recorder.DeltaRecorder`."""
+    """Content of the files of a recording; the arguments are those of `fedleak.callbacks.DeltaRecorder`."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from tqdm import tqdm
 
-from protocol.progress import client_listener
+from fedleak.core.progress import client_listener
 
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {rounds}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 

@@ -10,12 +10,12 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
-from callbacks.delta_recorder import DeltaRecorder
-from callbacks.unfinished_training import CHECKPOINT, CONFIG, fit_command, resume_command
-from datamodules.io.files import write_whole
-from protocol.errors import InputError
-from protocol.signals import Stopping
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.callbacks.unfinished_training import CHECKPOINT, CONFIG, fit_command, resume_command
+from fedleak.core.errors import InputError
+from fedleak.core.io.files import write_whole
+from fedleak.core.signals import Stopping
+from fedleak.recordings.recording import Recording
 
 _LEAST_S, _SHARE = 1.0, 20
 """Seconds between two writes of the state at least, and between them as a multiple of what one takes."""

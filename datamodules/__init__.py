@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from datamodules.base import FederatedDataModule as FederatedDataModule
-    from datamodules.devices import *  # noqa: F403
-    from datamodules.images import *  # noqa: F403
-    from datamodules.partition import *  # noqa: F403
-    from datamodules.ranking import *  # noqa: F403
-    from datamodules.recommendation import *  # noqa: F403
-    from datamodules.tables import *  # noqa: F403
+    from fedleak.datamodules.devices import *  # noqa: F403
+    from fedleak.datamodules.images import *  # noqa: F403
+    from fedleak.datamodules.partition import *  # noqa: F403
+    from fedleak.datamodules.ranking import *  # noqa: F403
+    from fedleak.datamodules.recommendation import *  # noqa: F403
+    from fedleak.datamodules.tables import *  # noqa: F403
+    from fedleak.training.data import FederatedDataModule as FederatedDataModule
 
 __all__ = exports(__name__)

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from client.engine import *  # noqa: F403
-    from modules.federated import FederatedModule as FederatedModule
-    from modules.learners import *  # noqa: F403
-    from modules.lightning.built_from_data import BuiltFromData as BuiltFromData
-    from modules.references import *  # noqa: F403
-    from modules.server import ServerOptimizer as ServerOptimizer
+    from fedleak.client.engine import *  # noqa: F403
+    from fedleak.modules.learners import *  # noqa: F403
+    from fedleak.modules.references import *  # noqa: F403
+    from fedleak.training.federated import FederatedModule as FederatedModule
+    from fedleak.training.lightning.built_from_data import BuiltFromData as BuiltFromData
+    from fedleak.training.server_optimizer import ServerOptimizer as ServerOptimizer
 
 __all__ = exports(__name__)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.places import ROOT, tracked
+from tests.places import ROOT, copy_checkout
 
 OUTSIDE = ROOT / "tests" / "outside"
 ROOMS = {
@@ -23,11 +23,11 @@ ROOMS = {
     "visits": "datamodules/recommendation",
     "largest_value": "defenses",
     "rounding": "defenses",
-    "update_norms": "evaluation/steps",
-    "model_change": "experiments/after",
+    "update_norms": "fedleak/evaluation/steps",
+    "model_change": "fedleak/tables/after",
     "place_vectors": "modules/learners",
     "small_net": "modules/learners",
-    "best_value": "reports/exporters",
+    "best_value": "fedleak/reports/exporters",
 }
 """Folder of the checkout for each file of the package outside."""
 KNOWN = "FEDLEAK_KNOWN_TESTS"
@@ -36,10 +36,7 @@ KNOWN = "FEDLEAK_KNOWN_TESTS"
 
 def write_copy(folder: Path) -> list[Path]:
     """Copies the checkout, without its history, and adds the files; returns these."""
-    for path in tracked():
-        target = folder / path.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target)
+    copy_checkout(folder)
     added = []
     for name, room in ROOMS.items():
         (folder / room).mkdir(exist_ok=True)  # a new family is a folder

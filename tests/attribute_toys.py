@@ -8,18 +8,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from datamodules.people import Attributes
-from datamodules.recommendation.interactions import Interactions
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from evaluation.message_selection import client_truth
-from modules.learners.fncf import FNCF
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
-from recordings.joined_view import messages_view
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
+from fedleak.datamodules.recommendation.interactions import Interactions
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.evaluation.message_selection import client_truth
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.recordings.joined_view import messages_view
+from fedleak.recordings.recording import Recording
+from fedleak.training.people import Attributes
 from tests.toys import quiet_trainer
 
 Toy = tuple[History, dict[str, Tensor]]

@@ -11,8 +11,8 @@ import yaml
 from torch.distributed.run import get_args_parser
 from wandb.cli.cli import cli
 
-from experiments import training
-from experiments.commands.attack_parser import parsed
+from fedleak.commands.attack_parser import parsed
+from fedleak.tables import training
 from tests.places import ROOT
 
 

@@ -4,17 +4,17 @@ import functools
 
 import torch
 
-from attacks.base import Attack
-from attacks.composition.estimates import CompositionEstimate
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.attack import Attack
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.modules.learners.image_classifier import FederatedClassifier
 
 NETWORK = ClassifierOptions(hidden=32, channels=4)
 SGD = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=40)

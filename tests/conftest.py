@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from lightning import Trainer
 
-from protocol.seeding import KEY_VARIABLE
+from fedleak.core.seeding import KEY_VARIABLE
 
 pytest_plugins = ["tests.slowest"]
 # What a training draws in secret is drawn the same in every test, in the processes that tests start too.
@@ -40,7 +40,7 @@ def _freed_memory_goes_back() -> Iterator[None]:
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of runs have no figures, which take longer than a small training."""
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_, **__: [])
+    monkeypatch.setattr("fedleak.reports.write_run.report_figures", lambda *_, **__: [])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,16 +5,16 @@ import functools
 
 import torch
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.text import TextAlgorithm, TextOptions
-from datamodules.devices.device_split import Devices
-from datamodules.devices.synthetic_posts import SyntheticPosts
-from evaluation.message_selection import draw_pairs
-from modules.learners.text import FederatedText
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.view import USERS
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.text import TextAlgorithm, TextOptions
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import USERS
+from fedleak.datamodules.devices.device_split import Devices
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.evaluation.message_selection import draw_pairs
+from fedleak.modules.learners.text import FederatedText
 
 NETWORK = TextOptions(vocabulary=40, embedding=8, hidden=8)
 LOCAL = LocalTraining(learning_rate=0.3, batch_size=10)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from client.feature_extractor import Crop, FeatureExtractor, Transform
-from datamodules.images.image_set import GeneratedImages
+from fedleak.client.feature_extractor import Crop, FeatureExtractor, Transform
+from fedleak.datamodules.images.image_set import GeneratedImages
 
 CROP = Crop(20, 16)
 

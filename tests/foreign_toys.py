@@ -14,7 +14,7 @@ import yaml
 from safetensors.torch import save
 from torch import Tensor
 
-from protocol.view import RoundView
+from fedleak.core.view import RoundView
 from tests.composition_toys import NETWORK, SGD, SHAPE, source, views
 
 MANIFEST = "manifest.yaml"

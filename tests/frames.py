@@ -1,4 +1,4 @@
-"""Tables of results, as `evaluation.summary.summarise` makes them."""
+"""Tables of results, as `fedleak.evaluation.summary.summarise` makes them."""
 
 import dataclasses
 import functools
@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from attacks.registry import KNOWN
-from evaluation.scores import SETTING, AttackInfo, Role
+from fedleak.evaluation.registry import KNOWN
+from fedleak.evaluation.scores import SETTING, AttackInfo, Role
 
 KINDS = {name: kind for kind in KNOWN for name in kind.names()}
 

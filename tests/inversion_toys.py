@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from protocol.record_hash import record_hashes
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.record_hash import record_hashes
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 
 SHAPE = (1, 12, 12)
 NETWORK = ClassifierOptions(name="mlp", hidden=200, weights="normal")

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.source.source_inference import SourceEstimate
-from client.algorithm import RecordAlgorithm
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, RoundView
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.attacks.source.source_inference import SourceEstimate
+from fedleak.client.algorithm import RecordAlgorithm
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.attack import Attack
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES, Release, RoundView
 
 CLIENTS, EACH, CLASSES, SHAPE = 4, 20, 4, (1, 12, 12)
 NETWORK = ClassifierOptions(hidden=32, channels=8, activation="tanh")

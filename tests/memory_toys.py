@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import PretrainedAlgorithm
-from server.memory_adapter import MemoryAdapter
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.server.memory_adapter import MemoryAdapter
 from tests.transformer_toys import VOCABULARY, algorithm, texts
 
 WORDS = 6

@@ -7,14 +7,14 @@ from typing import Any
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from defenses.row_noise import RowNoise
-from modules.learners.matrix_factorization import FederatedMF
-from modules.server import ServerOptimizer
-from server.probing import Probing
-from server.repeated_selection import RepeatedSelection
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.defenses.row_noise import RowNoise
+from fedleak.modules.learners.matrix_factorization import FederatedMF
+from fedleak.server.probing import Probing
+from fedleak.server.repeated_selection import RepeatedSelection
+from fedleak.training.server_optimizer import ServerOptimizer
 from tests.toys import quiet_trainer
 
 AFTER = 4

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.delta_recorder import DeltaRecorder
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from modules.federated import FederatedModule
-from modules.learners.fpdgd import FPDGD
-from modules.learners.online_ranker import OnlineRanker
-from protocol.view import RoundView
-from recordings.named_algorithm import learner_from
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.core.view import RoundView
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.modules.learners.fpdgd import FPDGD
+from fedleak.modules.learners.online_ranker import OnlineRanker
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recording import Recording
+from fedleak.training.federated import FederatedModule
 from tests.toys import quiet_trainer
 
 

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.gradient_matching import GradientMatching, MatchedImages
-from attacks.reconstruction.likeness import likeness, nearest
-from client.algorithm import DescentAlgorithm
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
-from protocol.record_hash import record_hashes
-from protocol.table_columns import TableColumns
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.gradient_matching import GradientMatching, MatchedImages
+from fedleak.attacks.reconstruction.likeness import likeness, nearest
+from fedleak.client.algorithm import DescentAlgorithm
+from fedleak.core.record_hash import record_hashes
+from fedleak.core.table_columns import TableColumns
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.datamodules.partition.client_split import ClientSplit
 from tests.attacks.runs import run
 
 SHAPE = (1, 12, 12)

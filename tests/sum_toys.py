@@ -8,22 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions
-from datamodules.images.digits import Digits
-from datamodules.partition.client_split import ClientSplit
-from defenses.base import Defense
-from defenses.secure_aggregation import SecureSum
-from evaluation.message_selection import client_truth
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.view import RoundView
-from recordings.joined_view import messages_view
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.attack import Attack
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.digits import Digits
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.defenses.base import Defense
+from fedleak.defenses.secure_aggregation import SecureSum
+from fedleak.evaluation.message_selection import client_truth
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.recordings.joined_view import messages_view
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
 from tests.toys import quiet_trainer
 
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=None)

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from datamodules.tables.schema import Column, encode
-from protocol.record_hash import RECORD_ORIGIN, RECORD_STEP, record_hashes
-from protocol.seeding import generator_for
-from protocol.table_columns import COLUMNS, TableColumns
-from protocol.view import RoundView
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.record_hash import RECORD_ORIGIN, RECORD_STEP, record_hashes
+from fedleak.core.seeding import generator_for
+from fedleak.core.table_columns import COLUMNS, TableColumns
+from fedleak.core.view import RoundView
+from fedleak.datamodules.tables.schema import Column, encode
 
 LEVELS, SIZES = 1000, (2, 3, 4, 6, 8)
 CLASSES = 3

@@ -11,28 +11,28 @@ import pytest
 import torch
 from safetensors.torch import load_file, save
 
-import attack
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.item_deltas import Direction
-from attacks.registry import REGISTRY, find
-from evaluation.failures import nothing_scored
-from evaluation.scores import records
-from experiments.cell import Cell
-from experiments.commands.attack_parser import parsed
-from experiments.table import Choice, read_table
-from protocol.seeding import KEY_VARIABLE
-from protocol.threat_model import ThreatModel
-from recordings.control import ControlRecording
-from recordings.recording import Recording
-from reports.papers import paper_tables, with_papers
-from reports.run import Run
-from tests.experiments.tables import RANKING, RECOMMENDER, reproduce
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.commands import program
+from fedleak.commands.attack_parser import parsed
+from fedleak.core.attack import Attack
+from fedleak.core.seeding import KEY_VARIABLE
+from fedleak.core.threat_model import ThreatModel
+from fedleak.evaluation.failures import nothing_scored
+from fedleak.evaluation.registry import REGISTRY, find
+from fedleak.evaluation.scores import records
+from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.recording import Recording
+from fedleak.reports.papers import paper_tables, with_papers
+from fedleak.reports.run import Run
+from fedleak.tables.cell import Cell
+from fedleak.tables.table import Choice, read_table
 from tests.frames import KINDS, results
 from tests.frames import cell as row
 from tests.places import CONFIGS
 from tests.regression.cases import names
 from tests.regression.frozen import path_of
+from tests.tables.tables import RANKING, RECOMMENDER, reproduce
 from tests.toys import train
 
 NUMBERS = {
@@ -74,7 +74,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.integration
 def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path) -> None:
-    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
+    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["format"] == 1
     assert {"experiment", "command", "seed", "commit", "versions", "data", "hardware", "seconds"} < content.keys()
@@ -110,7 +110,7 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
 @pytest.mark.usefixtures("without_figures")
 def test_run_takes_its_attack_from_a_config(deltas: Path, tmp_path: Path) -> None:
     config = CONFIGS / "attack/direction_fncf_movielens.yaml"
-    assert attack.main(["run", "--config", str(config), "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
+    assert program.main(["run", "--config", str(config), "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
     assert set(Run.read(tmp_path / "results.json").results["attack"]) == {"direction"}
 
 
@@ -122,7 +122,7 @@ def test_reproduce_goes_on_where_it_stopped(tmp_path: Path) -> None:
         assert reproduce(tmp_path, RECOMMENDER, "--victims", "10") == 0
         found.append(Run.read(tmp_path / "out/results.json").results)
     pd.testing.assert_frame_equal(found[0], found[1])
-    assert attack.main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
+    assert program.main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
     assert (tmp_path / "page/report.html").exists()
 
 
@@ -140,8 +140,8 @@ def test_cells_in_processes_of_their_own_give_the_same(tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.usefixtures("without_figures")
 def test_what_an_attack_refuses_is_one_message(deltas: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kind = "attacks.ranking.codebook.CodebookAttack"
-    assert attack.main(["run", "--attack", kind, "--attack.victims_at_once", "0", "--deltas", str(deltas)]) == 2
+    kind = "fedleak.attacks.ranking.codebook.CodebookAttack"
+    assert program.main(["run", "--attack", kind, "--attack.victims_at_once", "0", "--deltas", str(deltas)]) == 2
     assert "victims_at_once=0: expected a number >0" in capsys.readouterr().err
 
 
@@ -155,7 +155,7 @@ def test_results_name_clients_only_on_request(
 
     def clients(out: str, *options: str) -> set[str]:
         arguments = ["--attack", "row-norm", "--deltas", str(deltas), "--out", str(tmp_path / out)]
-        assert attack.main(["run", *arguments, *options]) == 0
+        assert program.main(["run", *arguments, *options]) == 0
         with (tmp_path / out / "scores.csv").open() as file:
             return {row[name] for row in csv.DictReader(file) for name in ("victim", "person")}
 
@@ -175,7 +175,7 @@ def test_results_name_clients_only_on_request(
 @pytest.mark.parametrize("control", ["others", "noise"])
 def test_a_control_is_at_chance_in_a_folder_of_its_own(deltas: Path, tmp_path: Path, control: str) -> None:
     shutil.copytree(deltas, tmp_path / "deltas")
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--control", control]) == 0
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--control", control]) == 0
     assert not (tmp_path / "results.json").exists()
     found = Run.read(tmp_path / f"control-{control}" / "results.json").results
     assert {*found["setting.control"]} == {control}
@@ -205,11 +205,11 @@ def test_the_updates_of_a_control_are_of_others_or_noise_where_clients_have_rows
 @pytest.mark.usefixtures("without_figures")
 def test_run_leaves_the_audits_report_alone(deltas: Path, tmp_path: Path) -> None:
     shutil.copytree(deltas, tmp_path / "deltas")
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--victims", "6"]) == 0
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--victims", "6"]) == 0
     names = ("results.json", "scores.csv", "report.html")
     before = {name: (tmp_path / name).read_bytes() for name in names}
     kind = "row-norm"
-    assert attack.main(["run", "--attack", kind, "--deltas", str(tmp_path / "deltas"), "--victims", "3"]) == 0
+    assert program.main(["run", "--attack", kind, "--deltas", str(tmp_path / "deltas"), "--victims", "3"]) == 0
     assert {name: (tmp_path / name).read_bytes() for name in names} == before
     assert set(Run.read(tmp_path / "run-row-norm/results.json").results["attack"]) == {"row-norm"}
 
@@ -226,7 +226,7 @@ def test_an_attack_that_cannot_run_leaves_nothing(
         ("tests.test_attack.NeedsTheImpossible", "found mind. Fix `needs`"),
     ):
         out = tmp_path / kind.rpartition(".")[2]
-        assert attack.main(["run", "--attack", kind, "--deltas", str(deltas), "--out", str(out)]) == 2
+        assert program.main(["run", "--attack", kind, "--deltas", str(deltas), "--out", str(out)]) == 2
         said = capsys.readouterr().err.splitlines()
         assert lacks in said[-1]
         assert not out.exists()
@@ -248,7 +248,7 @@ def test_an_audit_without_any_score_says_what_to_do_and_describes_the_updates(
             if line.get("file") == f"truth/{path.name}":
                 line |= {"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest()}
         journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
     said = capsys.readouterr().out
     assert "No attack could be scored on this recording." in said
     assert "add labels to the truth of each client (docs/recording-format.md)" in said
@@ -256,7 +256,7 @@ def test_an_audit_without_any_score_says_what_to_do_and_describes_the_updates(
     assert content["results"] == []
     assert {row["tensor"] for row in content["details"]["updates"]} >= {"item_embedding.weight", "mlp.0.weight"}
     assert "What the updates look like" in (tmp_path / "report.html").read_text()
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--gate", "auc=0.6"]) == 4
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--gate", "auc=0.6"]) == 4
     assert "gate could not be checked: no attack measured auc" in capsys.readouterr().out
 
 
@@ -267,7 +267,7 @@ def test_a_recording_of_one_part_is_reported_above_it(
 ) -> None:
     shutil.copytree(deltas, tmp_path / "run/deltas")
     monkeypatch.chdir(tmp_path / "run/deltas")
-    assert attack.main(["audit", "--deltas", ".", "--victims", "5"]) == 0
+    assert program.main(["audit", "--deltas", ".", "--victims", "5"]) == 0
     assert (tmp_path / "run/report.html").exists()
     assert not (tmp_path / "run/deltas/report.html").exists()
 
@@ -279,14 +279,14 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
 ) -> None:
     (tmp_path / "file").write_text("")
     command = ["audit", "--deltas", str(deltas), "--victims", "5", "--out"]
-    assert attack.main([*command, str(tmp_path / "file")]) == 2
+    assert program.main([*command, str(tmp_path / "file")]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith("attack.py: expected a folder for the results")
 
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("reports.html.write_whole", full)
-    assert attack.main([*command, str(tmp_path / "out")]) == 2
+    monkeypatch.setattr("fedleak.reports.html.write_whole", full)
+    assert program.main([*command, str(tmp_path / "out")]) == 2
     assert "No space left on device" in capsys.readouterr().err.splitlines()[-1]
     assert len(Run.read(tmp_path / "out/results.json").results)
 
@@ -318,7 +318,7 @@ def test_impossible_numbers_and_files_are_one_line(
     (tmp_path / "table.yaml").write_text(RECOMMENDER)
     (tmp_path / "latin.yaml").write_bytes(RECOMMENDER.encode() + b"# caf\xe9\n")
     places = {"DELTAS": tmp_path, "TABLE": tmp_path / "table.yaml", "LATIN": tmp_path / "latin.yaml"}
-    assert attack.main([str(places.get(word, word)) for word in words]) == 2
+    assert program.main([str(places.get(word, word)) for word in words]) == 2
     said = capsys.readouterr().err
     assert expected in said
     assert said.count("\n") == 1

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import attack
-import train
-from datamodules.io.download import fetch_once
+from fedleak.commands import program, train
+from fedleak.core.io.download import fetch_once
+from fedleak.core.private_files import private_files
 from fedleak_guard import Guard, Message
 from fedleak_guard.evidence import write_evidence
 from fedleak_recorder.files import make_folder, write_once, write_whole
 from fedleak_recorder.verdict import VERDICT
-from protocol.private_files import private_files
 from tests.guard_toys import SHAPES, write_policy
 from tests.watch_toys import LIMIT, recorder, write_round
 
@@ -48,7 +47,7 @@ def test_training_and_audit(folder: Path, without_figures: None) -> None:
     assert train.run(["fit", *config, *small, "--trainer.logger", "CSVLogger"]) == 0
     assert list(folder.rglob("*.ckpt"))
     assert list(folder.glob("deltas/truth/*"))
-    assert attack.main(["audit", "--deltas", str(folder / "deltas"), "--format", "csv,tex", "--gate", "l1=0.1"]) in (
+    assert program.main(["audit", "--deltas", str(folder / "deltas"), "--format", "csv,tex", "--gate", "l1=0.1"]) in (
         3,
         5,
     )
@@ -63,7 +62,7 @@ def test_training_and_audit(folder: Path, without_figures: None) -> None:
         "--jobs",
         "1",
     ]
-    assert attack.main(parts) == 0
+    assert program.main(parts) == 0
     assert list(folder.rglob("*.estimate"))
     assert open_to_others(folder) == []
 
@@ -75,7 +74,7 @@ def test_recorder_and_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
             write_round(opened, number)
     with recorder(folder / "deltas", resume_at=1) as opened:
         write_round(opened, 1)
-    assert attack.main(["watch", str(folder / "deltas"), "--gate", LIMIT, "--logger", "csv"]) == 5
+    assert program.main(["watch", str(folder / "deltas"), "--gate", LIMIT, "--logger", "csv"]) == 5
     assert open_to_others(folder) == []
 
 
@@ -88,7 +87,7 @@ def test_verdict_is_read_by_those_who_may_read_its_folder(
     watch = folder / "watch"
     watch.mkdir(mode=0o700)
     watch.chmod(0o750)
-    assert attack.main(["watch", str(folder / "deltas"), "--gate", LIMIT]) == 5
+    assert program.main(["watch", str(folder / "deltas"), "--gate", LIMIT]) == 5
     assert stat.S_IMODE((watch / VERDICT).stat().st_mode) == 0o640
     said = [line for line in capsys.readouterr().err.splitlines() if "other accounts" in line]
     assert len(said) == 1
@@ -158,7 +157,7 @@ def test_folder_that_others_may_read_is_named(tmp_path: Path, capsys: pytest.Cap
         "--out",
         str(tmp_path / "my out"),
     ]
-    assert attack.main(words) == 0
+    assert program.main(words) == 0
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "other accounts" in line]
     assert shlex.split(line.partition("was there before: ")[2]) == ["chmod", "-R", "go=", str(tmp_path / "my out")]
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from click import NoSuchOption
 
-import attack
-import datamodules
-import modules.learners
-from datamodules.base import FederatedDataModule
-from modules.lightning.built_from_data import BuiltFromData
-from protocol.errors import InputError
+from fedleak import datamodules
+from fedleak.commands import program as attack
+from fedleak.core.errors import InputError
+from fedleak.modules import learners
+from fedleak.training.data import FederatedDataModule
+from fedleak.training.lightning.built_from_data import BuiltFromData
 from tests.command_lines import check
 from tests.fuzz.kills import in_process
 from tests.places import ROOT, tracked
@@ -30,11 +30,8 @@ pytestmark = pytest.mark.inventory
 
 DOCUMENTS = [path for path in tracked() if path.suffix == ".md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-FOLDERS = (
-    "attacks|bench|callbacks|configs|(?:data)?modules|defenses|docs|evaluation|"
-    "experiments|guard|protocol|recorder|reports|server|tests"
-)
-PLACES = re.compile(rf"(?:{FOLDERS})/[\w./-]+\.(?:yaml|yml|md|py|sbatch)\b")
+FOLDERS = "attacks|bench|callbacks|changes|configs|(?:data)?modules|docs|fedleak|guard|recorder|requirements|tests"
+PLACES = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/[\w./-]+\.(?:yaml|yml|md|py|sbatch)\b")
 TABLES = re.compile(r"`((?:raifle|deanon|pac|decaf)_\w+?)(?:\.yaml)?`")
 
 
@@ -157,13 +154,14 @@ def test_the_page_on_an_own_network_runs_as_it_stands(
 def kinds(base: type) -> set[type]:
     """Subclasses in the project, of subclasses too."""
     subclasses: list[type] = base.__subclasses__()
-    own = {kind for kind in subclasses if kind.__module__.startswith(("datamodules", "modules"))}
+    rooms = ("fedleak.datamodules", "fedleak.modules", "fedleak.training")
+    own = {kind for kind in subclasses if kind.__module__.startswith(rooms)}
     return own | {kind for below in own for kind in kinds(below)}
 
 
 @pytest.mark.parametrize(
     ("package", "base", "page", "fewest"),
-    [(datamodules, FederatedDataModule, "data.md", 20), (modules.learners, BuiltFromData, "models.md", 8)],
+    [(datamodules, FederatedDataModule, "data.md", 20), (learners, BuiltFromData, "models.md", 8)],
 )
 def test_the_table_of_data_sets_and_models_names_those_there_are(
     package: ModuleType, base: type, page: str, fewest: int

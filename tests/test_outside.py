@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import attack
-import train as training
+from fedleak.commands import program
+from fedleak.commands import train as training
 from tests.additions import KNOWN, ids_in, quick_ids, quick_tests, write_copy
 from tests.places import ROOT
 from tests.toys import train
@@ -42,7 +42,7 @@ def ran(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     monkeypatch.syspath_prepend(str(folder))
 
     def run(*arguments: str) -> tuple[int, str]:
-        status = attack.main(arguments)
+        status = program.main(arguments)
         said = capsys.readouterr()
         return status, said.out + said.err
 

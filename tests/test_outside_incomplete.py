@@ -9,30 +9,33 @@ from typing import Any
 
 import pytest
 
-import attack
-import train as training
-from tests.experiments.tables import RANKING
+from fedleak.commands import program
+from fedleak.commands import train as training
 from tests.places import CONFIGS
+from tests.tables.tables import RANKING
 from tests.toys import train
 
 pytestmark = pytest.mark.integration
 
-ESTIMATE = "from attacks.estimates import Estimate\n"
-ATTACK = "from attacks.recommendation import Direction\nfrom attacks.base import Attack\nclass Part(Attack):\n    "
+ESTIMATE = "from fedleak.core.estimates import Estimate\n"
+ATTACK = (
+    "from fedleak.attacks.recommendation import Direction\nfrom fedleak.core.attack import Attack\n"
+    "class Part(Attack):\n    "
+)
 PARTS = (
     "name = 'part'",
     "family = 'parts'",
     "estimates = Direction.estimates",
     "threat_model = Direction.threat_model",
 )
-CHECK = "from defenses.manipulation_checks import Check\nclass Part(Check):\n    "
+CHECK = "from fedleak.defenses.manipulation_checks import Check\nclass Part(Check):\n    "
 STATISTIC = "def statistic(self, received, reference): return received.features.flatten(1).sum(1)"
 DEVIATION = "from server import FeatureManipulation\nclass Part(FeatureManipulation):\n    "
 FEATURES = "def features(self, model, features, mask, *, generator): return features"
-RECORDING_STEP = "from evaluation.steps import RecordingStep\nclass Part(RecordingStep):\n    "
-STEP = "from experiments.after import AfterStep\nclass Part(AfterStep):\n    "
-LEARNER = "from modules.federated import FederatedModule\nclass Part(FederatedModule):\n    "
-DATA = "from datamodules.base import FederatedDataModule\nclass Part(FederatedDataModule):\n    "
+RECORDING_STEP = "from fedleak.evaluation.steps import RecordingStep\nclass Part(RecordingStep):\n    "
+STEP = "from fedleak.tables.after import AfterStep\nclass Part(AfterStep):\n    "
+LEARNER = "from fedleak.training.federated import FederatedModule\nclass Part(FederatedModule):\n    "
+DATA = "from fedleak.training.data import FederatedDataModule\nclass Part(FederatedDataModule):\n    "
 OTHER = "class Part:\n    pass"
 
 
@@ -85,7 +88,7 @@ def part(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 )
 def test_an_attack(part: str, expected: str, deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("audit", "--deltas", str(deltas), "--out", str(tmp_path / "out"), "--attacks", part)
-    assert expected in one_line(attack.main(words), capsys)
+    assert expected in one_line(program.main(words), capsys)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ def test_a_step_or_a_check(
 ) -> None:
     (tmp_path / "table.yaml").write_text(f"{RANKING}after: [{after.replace('PART', part)}]\n")
     words = ("reproduce", str(tmp_path / "table.yaml"), "--out", str(tmp_path / "out"))
-    assert expected in one_line(attack.main(words), capsys)
+    assert expected in one_line(program.main(words), capsys)
 
 
 DESCRIBED = f"{DEVIATION}name, does, noticed = 'part', 'nothing', ()"
@@ -142,7 +145,7 @@ def test_a_part_of_a_training(
     [
         ("os.system", {"command": "true"}, "os.system"),
         ("no_such_package.Learner", {}, "no_such_package"),
-        ("modules.learners.fncf.FNCF", {}, "modules.learners.fncf.FNCF"),
+        ("fedleak.modules.learners.fncf.FNCF", {}, "fedleak.modules.learners.fncf.FNCF"),
         ("fncf", {"user_dim": 10**6, "item_dim": 10**6, "hidden": [10**6, 10**6]}, "fncf"),
         ("fncf", {"user_dim": "8"}, "user_dim"),
         ("fncf", {"hidden": {"class_path": "os.system"}}, "hidden"),
@@ -156,6 +159,6 @@ def test_a_recording_that_names_an_algorithm(
     manifest["learner"] = {"name": name, "arguments": {**manifest["learner"]["arguments"], **arguments}}
     (tmp_path / "deltas/manifest.json").write_text(json.dumps(manifest))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    status = attack.main(("audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")))
+    status = program.main(("audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")))
     assert expected in one_line(status, capsys)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19, "KiB"

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.places import ROOT, tracked
+from tests.places import ROOT, copy_checkout, tracked
 from tests.slowest import FEWEST, Spent, too_slow
 
 pytestmark = pytest.mark.inventory
@@ -146,10 +145,7 @@ def test_every_yaml_file_is_yaml() -> None:
 def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) -> None:
     """Built from a copy, without a network, with the setuptools of the environment."""
     copy, site = tmp_path / "copy", tmp_path / "site"
-    for path in tracked():
-        if path.suffix in {".py", ".toml"} or path.name in {"README.md", "LICENSE"}:
-            (copy / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, copy / path.relative_to(ROOT))
+    copy_checkout(copy)
     site.mkdir()
     build = "from setuptools import build_meta; print(build_meta.build_editable('..'))"
     done = subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, text=True, check=True)
@@ -157,13 +153,11 @@ def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) 
         wheel.extractall(site)
     (own,) = distributions(path=[str(site)])
     names = {point.name for point in own.entry_points.select(group="console_scripts")}
-    assert names == {"fedleak-train", "fedleak-attack"}
-    use = (
-        "import site; site.addsitedir('site'); import attack, train, attacks.recommendation, reports, reports.statement"
-    )
-    use += "; print(attack.command, train.command, attack.__file__)"
+    assert names == {"fedleak", "fedleak-train"}
+    use = "import site; site.addsitedir('site'); import fedleak.attacks.recommendation"
+    use += "; from fedleak.commands import program, train; print(program.command, train.command, program.__file__)"
     done = subprocess.run([sys.executable, "-c", use], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.rstrip().endswith(str(copy / "attack.py"))
+    assert done.stdout.rstrip().endswith(str(copy / "fedleak/commands/program.py"))
 
 
 def test_a_small_test_that_takes_too_large_a_share_of_a_long_run_is_named() -> None:

@@ -15,16 +15,16 @@ import pytest
 import yaml
 from safetensors import safe_open
 
-import attack
-from evaluation.gate import FAILED
-from experiments.commands.attack_parser import parsed
-from experiments.commands.audit import audit
-from experiments.commands.convert import convert, convert_dump
-from experiments.commands.export import export
+from fedleak.commands import program
+from fedleak.commands.attack_parser import parsed
+from fedleak.commands.audit import audit
+from fedleak.commands.convert import convert, convert_dump
+from fedleak.commands.export import export
+from fedleak.evaluation.gate import FAILED
+from fedleak.recordings.named_algorithm import learner_from, network_of
+from fedleak.recordings.recording import Recording
 from fedleak_recorder.format import FORMAT, Manifest, read_manifest
 from fedleak_recorder.shape_check import check_shapes
-from recordings.named_algorithm import learner_from, network_of
-from recordings.recording import Recording
 from tests.foreign_toys import write_dump
 from tests.places import ROOT, tracked
 
@@ -139,7 +139,7 @@ def test_without_noise_the_gate_of_the_ci_example_fails(tmp_path: Path, monkeypa
     monkeypatch.setattr("sys.argv", ["ci_dump.py", job["env"]["DUMP"], "0"])
     runpy.run_path(str(ROOT / "docs/ci_dump.py"), run_name="__main__")
     commands = [shlex.split(command.replace("$DUMP", job["env"]["DUMP"])) for command in attack_commands(job)]
-    assert [attack.main(words[2:]) for words in commands] == [0, FAILED, 0]
+    assert [program.main(words[2:]) for words in commands] == [0, FAILED, 0]
     (result,) = json.loads(Path("leakage/gate.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
     line = (

@@ -5,9 +5,8 @@ import functools
 
 import pytest
 
-from attacks.registry import KNOWN, REGISTRY
-from protocol.provenance import ROOMS
-from tests.places import ROOT
+from fedleak.evaluation.registry import KNOWN, REGISTRY
+from tests.places import ROOT, package_sources
 
 pytestmark = pytest.mark.inventory
 
@@ -17,7 +16,7 @@ CLASSES = {kind.__name__ for kind in REGISTRY.values()}
 
 @functools.cache
 def nodes() -> list[tuple[str, ast.AST]]:
-    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    files = package_sources()
     return [
         (path.relative_to(ROOT).as_posix(), node)
         for path in [*files, ROOT / "attack.py", ROOT / "train.py"]
@@ -62,7 +61,7 @@ def test_one_place_calls_an_attack() -> None:
         and node.func.id == "attack"
         and "generator" in {keyword.arg for keyword in node.keywords}
     ]
-    assert calls == ["evaluation/runner.py"]
+    assert calls == ["fedleak/evaluation/runner.py"]
 
 
 def test_one_place_cuts_a_view() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-import attack
-from evaluation.scores import records
-from experiments import training
-from protocol.metric_table import METRICS
-from reports.run import Run
+from fedleak.commands import program
+from fedleak.core.metric_table import METRICS
+from fedleak.evaluation.scores import records
+from fedleak.reports.run import Run
+from fedleak.tables import training
 from tests import offline_agent, toys
 from tests.command_lines import training_of
 from tests.places import ROOT
@@ -135,7 +135,7 @@ def test_an_audit_is_logged_offline_unless_somebody_has_logged_in(
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("WANDB_SILENT", "true")
     line = ["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out"), "--wandb", "fedleak"]
-    assert attack.main(line) == 0
+    assert program.main(line) == 0
     logged = wandb_files(tmp_path / "out")
     assert b"audit/direction/auc" in logged["run"]
     assert json.loads(logged["table"])["columns"][:4] == ["attack", "setting", "metric", "mean"]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from lightning.pytorch.callbacks import ProgressBar
 
-from callbacks.round_progress import RoundProgress
-from experiments import training
-from protocol.errors import InputError
+from fedleak.callbacks.round_progress import RoundProgress
+from fedleak.core.errors import InputError
+from fedleak.tables import training
 from tests.command_lines import training_of
 from tests.places import CONFIGS
 
@@ -28,7 +28,7 @@ def test_trainer_configuration_on_top_of_a_training(path: Path) -> None:
     changed = training_of("fit", *base, "--config", str(path))
     assert changed != plain
     names = [callback["class_path"] for callback in changed["trainer"]["callbacks"]]
-    assert "callbacks.DeltaRecorder" in names
+    assert "fedleak.callbacks.DeltaRecorder" in names
 
 
 def test_what_no_configuration_says() -> None:

@@ -10,11 +10,11 @@ from lightning import LightningModule, Trainer
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-import train
-from modules.learners.fncf import FNCF
-from modules.lightning.checkpoint_io import CheckedCheckpointIO
-from modules.lightning.error_reports import refusal_in
-from protocol.errors import InputError
+from fedleak.commands import train
+from fedleak.core.errors import InputError
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.training.lightning.checkpoint_io import CheckedCheckpointIO
+from fedleak.training.lightning.error_reports import refusal_in
 from tests import toys
 from tests.places import CONFIGS
 
@@ -107,7 +107,7 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def defect(*_: object) -> None:
         raise KeyError("tokens")
 
-    monkeypatch.setattr("experiments.training.main", defect)
+    monkeypatch.setattr("fedleak.tables.training.main", defect)
     with pytest.raises(KeyError, match="tokens"):
         train.run([])
 

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from client.decoder import DecoderOptions
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import TextOptions, text_cohort
-from modules.learners.decoder import FederatedDecoder
-from modules.learners.text import FederatedText, TextLearner
-from protocol.view import RoundView
+from fedleak.client.decoder import DecoderOptions
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import TextOptions, text_cohort
+from fedleak.core.view import RoundView
+from fedleak.modules.learners.decoder import FederatedDecoder
+from fedleak.modules.learners.text import FederatedText, TextLearner
 
 WORDS = 60
 KINDS = ("lstm", "decoder")

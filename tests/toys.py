@@ -11,16 +11,16 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from attacks.base import Attack
-from callbacks.delta_recorder import DeltaRecorder, federated
-from client.engine.local_hyperparameters import LocalTraining
-from client.fncf import FNCFAlgorithm
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from defenses.base import Defense
-from modules.learners.fncf import FNCF, PAPER_LOCAL
-from modules.round_record import RoundRecord
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, POPULARITY, RoundView
+from fedleak.callbacks.delta_recorder import DeltaRecorder, federated
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING, POPULARITY, RoundView
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.defenses.base import Defense
+from fedleak.modules.learners.fncf import FNCF, PAPER_LOCAL
+from fedleak.training.round_record import RoundRecord
 
 LOCAL = LocalTraining(optimizer="adam", learning_rate=0.01, epochs=5, eps_root=1e-8)
 

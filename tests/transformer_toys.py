@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from attacks.words.adapter_words import AdapterWords
-from attacks.words.estimates import WordSetEstimate
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
-from experiments.commands.open_recording import open_recording
-from protocol.view import RoundView
-from recordings.recorded_learner import recorded_learner
+from fedleak.attacks.words.adapter_words import AdapterWords
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
+from fedleak.commands.open_recording import open_recording
+from fedleak.core.view import RoundView
+from fedleak.recordings.recorded_learner import recorded_learner
 from tests.attacks.runs import run
 
 VOCABULARY, WIDTH = 400, 64

@@ -4,13 +4,13 @@ import functools
 
 import torch
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.text import EMBEDDING, TextOptions, text_cohort
-from datamodules.devices.synthetic_posts import synthetic_posts
-from defenses.base import Update, with_whole_tables
-from modules.learners.text import FederatedText
-from protocol.view import RoundView
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.text import EMBEDDING, TextOptions, text_cohort
+from fedleak.core.view import RoundView
+from fedleak.datamodules.devices.synthetic_posts import synthetic_posts
+from fedleak.defenses.base import Update, with_whole_tables
+from fedleak.modules.learners.text import FederatedText
 
 STEP = LocalTraining(learning_rate=0.5, batch_size=None)
 NETWORK = TextOptions(vocabulary=150, embedding=12, hidden=16)

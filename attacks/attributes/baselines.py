@@ -2,10 +2,10 @@
 
 import torch
 
-from attacks.attributes.estimates import AttributeEstimate
-from attacks.attributes.messages import AttributeAttack, People
-from protocol.history import History
-from protocol.threat_model import ThreatModel
+from fedleak.attacks.attributes.estimates import AttributeEstimate
+from fedleak.attacks.attributes.messages import AttributeAttack, People
+from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
 
 _NEEDS = ("sent_in", "auxiliary:attribute_pseudonyms")
 

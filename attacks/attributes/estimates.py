@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.answers import Choices
-from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
-from attacks.scoring import wins_over_negatives
-from protocol.errors import ViewError
-from protocol.metric_table import Metric
-from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, View
+from fedleak.core.answers import Choices
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate, EstimateError, Scores, check_tensor
+from fedleak.core.metric_table import Metric
+from fedleak.core.scoring import wins_over_negatives
+from fedleak.core.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, View
 
 BALANCED = "balanced-accuracy"
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.attributes.estimates import AttributeEstimate
-from attacks.attributes.messages import AttributeAttack, People, blocks
-from protocol.history import History
-from protocol.ranges import PositiveInt
+from fedleak.attacks.attributes.estimates import AttributeEstimate
+from fedleak.attacks.attributes.messages import AttributeAttack, People, blocks
+from fedleak.core.history import History
+from fedleak.core.ranges import PositiveInt
 
 _NUMBERS = 2**28
 """Numbers of known people's messages that a forest is trained on, 1 GiB; of more, a random part of the messages."""

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from attacks.attributes.estimates import AttributeEstimate
-from attacks.attributes.messages import AttributeAttack, People, cosines, products_of_rounds
-from protocol.history import History
-from protocol.ranges import AtLeastTwo
+from fedleak.attacks.attributes.estimates import AttributeEstimate
+from fedleak.attacks.attributes.messages import AttributeAttack, People, cosines, products_of_rounds
+from fedleak.core.history import History
+from fedleak.core.ranges import AtLeastTwo
 
 _RANK = 1e-9
 """Share of the largest eigenvalue below which a direction is considered rounding."""

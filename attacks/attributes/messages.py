@@ -7,13 +7,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.attributes.estimates import AttributeEstimate, attribute_names, known_people
-from attacks.base import Attack
-from attacks.estimates import Estimate
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.threat_model import ThreatModel
-from protocol.view import ATTRIBUTE, RoundView, View
+from fedleak.attacks.attributes.estimates import AttributeEstimate, attribute_names, known_people
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import ATTRIBUTE, RoundView, View
 
 _NUMBERS = 2**23
 """Numbers of messages in memory at a time."""

@@ -11,15 +11,15 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.base import Attack
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.last_outputs import last_outputs
-from attacks.estimates import Estimate
-from client.nets.batch_norm import mask_batches
-from client.network import ClassifierAlgorithm, NetworkAlgorithm
-from protocol.declared_noise import without_refuted_noise
-from protocol.errors import ViewError
-from protocol.view import RoundView, View
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.last_outputs import last_outputs
+from fedleak.client.nets.batch_norm import mask_batches
+from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.declared_noise import without_refuted_noise
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate
+from fedleak.core.view import RoundView, View
 
 IMAGES, LABELS = "images", "labels"
 AUXILIARY = (f"auxiliary:{IMAGES}", f"auxiliary:{LABELS}")

@@ -2,12 +2,12 @@
 
 import torch
 
-from attacks.composition.base import CompositionAttack, certain, output_layer
-from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.simulation import whole_counts
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import CompositionAttack, certain, output_layer
+from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.simulation import whole_counts
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 class RandomGuess(CompositionAttack):

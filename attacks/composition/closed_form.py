@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from attacks.composition.base import (
+from fedleak.attacks.composition.base import (
     AUXILIARY,
     Auxiliary,
     CompositionAttack,
@@ -17,13 +17,13 @@ from attacks.composition.base import (
     network_outputs,
     trained_models,
 )
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.least_squares import shares_on_simplex
-from client.network import ClassifierAlgorithm
-from protocol.errors import ViewError
-from protocol.ranges import PositiveInt, UnitInterval
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.least_squares import shares_on_simplex
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.ranges import PositiveInt, UnitInterval
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _PRIOR = 0.1
 """Standard deviation of a share about equal shares, before the update is seen; only used where clients add noise."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.composition.base import CompositionAttack, certain
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.simulation import whole_counts
-from attacks.estimates import Detail, Scores, check_tensor
-from protocol.metric_table import SHARE, Metric
-from protocol.view import View
+from fedleak.attacks.composition.base import CompositionAttack, certain
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.simulation import whole_counts
+from fedleak.core.estimates import Detail, Scores, check_tensor
+from fedleak.core.metric_table import SHARE, Metric
+from fedleak.core.view import View
 
 _SHARP = 0.35
 """Predicted standard deviation below which counts before rounding show whether they are whole numbers."""

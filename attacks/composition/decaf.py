@@ -6,8 +6,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.composition.base import (
+from fedleak.attacks.composition.base import (
     AUXILIARY,
     Auxiliary,
     CompositionAttack,
@@ -16,12 +15,13 @@ from attacks.composition.base import (
     flat_change,
     layer_change,
 )
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.least_squares import non_negative_factors
-from client.network import ClassifierAlgorithm
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.least_squares import non_negative_factors
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.attack import Variants
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 PublishedRule = Literal["published", "none"]
 

@@ -8,22 +8,22 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.composition.base import Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
-from attacks.composition.closed_form import ClosedForm
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.least_squares import LocalLeastSquares, Simulations, left_out_errors
-from attacks.composition.simulation import (
+from fedleak.attacks.composition.base import Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
+from fedleak.attacks.composition.closed_form import ClosedForm
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.least_squares import LocalLeastSquares, Simulations, left_out_errors
+from fedleak.attacks.composition.simulation import (
     draw_examples,
     nearby_compositions,
     random_compositions,
     simulated_changes,
     whole_counts,
 )
-from client.network import ClassifierAlgorithm
-from protocol.progress import report_progress
-from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
-from protocol.view import RoundView, is_statistic
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.attack import Variants
+from fedleak.core.progress import report_progress
+from fedleak.core.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
+from fedleak.core.view import RoundView, is_statistic
 
 _WIDTH = 1.96
 _ONE_SIDED = 1.645

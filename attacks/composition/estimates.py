@@ -7,13 +7,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.answers import Quantities
-from attacks.applicability import without_classes
-from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
-from attacks.scoring import composition_errors, exact_counts, null_class_errors
-from protocol.errors import ViewError
-from protocol.metric_table import Metric
-from protocol.view import View
+from fedleak.attacks.applicability import without_classes
+from fedleak.core.answers import Quantities
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
+from fedleak.core.metric_table import Metric
+from fedleak.core.scoring import composition_errors, exact_counts, null_class_errors
+from fedleak.core.view import View
 
 _ROUNDING = 1e-6
 """Tolerance for float32 shares, e.g. of a client with one class."""

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.composition.base import Auxiliary, auxiliary, certain, layer_change
-from attacks.composition.closed_form import ClosedForm
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
-from client.network import ClassifierAlgorithm
-from protocol.errors import ViewError
-from protocol.ranges import AtLeastTwo
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import Auxiliary, auxiliary, certain, layer_change
+from fedleak.attacks.composition.closed_form import ClosedForm
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.ranges import AtLeastTwo
+from fedleak.core.view import RoundView
 
 _KEPT = 40
 """Most likely pairs of a count and the one in the last mini-batch that are kept for each class."""

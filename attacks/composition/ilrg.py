@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.composition.base import layer_change, output_layer
-from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
-from client.network import ClassifierAlgorithm
-from protocol.errors import ViewError
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import layer_change, output_layer
+from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

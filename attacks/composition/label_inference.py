@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from attacks.composition.base import (
+from fedleak.attacks.composition.base import (
     AUXILIARY,
     Auxiliary,
     CompositionAttack,
@@ -17,14 +17,14 @@ from attacks.composition.base import (
     layer_change,
     network_outputs,
 )
-from attacks.composition.decaf import gradient_bases
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.least_squares import non_negative_factors
-from attacks.composition.simulation import draw_examples, random_compositions, whole_counts
-from client.network import ClassifierAlgorithm
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.decaf import gradient_bases
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.least_squares import non_negative_factors
+from fedleak.attacks.composition.simulation import draw_examples, random_compositions, whole_counts
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

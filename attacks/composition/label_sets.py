@@ -8,11 +8,11 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from attacks.composition.base import layer_change
-from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
-from attacks.composition.simulation import whole_counts
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import layer_change
+from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
+from fedleak.attacks.composition.simulation import whole_counts
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _SMALL = 1e-6
 """Singular values below this share of the largest are zero; float32 gradients are no more accurate."""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from attacks.composition.base import CompositionAttack, certain, output_layer
-from attacks.composition.estimates import CompositionEstimate
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import CompositionAttack, certain, output_layer
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,8 @@ class LastLayerCounts(CompositionAttack):
     after many local steps, and where an optimizer such as Adam scales entries differently. It fails under noise.
 
     Threat model: passive server, one round; knows neither the clients' algorithm nor any data. The layer is the
-    learner's where one is known, otherwise the last of the manifest, see `attacks.composition.base.output_layer`.
+    learner's where one is known, otherwise the last of the manifest, see
+    `fedleak.attacks.composition.base.output_layer`.
 
     References:
         This project. The sign of the same entries in Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from

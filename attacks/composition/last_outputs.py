@@ -1,7 +1,7 @@
 """The last layer of a network, found by the order and the shapes of its parameters."""
 
-from protocol.errors import ViewError
-from protocol.view import View
+from fedleak.core.errors import ViewError
+from fedleak.core.view import View
 
 
 def last_outputs(view: View) -> tuple[str, int]:

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from attacks.composition.base import Auxiliary, auxiliary, layer_change, output_layer
-from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
-from attacks.composition.label_inference import LabelInference, class_labels, class_means, class_outputs
-from client.image_classifier import ImageClassifierAlgorithm
-from client.network import ClassifierAlgorithm
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import Auxiliary, auxiliary, layer_change, output_layer
+from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
+from fedleak.attacks.composition.label_inference import LabelInference, class_labels, class_means, class_outputs
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

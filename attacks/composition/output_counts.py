@@ -8,8 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.composition.base import (
+from fedleak.attacks.composition.base import (
     IMAGES,
     LABELS,
     Auxiliary,
@@ -18,15 +17,22 @@ from attacks.composition.base import (
     output_layer,
     trained_models,
 )
-from attacks.composition.counts import CountAttack, CountEstimate, count_estimate, nearest_counts, shown_deviation
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.label_inference import class_labels, class_means, class_outputs
-from attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
-from client.network import ClassifierAlgorithm
-from protocol.errors import ViewError
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.counts import (
+    CountAttack,
+    CountEstimate,
+    count_estimate,
+    nearest_counts,
+    shown_deviation,
+)
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.label_inference import class_labels, class_means, class_outputs
+from fedleak.attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.attack import Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _PASSES = 6
 """Passes in which the mean feature and the counts improve each other."""

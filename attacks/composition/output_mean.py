@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from attacks.applicability import without_one_output
-from attacks.base import Attack
-from attacks.composition.base import IMAGES, LABELS, layer_change_of, one_output, trained_models
-from attacks.estimates import Detail, Estimate, Scores, check_tensor
-from client.nets.batch_norm import mask_batches
-from client.nets.dropout import draw_noise
-from client.network import NUMBER, NetworkAlgorithm, OneOutput
-from protocol.errors import ViewError
-from protocol.metric_table import CORRELATION, POSITIVE, Metric
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView, View
+from fedleak.attacks.applicability import without_one_output
+from fedleak.attacks.composition.base import IMAGES, LABELS, layer_change_of, one_output, trained_models
+from fedleak.client.nets.batch_norm import mask_batches
+from fedleak.client.nets.dropout import draw_noise
+from fedleak.client.network import NUMBER, NetworkAlgorithm, OneOutput
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Detail, Estimate, Scores, check_tensor
+from fedleak.core.metric_table import CORRELATION, POSITIVE, Metric
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView, View
 
 _UNIFORM = 12**-0.5
 """Standard deviation of a share that is uniform in [0, 1], which gives steps of an unknown size their scale."""

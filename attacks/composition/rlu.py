@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from attacks.composition.base import Auxiliary, layer_change, trained_models
-from attacks.composition.label_inference import LabelInference, SoftLabels, class_means, class_outputs
-from client.network import ClassifierAlgorithm
-from protocol.ranges import PositiveInt
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import Auxiliary, layer_change, trained_models
+from fedleak.attacks.composition.label_inference import LabelInference, SoftLabels, class_means, class_outputs
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.view import RoundView
 
 _TOLERANCE = 0.1
 """Difference of mean logits below which the search stops, as in the published code."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attacks.composition.base import Auxiliary
-from client.network import ClassifierAlgorithm
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import Auxiliary
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.view import RoundView
 
 _SPREADS = (0.7, 1.5, 4.0)
 _ALL_CLASSES = 0.4

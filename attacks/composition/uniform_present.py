@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
-from attacks.composition.base import CompositionAttack, certain
-from attacks.composition.decaf import published_present
-from attacks.composition.estimates import CompositionEstimate
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import CompositionAttack, certain
+from fedleak.attacks.composition.decaf import published_present
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.declared_privacy.canary_bounds import CanaryBounds as CanaryBounds
-    from attacks.declared_privacy.canary_bounds import CoinGuess as CoinGuess
-    from attacks.declared_privacy.release_check import ReleaseCheck as ReleaseCheck
+    from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds as CanaryBounds
+    from fedleak.attacks.declared_privacy.canary_bounds import CoinGuess as CoinGuess
+    from fedleak.attacks.declared_privacy.release_check import ReleaseCheck as ReleaseCheck
 
 __all__ = exports(__name__)

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.declared_privacy.epsilon_bounds import (
+from fedleak.attacks.declared_privacy.epsilon_bounds import (
     canaries_to_show,
     clopper_pearson_epsilon,
     epsilon_of_mu,
@@ -21,13 +20,14 @@ from attacks.declared_privacy.epsilon_bounds import (
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
-from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.metric_table import POSITIVE, SHARE, Metric
-from protocol.ranges import OpenUnitInterval
-from protocol.threat_model import ThreatModel
-from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, View
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate, EstimateError, Scores, check_tensor
+from fedleak.core.history import History
+from fedleak.core.metric_table import POSITIVE, SHARE, Metric
+from fedleak.core.ranges import OpenUnitInterval
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, View
 
 _FLOOR = 1e-6
 """Smallest standard deviation of noise, relative to the distance of the worlds: that of rounding to float32."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attacks.declared_privacy.findings import Array, Findings
-from attacks.declared_privacy.message_tests import WHOLE, MessageTests
-from attacks.declared_privacy.missing_noise import whole_numbers
-from attacks.estimates import Detail
-from protocol.view import Release
+from fedleak.attacks.declared_privacy.findings import Array, Findings
+from fedleak.attacks.declared_privacy.message_tests import WHOLE, MessageTests
+from fedleak.attacks.declared_privacy.missing_noise import whole_numbers
+from fedleak.core.estimates import Detail
+from fedleak.core.view import Release
 
 _BREAKING = ("reuse", "clip direction", "order")
 """Checks of which a finding leaves no guarantee at all."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
-from protocol.errors import ViewError
-from protocol.gaussian_budget import declared_precision, gaussian_epsilon
+from fedleak.core.errors import ViewError
+from fedleak.core.gaussian_budget import declared_precision, gaussian_epsilon
 
 GAUSSIAN = ("epsilon-gdp", "epsilon-one-run-fdp")
 """Bounds of a Gaussian mechanism, which are known at every delta above 0 and for every number of equal rounds."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.estimates import Detail
-from protocol.gaussian_budget import gaussian_epsilon
-from protocol.history import History
+from fedleak.core.estimates import Detail
+from fedleak.core.gaussian_budget import gaussian_epsilon
+from fedleak.core.history import History
 
 SUBSAMPLING = "Subsampling amplifies nothing against a server that chooses who takes part: it knows the participants."
 """Amplification needs that the sample is secret from the adversary."""

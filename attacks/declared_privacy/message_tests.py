@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc, chdtrc, ndtr
 from torch import Tensor
 
-from attacks.declared_privacy import noise_tests
-from attacks.declared_privacy.findings import Findings
-from attacks.declared_privacy.missing_noise import MissingNoise, missing_noise
-from attacks.declared_privacy.noise_reuse import CLEAR, Messages, Pairs, SeenNoise, compared
-from attacks.declared_privacy.noise_tests import Array
-from protocol.view import View
+from fedleak.attacks.declared_privacy import noise_tests
+from fedleak.attacks.declared_privacy.findings import Findings
+from fedleak.attacks.declared_privacy.missing_noise import MissingNoise, missing_noise
+from fedleak.attacks.declared_privacy.noise_reuse import CLEAR, Messages, Pairs, SeenNoise, compared
+from fedleak.attacks.declared_privacy.noise_tests import Array
+from fedleak.core.view import View
 
 CHECKS = ("noise scale", "energy", "law", "resolution", "numbers without noise", "reuse", "clip direction", "order")
 """Checks with p-values, which share the level."""

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import bdtrc
 from torch import Tensor
 
-from attacks.declared_privacy.noise_tests import BLOCK, FEWEST_BLOCKS, Array, chi_square_quantile, upper_tail
+from fedleak.attacks.declared_privacy.noise_tests import BLOCK, FEWEST_BLOCKS, Array, chi_square_quantile, upper_tail
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc, ndtr
 from torch import Tensor
 
-from attacks.declared_privacy.noise_tests import BLOCK, FEWEST_BLOCKS, Array, chi_square_quantile, median_scales
+from fedleak.attacks.declared_privacy.noise_tests import BLOCK, FEWEST_BLOCKS, Array, chi_square_quantile, median_scales
 
 _NUMBERS = 2**26
 """Numbers of all messages that are kept for comparisons."""

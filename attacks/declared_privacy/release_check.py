@@ -8,20 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.declared_privacy.check_table import Reported, rows_of
-from attacks.declared_privacy.findings import Findings
-from attacks.declared_privacy.ledger import Ledger
-from attacks.declared_privacy.message_tests import CHECKS, WHOLE, Group, MessageTests
-from attacks.declared_privacy.senders import Senders
-from attacks.estimates import Detail, Estimate, EstimateError, Scores
-from protocol.errors import ViewError
-from protocol.gaussian_budget import declared_precision, gaussian_epsilon
-from protocol.history import History
-from protocol.metric_table import POSITIVE, Metric
-from protocol.ranges import OpenUnitInterval
-from protocol.threat_model import ThreatModel
-from protocol.view import Release, RoundView, View
+from fedleak.attacks.declared_privacy.check_table import Reported, rows_of
+from fedleak.attacks.declared_privacy.findings import Findings
+from fedleak.attacks.declared_privacy.ledger import Ledger
+from fedleak.attacks.declared_privacy.message_tests import CHECKS, WHOLE, Group, MessageTests
+from fedleak.attacks.declared_privacy.senders import Senders
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Detail, Estimate, EstimateError, Scores
+from fedleak.core.gaussian_budget import declared_precision, gaussian_epsilon
+from fedleak.core.history import History
+from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.core.ranges import OpenUnitInterval
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import Release, RoundView, View
 
 _NUMBERS = 2**24
 """Numbers of messages that are tested at once: 64 MiB of float32."""

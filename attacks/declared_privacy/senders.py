@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from protocol.view import RoundView
+from fedleak.core.view import RoundView
 
 
 @dataclass

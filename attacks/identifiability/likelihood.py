@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attacks.identifiability.pac import (
+from fedleak.attacks.identifiability.pac import (
     MessageSums,
     VectorAttack,
     VectorEstimate,
@@ -16,8 +16,8 @@ from attacks.identifiability.pac import (
     leading_axis,
     messages_of,
 )
-from protocol.ranges import PositiveInt
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
 
 _STILL = 1e-4
 """Relative change of every client's vector below which the iteration stops."""

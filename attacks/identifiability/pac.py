@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from attacks.answers import Quantities
-from attacks.applicability import without_shown_items
-from attacks.base import Attack
-from attacks.estimates import Estimate, Scores, check_tensor
-from client.matrix_factorization import MFAlgorithm
-from protocol.errors import ViewError
-from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, LEANING, RoundView, View
+from fedleak.attacks.applicability import without_shown_items
+from fedleak.client.matrix_factorization import MFAlgorithm
+from fedleak.core.answers import Quantities
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate, Scores, check_tensor
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import ITEM_EMBEDDING, LEANING, RoundView, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,8 @@ class VectorEstimate(Estimate):
 
         ``error`` is the share of the catalogue on which they differ, ``label-error`` the share of the client's labelled
         items on which the estimate contradicts the label, ``cosine`` the cosine of the two vectors, ``flipped`` 1 if it
-        is negative. `evaluation.runner.successes` adds ``success``, which needs the tolerance of a table or a training.
+        is negative. `fedleak.evaluation.runner.successes` adds ``success``, which needs the tolerance of a table or a
+        training.
         """
         table, items, own = view.model[ITEM_EMBEDDING].double(), view.served, truth["user_vector"].double()
         if items is None:  # clients hide which items they labelled: labels of all items, -1 where there is none

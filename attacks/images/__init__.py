@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.images.affine_inversion import AffineInversion as AffineInversion
-    from attacks.images.pointwise_matching import PointwiseMatching as PointwiseMatching
+    from fedleak.attacks.images.affine_inversion import AffineInversion as AffineInversion
+    from fedleak.attacks.images.pointwise_matching import PointwiseMatching as PointwiseMatching
 
 __all__ = exports(__name__)

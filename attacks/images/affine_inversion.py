@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from client.pointwise_descent import Items, Outputs, Ranker, VoteAlgorithm, as_ranker, descend, outputs, pull
-from protocol.errors import ViewError
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.client.pointwise_descent import Items, Outputs, Ranker, VoteAlgorithm, as_ranker, descend, outputs, pull
+from fedleak.core.errors import ViewError
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _BLIND = 1e-6
 """Share of the mean column norm below which an item is considered not to affect the update."""

@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from attacks.images.affine_inversion import pointwise_update
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from client.pointwise_descent import VoteAlgorithm
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.images.affine_inversion import pointwise_update
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.client.pointwise_descent import VoteAlgorithm
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _LEARNING_RATE = 0.1
 """Learning rate of Adam, as published."""

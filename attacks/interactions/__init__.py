@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.interactions.baselines import Chance as Chance
-    from attacks.interactions.baselines import Popularity as Popularity
+    from fedleak.attacks.interactions.baselines import Chance as Chance
+    from fedleak.attacks.interactions.baselines import Popularity as Popularity
 
 __all__ = exports(__name__)

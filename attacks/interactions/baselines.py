@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from protocol.errors import ViewError
-from protocol.ranges import OpenUnitInterval
-from protocol.threat_model import ThreatModel
-from protocol.view import POPULARITY, RoundView
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.core.attack import Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.ranges import OpenUnitInterval
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import POPULARITY, RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.answers import Choices
-from attacks.applicability import without_shown_items
-from attacks.base import Attack
-from attacks.estimates import ROC_GRID, Candidates, Estimate, Scores, check_tensor
-from attacks.scoring import auc_per_victim, best_decisions, f1_per_victim, roc_per_victim
-from protocol.view import View
+from fedleak.attacks.applicability import without_shown_items
+from fedleak.core.answers import Choices
+from fedleak.core.attack import Attack
+from fedleak.core.estimates import ROC_GRID, Candidates, Estimate, Scores, check_tensor
+from fedleak.core.scoring import auc_per_victim, best_decisions, f1_per_victim, roc_per_victim
+from fedleak.core.view import View
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.interactions.baselines import two_means
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from protocol.errors import ViewError
-from protocol.ranges import OpenUnitInterval, PositiveFloat
-from protocol.threat_model import ThreatModel
-from protocol.view import PUBLIC_INTERACTIONS, RoundView
+from fedleak.attacks.interactions.baselines import two_means
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.core.errors import ViewError
+from fedleak.core.ranges import OpenUnitInterval, PositiveFloat
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import PUBLIC_INTERACTIONS, RoundView
 
 _MOST_ITEMS = 20_000
 """Largest catalogue whose matrix of pairs is made, of 3 GB."""

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.linkability.links import LinkCounts as LinkCounts
-    from attacks.linkability.similarity import Linkability as Linkability
-    from attacks.linkability.similarity import PlainCosine as PlainCosine
+    from fedleak.attacks.linkability.links import LinkCounts as LinkCounts
+    from fedleak.attacks.linkability.similarity import Linkability as Linkability
+    from fedleak.attacks.linkability.similarity import PlainCosine as PlainCosine
 
 __all__ = exports(__name__)

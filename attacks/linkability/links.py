@@ -7,12 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.threat_model import ThreatModel
-from protocol.view import View
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate, EstimateError, Scores, check_tensor
+from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import View
 
 MOST_MESSAGES = 512
 """Largest number of messages that are compared with each other."""

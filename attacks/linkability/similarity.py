@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from attacks.linkability.links import LinkAttack, LinkEstimate, compared_messages
-from attacks.re_identification.messages import layer_vectors
-from protocol.history import History
-from protocol.threat_model import ThreatModel
+from fedleak.attacks.linkability.links import LinkAttack, LinkEstimate, compared_messages
+from fedleak.attacks.re_identification.messages import layer_vectors
+from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
 
 _NUMBERS = 2**18
 """Numbers of an update that are compared; of a larger one a random part, the same of every update."""

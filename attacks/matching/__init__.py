@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.matching.same_user import MatchingChance as MatchingChance
-    from attacks.matching.same_user import MatchingCounts as MatchingCounts
-    from attacks.matching.same_user import MatchingFingerprint as MatchingFingerprint
-    from attacks.matching.same_user import MatchingMLP as MatchingMLP
-    from attacks.matching.same_user import MatchingSiamese as MatchingSiamese
+    from fedleak.attacks.matching.same_user import MatchingChance as MatchingChance
+    from fedleak.attacks.matching.same_user import MatchingCounts as MatchingCounts
+    from fedleak.attacks.matching.same_user import MatchingFingerprint as MatchingFingerprint
+    from fedleak.attacks.matching.same_user import MatchingMLP as MatchingMLP
+    from fedleak.attacks.matching.same_user import MatchingSiamese as MatchingSiamese
 
 __all__ = exports(__name__)

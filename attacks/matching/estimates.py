@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.answers import Choices
-from attacks.estimates import Candidates, Estimate, Scores, check_tensor
-from attacks.scoring import precision_at_positives
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.view import View
+from fedleak.core.answers import Choices
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Candidates, Estimate, Scores, check_tensor
+from fedleak.core.history import History
+from fedleak.core.scoring import precision_at_positives
+from fedleak.core.view import View
 
 
 @dataclass(frozen=True, kw_only=True)

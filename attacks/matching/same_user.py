@@ -7,18 +7,18 @@ from typing import ClassVar
 
 import torch
 
-from attacks.base import Attack, Variants
-from attacks.estimates import Estimate
-from attacks.matching.estimates import MatchingEstimate, asked_pairs
-from attacks.re_identification.baselines import count_distances
-from attacks.re_identification.fingerprint import FingerprintAttack
-from attacks.re_identification.messages import known_view, read_messages, seen_only, unit
-from attacks.re_identification.reidentification import Reidentification, ReidMLP
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import USERS
+from fedleak.attacks.matching.estimates import MatchingEstimate, asked_pairs
+from fedleak.attacks.re_identification.baselines import count_distances
+from fedleak.attacks.re_identification.fingerprint import FingerprintAttack
+from fedleak.attacks.re_identification.messages import known_view, read_messages, seen_only, unit
+from fedleak.attacks.re_identification.reidentification import Reidentification, ReidMLP
+from fedleak.core.attack import Attack, Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import USERS
 
 _NEEDS = (*Reidentification.threat_model.needs, "pairs")
 
@@ -84,8 +84,8 @@ class MatchingSiamese(MatchingAttack):
     devices: PositiveInt = 1
 
     def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
-        from modules.attackers.identity_nets import SiameseNet
-        from modules.attackers.trainer import fit_quietly
+        from fedleak.modules.attackers.identity_nets import SiameseNet
+        from fedleak.modules.attackers.trainer import fit_quietly
 
         messages = read_messages(view, self.layers)
         labels = torch.unique(known_view(view).priors[USERS], return_inverse=True)[1]

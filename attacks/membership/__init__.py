@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.membership.retrieval import RetrievalFingerprint as RetrievalFingerprint
+    from fedleak.attacks.membership.retrieval import RetrievalFingerprint as RetrievalFingerprint
 
 __all__ = exports(__name__)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.applicability import without_shown_items
-from attacks.base import Attack
-from attacks.estimates import Candidates, Estimate, Scores, check_tensor
-from attacks.scoring import wins_over_negatives
-from protocol.errors import ViewError
-from protocol.rankers import HIDDEN, LINEAR
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView, View
-from server.marked_document import marked_feature
+from fedleak.attacks.applicability import without_shown_items
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Candidates, Estimate, Scores, check_tensor
+from fedleak.core.rankers import HIDDEN, LINEAR
+from fedleak.core.scoring import wins_over_negatives
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView, View
+from fedleak.server.marked_document import marked_feature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,8 @@ class RetrievalFingerprint(Attack):
     is active for it: the attack then errs.) With noise, the decision is the likelihood ratio of entries as large as the
     clip norm against none.
 
-    Threat model: an active server (`server.marked_document.MarkedDocument`); it does not know which documents a client
-    retrieved.
+    Threat model: an active server (`fedleak.server.marked_document.MarkedDocument`); it does not know which documents a
+    client retrieved.
 
     Raises:
         ViewError: the ranker's first layer was not recorded, or clients add noise without clipping.

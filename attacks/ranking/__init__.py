@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.ranking.codebook import CodebookAttack as CodebookAttack
-    from attacks.ranking.list_matching import ListMatching as ListMatching
-    from attacks.ranking.list_posterior import ListPosterior as ListPosterior
-    from attacks.ranking.metric_posterior import MetricPosterior as MetricPosterior
-    from attacks.ranking.priors import PriorOnly as PriorOnly
+    from fedleak.attacks.ranking.codebook import CodebookAttack as CodebookAttack
+    from fedleak.attacks.ranking.list_matching import ListMatching as ListMatching
+    from fedleak.attacks.ranking.list_posterior import ListPosterior as ListPosterior
+    from fedleak.attacks.ranking.metric_posterior import MetricPosterior as MetricPosterior
+    from fedleak.attacks.ranking.priors import PriorOnly as PriorOnly
 
 __all__ = exports(__name__)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.ranking.lists import Lists, click_map
-from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior, prior_variant
-from client.click_models import pattern_pairs, patterns
-from client.ranking import RankingAlgorithm
-from protocol.errors import ViewError
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.ranking.lists import Lists, click_map
+from fedleak.attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior, prior_variant
+from fedleak.client.click_models import pattern_pairs, patterns
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _OVERLAP = 0.05
 """Largest cosine between codes of two lists for which the lists are independent."""
@@ -30,10 +30,10 @@ class CodebookAttack(PosteriorAttack):
     are orthogonal, the lists are independent. Clipping multiplies the update by one unknown factor, which is integrated
     on a grid.
 
-    Threat model: an active server that sends each client features of its choice (`server.codebook.Codebook`) and
-    receives its update, and which then knows the documents that the client showed. With codes of the lists it must know
-    these documents before it sends features; with codes of all candidates it need not. It needs neither the displayed
-    order nor the order of the queries nor, with the uniform prior, any knowledge about the clicks.
+    Threat model: an active server that sends each client features of its choice (`fedleak.server.codebook.Codebook`)
+    and receives its update, and which then knows the documents that the client showed. With codes of the lists it must
+    know these documents before it sends features; with codes of all candidates it need not. It needs neither the
+    displayed order nor the order of the queries nor, with the uniform prior, any knowledge about the clicks.
 
     Raises:
         ViewError: the served features are no codebook: codes of two lists overlap.

@@ -7,13 +7,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from attacks.ranking.lists import Lists, ranked_lists
-from client.ranking import RankingAlgorithm
-from modules.attackers.batched_lbfgs import batched_lbfgs
-from protocol.ranges import PositiveFloat, PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.attacks.ranking.lists import Lists, ranked_lists
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.core.ranges import PositiveFloat, PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
+from fedleak.modules.attackers.batched_lbfgs import batched_lbfgs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class ListMatching(InteractionAttack):
 
     Args:
         variant: ``corrected``: the gradient of the loss; ``as-published-code``: with the half-detached ratio. Clients
-            of the published code are a setting of the learner, `modules.learners.fpdgd.FPDGD`.
+            of the published code are a setting of the learner, `fedleak.modules.learners.fpdgd.FPDGD`.
         max_iter: maximum number of iterations of L-BFGS.
         learning_rate: first step length of every line search.
         starts: random starts, of which the best is kept (published: 1).

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.ranking.lists import Lists, click_map, update_at
-from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior, prior_variant
-from client.click_models import patterns, sample_patterns
-from client.ranking import RankingAlgorithm
-from protocol.ranges import AtLeastTwo, PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.ranking.lists import Lists, click_map, update_at
+from fedleak.attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior, prior_variant
+from fedleak.client.click_models import patterns, sample_patterns
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.core.ranges import AtLeastTwo, PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _SHRINKAGE = 0.1
 _RIDGE = 0.02

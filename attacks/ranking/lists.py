@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from client.fpdgd import click_coefficients, laplacian, pair_weights
-from protocol.errors import ViewError
-from protocol.rankers import rank_scores, ranker_outputs, score_gradients
-from protocol.view import RoundView
+from fedleak.client.fpdgd import click_coefficients, laplacian, pair_weights
+from fedleak.core.errors import ViewError
+from fedleak.core.rankers import rank_scores, ranker_outputs, score_gradients
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.ranking.lists import Lists
-from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
-from client.click_models import patterns
-from client.foltr_es import LEVELS, UTILITY, FOLtRESAlgorithm, levels, response_law, units
-from client.ranking import RankingAlgorithm
-from protocol.errors import ViewError
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.ranking.lists import Lists
+from fedleak.attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
+from fedleak.client.click_models import patterns
+from fedleak.client.foltr_es import LEVELS, UTILITY, FOLtRESAlgorithm, levels, response_law, units
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

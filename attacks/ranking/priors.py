@@ -8,16 +8,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from attacks.ranking.lists import Lists, ranked_lists
-from client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
-from client.foltr_es import FOLtRESAlgorithm
-from client.ranking import RankingAlgorithm
-from protocol.progress import with_progress
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.attacks.ranking.lists import Lists, ranked_lists
+from fedleak.client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
+from fedleak.client.foltr_es import FOLtRESAlgorithm
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.core.attack import Variants
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 ListPrior = Literal["uniform", "count", "cascade"]
 

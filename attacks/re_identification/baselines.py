@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from attacks.re_identification.estimates import IdentityEstimate
-from attacks.re_identification.messages import known_view, owners_of
-from attacks.re_identification.reidentification import IdentityAttack
-from protocol.history import History
-from protocol.threat_model import ThreatModel
-from protocol.view import USERS
+from fedleak.attacks.re_identification.estimates import IdentityEstimate
+from fedleak.attacks.re_identification.messages import known_view, owners_of
+from fedleak.attacks.re_identification.reidentification import IdentityAttack
+from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import USERS
 
 
 class IdentityChance(IdentityAttack):

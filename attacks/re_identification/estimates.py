@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.answers import Choices
-from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
-from attacks.scoring import average_precision, random_average_precision, top_share
-from protocol.view import View
+from fedleak.core.answers import Choices
+from fedleak.core.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
+from fedleak.core.scoring import average_precision, random_average_precision, top_share
+from fedleak.core.view import View
 
 UNSEEN = -1
 """Takes the place of a user's number for users of whom the adversary has no data."""

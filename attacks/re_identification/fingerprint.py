@@ -8,15 +8,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.estimates import Estimate
-from attacks.re_identification.estimates import IdentityEstimate
-from attacks.re_identification.messages import Messages, class_means, in_span, read_messages, unit
-from attacks.re_identification.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
-from attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
-from protocol.history import History
-from protocol.ranges import PositiveFloat, PositiveInt
-from protocol.threat_model import ThreatModel
+from fedleak.attacks.re_identification.estimates import IdentityEstimate
+from fedleak.attacks.re_identification.messages import Messages, class_means, in_span, read_messages, unit
+from fedleak.attacks.re_identification.reidentification import (
+    IdentityAttack,
+    Reidentification,
+    standardised,
+    svm_scores,
+)
+from fedleak.attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
+from fedleak.core.attack import Variants
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.ranges import PositiveFloat, PositiveInt
+from fedleak.core.threat_model import ThreatModel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from attacks.re_identification.estimates import UNSEEN
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.view import HOLDOUT, USERS, View
+from fedleak.attacks.re_identification.estimates import UNSEEN
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.core.view import HOLDOUT, USERS, View
 
 _ALIKE = 1e-5
 """Distance below which two unit vectors are considered equal (float32 rounding)."""

@@ -7,10 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.estimates import Estimate
-from attacks.re_identification.estimates import IdentityEstimate
-from attacks.re_identification.messages import (
+from fedleak.attacks.re_identification.estimates import IdentityEstimate
+from fedleak.attacks.re_identification.messages import (
     class_means,
     in_span,
     known_view,
@@ -19,18 +17,20 @@ from attacks.re_identification.messages import (
     read_messages,
     round_means,
 )
-from attacks.re_identification.reidentification import (
+from fedleak.attacks.re_identification.reidentification import (
     IdentityAttack,
     Reidentification,
     against_others,
     check_users,
     standardised,
 )
-from attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
-from client.algorithm import ExampleAlgorithm
-from protocol.history import History
-from protocol.ranges import PositiveFloat, PositiveInt
-from protocol.threat_model import ThreatModel
+from fedleak.attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.core.attack import Variants
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.ranges import PositiveFloat, PositiveInt
+from fedleak.core.threat_model import ThreatModel
 
 
 @dataclass(frozen=True, kw_only=True)

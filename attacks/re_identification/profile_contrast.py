@@ -5,17 +5,24 @@ from dataclasses import dataclass
 
 import torch
 
-from attacks.estimates import Estimate
-from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
-from attacks.re_identification.messages import check_known, class_means, known_view, read_messages, round_means, unit
-from attacks.re_identification.reidentification import IdentityAttack, Reidentification
-from attacks.re_identification.simulated import FEATURES, OWNERS
-from attacks.re_identification.word_counts import BIAS, word_laws
-from client.algorithm import ExampleAlgorithm
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.ranges import PositiveFloat
-from protocol.threat_model import ThreatModel
+from fedleak.attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from fedleak.attacks.re_identification.messages import (
+    check_known,
+    class_means,
+    known_view,
+    read_messages,
+    round_means,
+    unit,
+)
+from fedleak.attacks.re_identification.reidentification import IdentityAttack, Reidentification
+from fedleak.attacks.re_identification.simulated import FEATURES, OWNERS
+from fedleak.attacks.re_identification.word_counts import BIAS, word_laws
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.ranges import PositiveFloat
+from fedleak.core.threat_model import ThreatModel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Attack, Variants
-from attacks.estimates import Estimate
-from attacks.re_identification.estimates import IdentityEstimate
-from attacks.re_identification.messages import (
+from fedleak.attacks.re_identification.estimates import IdentityEstimate
+from fedleak.attacks.re_identification.messages import (
     Messages,
     in_span,
     known_view,
@@ -21,11 +19,13 @@ from attacks.re_identification.messages import (
     read_messages,
     unit,
 )
-from attacks.re_identification.simulated import PARTS, simulated_parts
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
-from protocol.threat_model import ThreatModel
+from fedleak.attacks.re_identification.simulated import PARTS, simulated_parts
+from fedleak.core.attack import Attack, Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.ranges import NonNegativeInt, PositiveFloat, PositiveInt
+from fedleak.core.threat_model import ThreatModel
 
 
 class IdentityAttack(Attack):
@@ -185,8 +185,8 @@ class ReidMLP(Reidentification):
     devices: PositiveInt = 1
 
     def scores(self, messages: Messages, *, generator: torch.Generator) -> Tensor:
-        from modules.attackers.identity_nets import ReidentificationNet
-        from modules.attackers.trainer import fit_quietly
+        from fedleak.modules.attackers.identity_nets import ReidentificationNet
+        from fedleak.modules.attackers.trainer import fit_quietly
 
         net = ReidentificationNet(
             messages.known, messages.labels, users=len(messages.users), whole=messages.whole, generator=generator

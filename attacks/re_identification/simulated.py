@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.re_identification.estimates import UNSEEN
-from attacks.re_identification.messages import layer_vectors
-from client.algorithm import ExampleAlgorithm
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.threat_model import Need
-from protocol.view import RoundView
+from fedleak.attacks.re_identification.estimates import UNSEEN
+from fedleak.attacks.re_identification.messages import layer_vectors
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.threat_model import Need
+from fedleak.core.view import RoundView
 
 FEATURES, LABELS, OWNERS = "prior_features", "prior_labels", "prior_users"
 """Names of the adversary's examples ``(M, ...)``, their labels and their users ``(M,)`` in the auxiliary data."""

@@ -7,18 +7,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.estimates import Estimate
-from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
-from attacks.re_identification.messages import check_known, known_view, mean_over_pseudonyms, round_means
-from attacks.re_identification.reidentification import IdentityAttack, against_others, standardised
-from attacks.re_identification.simulated import FEATURES, OWNERS
-from client.algorithm import ExampleAlgorithm
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.ranges import PositiveFloat
-from protocol.threat_model import ThreatModel
-from protocol.view import HOLDOUT, USERS
+from fedleak.attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from fedleak.attacks.re_identification.messages import check_known, known_view, mean_over_pseudonyms, round_means
+from fedleak.attacks.re_identification.reidentification import IdentityAttack, against_others, standardised
+from fedleak.attacks.re_identification.simulated import FEATURES, OWNERS
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.core.attack import Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.ranges import PositiveFloat
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import HOLDOUT, USERS
 
 BIAS, WEIGHT = "output.bias", "output.weight"
 """Names of the last layer's parameters: one entry, or row, per word."""

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.recommendation.imia import IMIA as IMIA
-    from attacks.recommendation.item_deltas import Direction as Direction
-    from attacks.recommendation.item_deltas import RowNorm as RowNorm
-    from attacks.recommendation.matched_filter import MatchedFilter as MatchedFilter
-    from attacks.recommendation.raifle import Raifle as Raifle
+    from fedleak.attacks.recommendation.imia import IMIA as IMIA
+    from fedleak.attacks.recommendation.item_deltas import Direction as Direction
+    from fedleak.attacks.recommendation.item_deltas import RowNorm as RowNorm
+    from fedleak.attacks.recommendation.matched_filter import MatchedFilter as MatchedFilter
+    from fedleak.attacks.recommendation.raifle import Raifle as Raifle
 
 __all__ = exports(__name__)

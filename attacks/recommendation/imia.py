@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from client.recommendation import RecommenderAlgorithm
-from protocol.progress import report_progress
-from protocol.ranges import OpenUnitInterval
-from protocol.taxonomy import MEMBERSHIP
-from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.core.progress import report_progress
+from fedleak.core.ranges import OpenUnitInterval
+from fedleak.core.taxonomy import MEMBERSHIP
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

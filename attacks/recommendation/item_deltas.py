@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from attacks.interactions.baselines import two_means
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.attacks.interactions.baselines import two_means
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
 
 
 class Direction(InteractionAttack):
@@ -59,8 +59,8 @@ class RowNorm(InteractionAttack):
     """L2 norm of each item's delta.
 
     A positive item has as much weight in the loss as several negative ones, so that its embedding moves further. IMIA's
-    L1 penalty (`defenses.update_l1`) shrinks all rows, but not equally, and does not hide it. The decision splits the
-    logarithms of a victim's norms into two groups.
+    L1 penalty (`fedleak.defenses.update_l1`) shrinks all rows, but not equally, and does not hide it. The decision
+    splits the logarithms of a victim's norms into two groups.
 
     Threat model: passive server, one round, no knowledge of the training algorithm.
 

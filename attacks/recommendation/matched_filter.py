@@ -6,13 +6,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from client.recommendation import RecommenderAlgorithm
-from protocol.errors import ViewError
-from protocol.progress import with_progress
-from protocol.ranges import OpenUnitInterval, PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import OpenUnitInterval, PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
 
 _NUMBERS_PER_CHUNK = 2**25
 

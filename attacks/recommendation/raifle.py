@@ -5,12 +5,12 @@ from typing import Literal
 
 import torch
 
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from client.recommendation import RecommenderAlgorithm
-from protocol.errors import InputError, ViewError
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ class Raifle(InteractionAttack):
     devices: PositiveInt = 1
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
-        from modules.attackers.gradient_matching import GradientMatching
-        from modules.attackers.trainer import fit_quietly
+        from fedleak.modules.attackers.gradient_matching import GradientMatching
+        from fedleak.modules.attackers.trainer import fit_quietly
 
         options = {name: getattr(self, name) for name in ("max_iter", "user", "match", "solver", "code")}
         module = GradientMatching(view, generator=generator, **options)

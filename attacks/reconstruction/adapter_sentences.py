@@ -7,20 +7,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attacks.reconstruction.estimates import ReconstructionAttack, reconstruction
-from attacks.reconstruction.last_words import last_words
-from attacks.reconstruction.sentence_span import Prefixes, SpanEstimate, grown_prefixes, number_variances
-from attacks.reconstruction.simulated_step import explains
-from attacks.reconstruction.span import Span, span_of
-from attacks.words.adapter_words import pursuits
-from attacks.words.joint_pursuit import Sums
-from attacks.words.only_words import no_word_can_be_another
-from client.pretrained import LayerInputs, PretrainedAlgorithm
-from protocol.errors import ViewError
-from protocol.progress import with_progress
-from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, reconstruction
+from fedleak.attacks.reconstruction.last_words import last_words
+from fedleak.attacks.reconstruction.sentence_span import Prefixes, SpanEstimate, grown_prefixes, number_variances
+from fedleak.attacks.reconstruction.simulated_step import explains
+from fedleak.attacks.reconstruction.span import Span, span_of
+from fedleak.attacks.words.adapter_words import pursuits
+from fedleak.attacks.words.joint_pursuit import Sums
+from fedleak.attacks.words.only_words import no_word_can_be_another
+from fedleak.client.pretrained import LayerInputs, PretrainedAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import OpenUnitInterval, PositiveInt, UnitInterval
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _MOST = 2**15
 """Largest number of prefixes of one length that are checked."""

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import torch
 
-from attacks.re_identification.simulated import FEATURES
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from protocol.errors import ViewError
-from protocol.table_columns import COLUMNS, TableColumns
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.re_identification.simulated import FEATURES
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.core.errors import ViewError
+from fedleak.core.table_columns import COLUMNS, TableColumns
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,18 +12,18 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.base import Variants
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from attacks.reconstruction.next_words import next_words
-from attacks.reconstruction.sentence_span import Prefixes, endings
-from attacks.reconstruction.word_layers import DecoderLayers, with_bias
-from client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
-from client.text import EMBEDDING, OUTPUT
-from protocol.errors import ViewError
-from protocol.progress import with_progress
-from protocol.ranges import NonNegativeInt, OpenUnitInterval, PositiveFloat
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.attacks.reconstruction.next_words import next_words
+from fedleak.attacks.reconstruction.sentence_span import Prefixes, endings
+from fedleak.attacks.reconstruction.word_layers import DecoderLayers, with_bias
+from fedleak.client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
+from fedleak.client.text import EMBEDDING, OUTPUT
+from fedleak.core.attack import Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import NonNegativeInt, OpenUnitInterval, PositiveFloat
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _CANDIDATES = 2**20
 """Largest number of sentences of one length that are checked in the second layer."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from fedleak.core.record_hash import grid_of
 from fedleak_recorder.record_hash import levels
-from protocol.record_hash import grid_of
 
 _MOST_SYMBOLS = 2**22
 """Largest number of frequencies that are counted: of all values of all contexts."""

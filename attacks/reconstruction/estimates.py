@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.applicability import without_records
-from attacks.base import Attack
-from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
-from attacks.reconstruction.description_length import description_bits
-from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
-from attacks.reconstruction.table_rows import row_accuracy
-from protocol.metric_table import CORRELATION, POSITIVE, SHARE, Metric
-from protocol.record_hash import grid_of, record_hashes
-from protocol.table_columns import COLUMNS, TableColumns
-from protocol.view import View
+from fedleak.attacks.applicability import without_records
+from fedleak.attacks.reconstruction.description_length import description_bits
+from fedleak.attacks.reconstruction.likeness import identified, likeness, nearest, rouge
+from fedleak.attacks.reconstruction.table_rows import row_accuracy
+from fedleak.core.attack import Attack
+from fedleak.core.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
+from fedleak.core.metric_table import CORRELATION, POSITIVE, SHARE, Metric
+from fedleak.core.record_hash import grid_of, record_hashes
+from fedleak.core.table_columns import COLUMNS, TableColumns
+from fedleak.core.view import View
 
 _SHOWN = 8
 """Largest number of reconstructed images that a report shows of one view."""
@@ -30,11 +30,12 @@ class ReconstructionEstimate(Estimate):
     """Training examples of each client.
 
     Scored against salted hashes: a record counts as recovered only if every number in it is right, of a table's row
-    within the precision of its column, see `protocol.record_hash`. If the recording keeps the records themselves, each
-    true record is matched with a reconstructed one (the assignment of least squared error, or of greatest ROUGE-1 for
-    token numbers) and compared, rows of a table also column by column (`attacks.reconstruction.table_rows`). An exact
-    one among M reconstructions adds its description length, see `attacks.reconstruction.description_length`, less
-    ``log2(M + 1)`` bits that name it. Without hashes, the share of certified records is all that is reported.
+    within the precision of its column, see `fedleak.core.record_hash`. If the recording keeps the records themselves,
+    each true record is matched with a reconstructed one (the assignment of least squared error, or of greatest ROUGE-1
+    for token numbers) and compared, rows of a table also column by column
+    (`fedleak.attacks.reconstruction.table_rows`). An exact one among M reconstructions adds its description length, see
+    `fedleak.attacks.reconstruction.description_length`, less ``log2(M + 1)`` bits that name it. Without hashes, the
+    share of certified records is all that is reported.
 
     Attributes:
         records: ``(V, M, *shape)`` as the network gets them: images in [0, 1], or int64 token numbers padded with 0.

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.record_span import RecordSpan
+from fedleak.attacks.reconstruction.record_span import RecordSpan
 
 _BLACK = 1e-4
 """Pixels below this are black in a row's ratio."""

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from attacks.composition.output_counts import class_counts
-from attacks.estimates import Estimate, Scores
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate
-from client.network import NetworkAlgorithm
-from protocol.errors import InputError, ViewError
-from protocol.metric_table import Metric
-from protocol.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
-from protocol.seeding import PERSISTENT, generator_for
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView, View
+from fedleak.attacks.composition.output_counts import class_counts
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate
+from fedleak.client.network import NetworkAlgorithm
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.estimates import Estimate, Scores
+from fedleak.core.metric_table import Metric
+from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView, View
 
 if TYPE_CHECKING:
-    from modules.attackers.image_matching import Unknown
+    from fedleak.modules.attackers.image_matching import Unknown
 
 _SIGNAL, _REACHED = "signal", "matched"
 
@@ -107,8 +107,8 @@ class GradientMatching(ReconstructionAttack):
     accelerator: str = "auto"
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> MatchedImages:
-        from modules.attackers.image_matching import ImageMatching
-        from modules.attackers.trainer import fit_quietly
+        from fedleak.modules.attackers.image_matching import ImageMatching
+        from fedleak.modules.attackers.trainer import fit_quietly
 
         counts = class_counts(view, generator=generator)
         labels = labels_of(counts)

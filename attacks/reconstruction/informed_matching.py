@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages, decoupled, image_shape
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.bottleneck import Bottleneck
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages, decoupled, image_shape
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.bottleneck import Bottleneck
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 if TYPE_CHECKING:
-    from modules.attackers.image_matching import Unknown
+    from fedleak.modules.attackers.image_matching import Unknown
 
 _OWN = 2.0
 """First logit of an image's own weight in its mixture; those of the others are near 0, so its weight is about 0.7."""
@@ -73,7 +73,7 @@ class InformedMatching(InvertingGradients):
         return spoiled | {name for name in view.deltas if any(name.startswith(f"{layer}.") for layer in layers)}
 
     def unknown(self, view: RoundView, labels: Tensor, generator: torch.Generator) -> "dict[str, Unknown]":
-        from modules.attackers.image_matching import MIXING, Unknown
+        from fedleak.modules.attackers.image_matching import MIXING, Unknown
 
         algorithm = view.require(ImageClassifierAlgorithm)
         if not self.search:

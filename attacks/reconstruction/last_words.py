@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.func import jvp, vjp
 
-from client.pretrained import TOKENS, PretrainedAlgorithm
+from fedleak.client.pretrained import TOKENS, PretrainedAlgorithm
 
 _STEPS = 10
 """Largest number of steps of conjugate gradients; right texts mostly need one."""

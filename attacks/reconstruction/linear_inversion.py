@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.estimates import ReconstructionAttack
-from attacks.reconstruction.face_search import search_faces
-from attacks.reconstruction.linear_layer import (
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack
+from fedleak.attacks.reconstruction.face_search import search_faces
+from fedleak.attacks.reconstruction.linear_layer import (
     LayerUpdate,
     LinearEstimate,
     are_pixels,
@@ -19,20 +19,20 @@ from attacks.reconstruction.linear_layer import (
     layer_update,
     linear_estimate,
 )
-from attacks.reconstruction.peeled_rows import RowChanges
-from attacks.reconstruction.pixel_grid import as_levels
-from attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, search_possible
-from attacks.reconstruction.record_span import RecordErrors, RecordSpan, confirm
-from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
-from attacks.reconstruction.table_search import TableUpdate, search_table
-from attacks.reconstruction.update_precision import number_errors
-from client.network import NetworkAlgorithm
-from protocol.errors import ViewError
-from protocol.progress import with_progress
-from protocol.ranges import NonNegativeInt, PositiveFloat
-from protocol.table_columns import COLUMNS, TableColumns
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.peeled_rows import RowChanges
+from fedleak.attacks.reconstruction.pixel_grid import as_levels
+from fedleak.attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, search_possible
+from fedleak.attacks.reconstruction.record_span import RecordErrors, RecordSpan, confirm
+from fedleak.attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
+from fedleak.attacks.reconstruction.table_search import TableUpdate, search_table
+from fedleak.attacks.reconstruction.update_precision import number_errors
+from fedleak.client.network import NetworkAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import NonNegativeInt, PositiveFloat
+from fedleak.core.table_columns import COLUMNS, TableColumns
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _OFF_GRID = 10
 """Times as many failures after which the search for records that are no pixels stops."""
@@ -52,11 +52,11 @@ class LinearInversion(ReconstructionAttack):
     4. Records on another scale, e.g. rows of a standardised table, are searched by the neurons that each excites, and
        are certain if the client's step, made again with them, is the update (`search_supports`), and has each of them
        once. This needs the clients' algorithm, of one step, and fewer records than numbers in each.
-    5. If the server has the description of a table's columns (`protocol.table_columns`) and all possible rows can be
-       listed, the number of copies of each is solved for instead, for any number of records (`search_possible`). A row
-       is certain only if all its numbers are on the grid and each group has exactly one 1. Behind an embedding of the
-       categories, the layer gets the embedded rows, which the global model gives of all possible ones; this needs one
-       step at that model.
+    5. If the server has the description of a table's columns (`fedleak.core.table_columns`) and all possible rows can
+       be listed, the number of copies of each is solved for instead, for any number of records (`search_possible`). A
+       row is certain only if all its numbers are on the grid and each group has exactly one 1. Behind an embedding of
+       the categories, the layer gets the embedded rows, which the global model gives of all possible ones; this needs
+       one step at that model.
     6. If there are too many to list, ratios on the grid are rows, and are subtracted (`search_table`); then step 4 is
        tried. Rows that are found stay where not all are.
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from attacks.estimates import Scores
-from attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
-from client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput, last_linear
-from client.text import TextAlgorithm
-from protocol.declared_noise import noise_is_refuted
-from protocol.errors import ViewError
-from protocol.metric_table import ANY, Metric
-from protocol.view import RoundView, View
+from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
+from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput, last_linear
+from fedleak.client.text import TextAlgorithm
+from fedleak.core.declared_noise import noise_is_refuted
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Scores
+from fedleak.core.metric_table import ANY, Metric
+from fedleak.core.view import RoundView, View
 
 ELASTIC = "adam", "adadelta"
 """Optimizers that scale each number of an update by itself, after which no ratio is a record."""

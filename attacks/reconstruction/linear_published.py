@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.estimates import ReconstructionAttack
-from attacks.reconstruction.linear_inversion import record_errors
-from attacks.reconstruction.linear_layer import (
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack
+from fedleak.attacks.reconstruction.linear_inversion import record_errors
+from fedleak.attacks.reconstruction.linear_layer import (
     LayerUpdate,
     LinearEstimate,
     are_pixels,
@@ -15,12 +15,12 @@ from attacks.reconstruction.linear_layer import (
     linear_estimate,
     neighbour_differences,
 )
-from attacks.reconstruction.pixel_grid import on_grid
-from client.network import ClassifierAlgorithm
-from protocol.errors import ViewError
-from protocol.progress import with_progress
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.pixel_grid import on_grid
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.progress import with_progress
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _LIVE, _FIT, _SAME = 1e-10, 1e-8, 1e-6
 """Tolerances of the published code: of a live neuron, of the certificate, and of equal records (L2 norm)."""
@@ -66,8 +66,9 @@ class LinearRatio(ReconstructionAttack):
 class LinearDifferences(ReconstructionAttack):
     """Ratios of the difference of two neighbouring neurons: the record, if one alone lies between their thresholds.
 
-    The decoder of an imprint (`server.imprint.Imprint`), where all neurons measure the same statistic. All ratios of
-    neurons and of differences are returned, of images those in [0, 1]; the attack cannot say which are records.
+    The decoder of an imprint (`fedleak.server.imprint.Imprint`), where all neurons measure the same statistic. All
+    ratios of neurons and of differences are returned, of images those in [0, 1]; the attack cannot say which are
+    records.
 
     Threat model: server that sent a first layer with proportional neighbouring rows, with the update of that layer.
 

@@ -9,17 +9,17 @@ from torch import Tensor
 from torch.func import jvp
 from torch.nn.functional import normalize, pad
 
-from attacks.applicability import without_texts
-from attacks.estimates import Scores
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from client.pretrained import TOKENS, PretrainedAlgorithm
-from protocol.errors import ViewError
-from protocol.metric_table import Metric
-from protocol.progress import with_progress
-from protocol.ranges import AtLeastTwo, OpenUnitInterval, PositiveInt
-from protocol.seeding import generator_for
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView, View
+from fedleak.attacks.applicability import without_texts
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.client.pretrained import TOKENS, PretrainedAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Scores
+from fedleak.core.metric_table import Metric
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import AtLeastTwo, OpenUnitInterval, PositiveInt
+from fedleak.core.seeding import generator_for
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView, View
 
 _TEXTS_AT_ONCE = 2048
 _RANDOM_TEXTS = 256
@@ -74,8 +74,8 @@ class MemoryRows(ReconstructionAttack):
     """Search for the text whose state at one place is a row of the change of B.
 
     For an adapter ``B A`` of a feed-forward layer with input z, row u of the change of B is a sum of multiples of
-    ``A z_T``, one for each text that excites unit u at its place T. With `server.memory_adapter.MemoryAdapter` this is
-    often one text. (1) T is the last place of a text that predicts a word. (2) Parallel
+    ``A z_T``, one for each text that excites unit u at its place T. With `fedleak.server.memory_adapter.MemoryAdapter`
+    this is often one text. (1) T is the last place of a text that predicts a word. (2) Parallel
     rows are one text. Its words up to T are the sum, over the places, of vectors of a table that is nearest to the
     row: coordinate descent, then steps to the neighbouring text (another word, or two words exchanged) whose own state,
     computed by the network, is nearest, until it is the row. (3) The last word is the one whose gradient gives the
@@ -97,7 +97,7 @@ class MemoryRows(ReconstructionAttack):
         ViewError: the network does not predict next words, or its first adapter has no recorded B.
 
     References:
-        This project for LoRA; the server's adapter is that of NeuroImprint, see `server.memory_adapter`.
+        This project for LoRA; the server's adapter is that of NeuroImprint, see `fedleak.server.memory_adapter`.
     """
 
     name = "memory-rows"

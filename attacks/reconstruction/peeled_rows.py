@@ -7,8 +7,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.record_span import RecordErrors
-from protocol.table_columns import TableColumns
+from fedleak.attacks.reconstruction.record_span import RecordErrors
+from fedleak.core.table_columns import TableColumns
 
 NEAR = 0.25
 """Distance from a possible row, see `nearest_rows`, up to which a ratio may be it."""

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
-from attacks.reconstruction.record_supports import FoundRecords
-from attacks.reconstruction.row_certificate import certain_copies, certified_rows, further_direction
+from fedleak.attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
+from fedleak.attacks.reconstruction.record_supports import FoundRecords
+from fedleak.attacks.reconstruction.row_certificate import certain_copies, certified_rows, further_direction
 
 MOST_POSSIBLE = 2**23
 """Largest number of possible rows, times neurons: 64 MiB for each class."""

@@ -10,10 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.word_layers import DecoderLayers, RecurrentLayers
-from client.decoder import Decoder, DecoderLayer
-from client.engine.fast.lstm import LSTM
-from client.text import EMBEDDING
+from fedleak.attacks.reconstruction.word_layers import DecoderLayers, RecurrentLayers
+from fedleak.client.decoder import Decoder, DecoderLayer
+from fedleak.client.engine.fast.lstm import LSTM
+from fedleak.client.text import EMBEDDING
 
 _BELOW_ONE = 1 - 1e-9
 _LINKED = 0.02

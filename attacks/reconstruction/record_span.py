@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.linear_layer import equal_neighbours
-from attacks.reconstruction.pixel_grid import LEAST_DISTANCE, LEVELS, as_levels, as_records, common_levels, on_grid
+from fedleak.attacks.reconstruction.linear_layer import equal_neighbours
+from fedleak.attacks.reconstruction.pixel_grid import (
+    LEAST_DISTANCE,
+    LEVELS,
+    as_levels,
+    as_records,
+    common_levels,
+    on_grid,
+)
 
 _GAP = 0.1
 """Largest ratio of the singular value after the last of the records to that one."""

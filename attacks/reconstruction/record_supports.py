@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.record_span import MARGIN, MOST_MISFIT, Candidate, RecordErrors, RecordSpan
+from fedleak.attacks.reconstruction.record_span import MARGIN, MOST_MISFIT, Candidate, RecordErrors, RecordSpan
 
 _POINTS, _SCALES = 256, (0.5, 3.0)
 """Random records at which the signs of the changes of the bias are looked up, and standard deviations of the first and

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
-from protocol.table_columns import TableColumns
+from fedleak.attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
+from fedleak.core.table_columns import TableColumns
 
 _APART = 4.0
 """Times the rounding of the update by which another set of rows must miss it."""

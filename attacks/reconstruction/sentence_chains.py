@@ -7,19 +7,19 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from attacks.reconstruction.prefix_states import prefix_states
-from attacks.reconstruction.sentence_span import SentenceSpan, moved_rows
-from attacks.reconstruction.simulated_step import explains
-from attacks.reconstruction.word_chains import word_chains
-from attacks.reconstruction.word_layers import word_layers
-from attacks.reconstruction.word_sums import word_sums
-from client.text import EMBEDDING, OUTPUT, TextAlgorithm
-from protocol.errors import ViewError
-from protocol.progress import progress_listener, with_progress
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.attacks.reconstruction.prefix_states import prefix_states
+from fedleak.attacks.reconstruction.sentence_span import SentenceSpan, moved_rows
+from fedleak.attacks.reconstruction.simulated_step import explains
+from fedleak.attacks.reconstruction.word_chains import word_chains
+from fedleak.attacks.reconstruction.word_layers import word_layers
+from fedleak.attacks.reconstruction.word_sums import word_sums
+from fedleak.client.text import EMBEDDING, OUTPUT, TextAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.progress import progress_listener, with_progress
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _NOISY = 0.02
 """Error of the sums of states, relative to one state, above which prefixes cannot be told apart."""

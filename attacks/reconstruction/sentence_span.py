@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.applicability import without_texts
-from attacks.estimates import Scores
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from attacks.reconstruction.next_words import NextWords, next_words
-from attacks.reconstruction.span import Span, span_of
-from attacks.reconstruction.word_layers import RecurrentLayers, word_layers
-from client.text import EMBEDDING, TextAlgorithm
-from protocol.errors import ViewError
-from protocol.metric_table import POSITIVE, SHARE, Metric
-from protocol.progress import with_progress
-from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView, View
+from fedleak.attacks.applicability import without_texts
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.attacks.reconstruction.next_words import NextWords, next_words
+from fedleak.attacks.reconstruction.span import Span, span_of
+from fedleak.attacks.reconstruction.word_layers import RecurrentLayers, word_layers
+from fedleak.client.text import EMBEDDING, TextAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Scores
+from fedleak.core.metric_table import POSITIVE, SHARE, Metric
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import OpenUnitInterval, PositiveInt, UnitInterval
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView, View
 
 _UNEXPLAINED = 3.0
 """Sentences explain a change of the last layer if they leave at most so many times its noise."""

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from attacks.estimates import Scores
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from attacks.reconstruction.gradient_matching import InvertingGradients, decoupled, image_shape
-from attacks.reconstruction.separated_features import Separated, separate
-from client.engine.fast.manual_backward import Chain, chain_of
-from client.network import ClassifierAlgorithm
-from protocol.errors import ViewError
-from protocol.metric_table import Metric
-from protocol.progress import with_progress
-from protocol.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView, View
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients, decoupled, image_shape
+from fedleak.attacks.reconstruction.separated_features import Separated, separate
+from fedleak.client.engine.fast.manual_backward import Chain, chain_of
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Scores
+from fedleak.core.metric_table import Metric
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView, View
 
 _SEPARATED = "separated"
 _MIDDLE, _SPREAD = 0.5, 0.25
@@ -155,7 +155,7 @@ class SeparateMatching(ReconstructionAttack):
         generator: torch.Generator,
     ) -> Tensor:
         """``(M, *shape)`` images in [0, 1]."""
-        from modules.attackers.image_matching import cosine_gap, total_variation
+        from fedleak.modules.attackers.image_matching import cosine_gap, total_variation
 
         model = {name: value[victim].float() for name, value in view.sent_models().items()}
         own = {name: model[name].requires_grad_() for name in network.front_parameters}

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from client.algorithm import ExampleAlgorithm
-from client.text import EMBEDDING
-from protocol.view import RoundView
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.client.text import EMBEDDING
+from fedleak.core.view import RoundView
 
 _EQUAL = 1e-4
 """Relative distance of equal updates: the order of texts and of sums, and rounding to float32, change a layer by 1e-6

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from protocol.table_columns import TableColumns
+from fedleak.core.table_columns import TableColumns
 
 
 def matching(guesses: Tensor, values: Tensor, columns: TableColumns) -> tuple[Tensor, Tensor]:

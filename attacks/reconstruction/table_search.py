@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.peeled_rows import NEAR, DistinctRows, RowChanges, nearest_rows, peel_rows
-from attacks.reconstruction.record_span import RecordErrors
-from attacks.reconstruction.record_supports import FoundRecords
-from attacks.reconstruction.row_certificate import certain_copies, certified_rows, is_explained
-from protocol.table_columns import TableColumns
+from fedleak.attacks.reconstruction.peeled_rows import NEAR, DistinctRows, RowChanges, nearest_rows, peel_rows
+from fedleak.attacks.reconstruction.record_span import RecordErrors
+from fedleak.attacks.reconstruction.record_supports import FoundRecords
+from fedleak.attacks.reconstruction.row_certificate import certain_copies, certified_rows, is_explained
+from fedleak.core.table_columns import TableColumns
 
 _LIVE = 1e-4
 """Share of the largest change of a bias from which on a ratio is shown as a record that is not certain."""

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from attacks.composition.output_counts import class_counts
-from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from attacks.reconstruction.gradient_matching import labels_of
-from attacks.reconstruction.table_rows import matching
-from client.network import NetworkAlgorithm
-from protocol.errors import InputError, ViewError
-from protocol.ranges import PositiveFloat, PositiveInt
-from protocol.table_columns import COLUMNS, TableColumns
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.output_counts import class_counts
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.attacks.reconstruction.gradient_matching import labels_of
+from fedleak.attacks.reconstruction.table_rows import matching
+from fedleak.client.network import NetworkAlgorithm
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.ranges import PositiveFloat, PositiveInt
+from fedleak.core.table_columns import COLUMNS, TableColumns
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 if TYPE_CHECKING:
-    from modules.attackers.image_matching import ImageMatching
+    from fedleak.modules.attackers.image_matching import ImageMatching
 
 _STEP = 0.06
 
@@ -66,7 +66,7 @@ class TabLeak(ReconstructionAttack):
     minutes: PositiveFloat = 10.0
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
-        from modules.attackers.image_matching import ImageMatching
+        from fedleak.modules.attackers.image_matching import ImageMatching
 
         columns = TableColumns.of(view.auxiliary[COLUMNS])
         labels = labels_of(class_counts(view, generator=generator))
@@ -96,8 +96,8 @@ class TabLeak(ReconstructionAttack):
         self, module: "ImageMatching", columns: TableColumns, shape: tuple[int, ...], generator: torch.Generator
     ) -> Tensor:
         """``(V * members, M, D)`` free numbers."""
-        from modules.attackers.image_matching import in_units
-        from modules.attackers.input_gradients import step_examples
+        from fedleak.modules.attackers.image_matching import in_units
+        from fedleak.modules.attackers.input_gradients import step_examples
 
         size = (*module.labels.shape, len(columns.column))
         free = (2 * torch.rand(size, generator=generator) - 1).to(next(iter(module.models.values())).dtype)
@@ -126,7 +126,7 @@ class TabLeak(ReconstructionAttack):
         counts: Tensor,
         shape: tuple[int, ...],
     ) -> ReconstructionEstimate:
-        from modules.attackers.image_matching import in_units
+        from fedleak.modules.attackers.image_matching import in_units
 
         soft = possible_inputs(free, columns)
         values = columns.decode(soft.flatten(0, 1)).reshape(*soft.shape[:2], -1)

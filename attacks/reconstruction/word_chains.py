@@ -18,9 +18,9 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from attacks.reconstruction.prefix_forest import GONE, ROOT, PrefixForest
-from attacks.reconstruction.prefix_states import PrefixStates
-from attacks.reconstruction.word_sums import WordSums
+from fedleak.attacks.reconstruction.prefix_forest import GONE, ROOT, PrefixForest
+from fedleak.attacks.reconstruction.prefix_states import PrefixStates
+from fedleak.attacks.reconstruction.word_sums import WordSums
 
 _EQUAL = 12.0
 """States are equal up to so many times the error of a sum."""

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
-from client.engine.fast.lstm import LSTM
-from client.text import EMBEDDING, OUTPUT, TextAlgorithm
+from fedleak.client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
+from fedleak.client.engine.fast.lstm import LSTM
+from fedleak.client.text import EMBEDDING, OUTPUT, TextAlgorithm
 
 
 @dataclass(frozen=True)

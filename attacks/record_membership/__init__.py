@@ -2,19 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.record_membership.baselines import RandomMember as RandomMember
-    from attacks.record_membership.baselines import SentModelLoss as SentModelLoss
-    from attacks.record_membership.candidate_fit import CandidateFit as CandidateFit
-    from attacks.record_membership.class_counts import ClassCounts as ClassCounts
-    from attacks.record_membership.marginal import FedMIACosine as FedMIACosine
-    from attacks.record_membership.marginal import FedMIALoss as FedMIALoss
-    from attacks.record_membership.marginal import GradientCosine as GradientCosine
-    from attacks.record_membership.marginal import GradientDifference as GradientDifference
-    from attacks.record_membership.marginal import GradientNorm as GradientNorm
-    from attacks.record_membership.marginal import RecordLoss as RecordLoss
-    from attacks.record_membership.projection_residual import ProjectionResidual as ProjectionResidual
+    from fedleak.attacks.record_membership.baselines import RandomMember as RandomMember
+    from fedleak.attacks.record_membership.baselines import SentModelLoss as SentModelLoss
+    from fedleak.attacks.record_membership.candidate_fit import CandidateFit as CandidateFit
+    from fedleak.attacks.record_membership.class_counts import ClassCounts as ClassCounts
+    from fedleak.attacks.record_membership.marginal import FedMIACosine as FedMIACosine
+    from fedleak.attacks.record_membership.marginal import FedMIALoss as FedMIALoss
+    from fedleak.attacks.record_membership.marginal import GradientCosine as GradientCosine
+    from fedleak.attacks.record_membership.marginal import GradientDifference as GradientDifference
+    from fedleak.attacks.record_membership.marginal import GradientNorm as GradientNorm
+    from fedleak.attacks.record_membership.marginal import RecordLoss as RecordLoss
+    from fedleak.attacks.record_membership.projection_residual import ProjectionResidual as ProjectionResidual
 
 __all__ = exports(__name__)

@@ -2,11 +2,11 @@
 
 import torch
 
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.pool import KNOWS, NEEDS, PoolAttack, membership, statistics
-from protocol.history import History
-from protocol.threat_model import ThreatModel
-from protocol.view import CANDIDATE_LABELS
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, PoolAttack, membership, statistics
+from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import CANDIDATE_LABELS
 
 POOL = NEEDS[1:3]
 

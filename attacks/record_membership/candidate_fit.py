@@ -9,12 +9,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from attacks.composition.simulation import mean_clip_factor
-from attacks.record_membership.batch_order import whitened
-from attacks.record_membership.effects import AdamScales, Effects, Places, Sketch
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, seen_part, without_common_noise
-from attacks.record_membership.pool import (
+from fedleak.attacks.composition.simulation import mean_clip_factor
+from fedleak.attacks.record_membership.batch_order import whitened
+from fedleak.attacks.record_membership.effects import AdamScales, Effects, Places, Sketch
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, seen_part, without_common_noise
+from fedleak.attacks.record_membership.pool import (
     KNOWS,
     NEEDS,
     Pool,
@@ -23,14 +23,14 @@ from attacks.record_membership.pool import (
     recorded_type,
     weighted_gradient,
 )
-from protocol.declared_noise import without_refuted_noise
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.memory import gibibytes, memory_bound
-from protocol.progress import report_progress
-from protocol.ranges import NonNegativeInt, PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.core.declared_noise import without_refuted_noise
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.core.memory import gibibytes, memory_bound
+from fedleak.core.progress import report_progress
+from fedleak.core.ranges import NonNegativeInt, PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
 """Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""

@@ -2,10 +2,10 @@
 
 import torch
 
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
-from protocol.history import History
-from protocol.threat_model import ThreatModel
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
+from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
 
 
 class ClassCounts(PoolAttack):

@@ -8,9 +8,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from attacks.record_membership.joint_fit import Basis
-from attacks.record_membership.pool import Pool, in_type
-from client.engine.local_hyperparameters import LocalTraining
+from fedleak.attacks.record_membership.joint_fit import Basis
+from fedleak.attacks.record_membership.pool import Pool, in_type
+from fedleak.client.engine.local_hyperparameters import LocalTraining
 
 _COLUMNS = 4096
 """Numbers whose products are added at a time."""

@@ -8,13 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.answers import Choices
-from attacks.applicability import without_records
-from attacks.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
-from attacks.scoring import auc_per_victim, clopper_pearson, rates_at, roc_per_victim
-from protocol.errors import ViewError
-from protocol.metric_table import SHARE, Metric
-from protocol.view import CANDIDATE_LABELS, View
+from fedleak.attacks.applicability import without_records
+from fedleak.core.answers import Choices
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
+from fedleak.core.metric_table import SHARE, Metric
+from fedleak.core.scoring import auc_per_victim, clopper_pearson, rates_at, roc_per_victim
+from fedleak.core.view import CANDIDATE_LABELS, View
 
 RATES = (0.01, 0.001)
 """False-positive rates at which true-positive rates are reported."""

@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.pool import PoolAttack, RoundStatistics, averaged, membership, statistics
-from protocol.errors import ViewError
-from protocol.history import History
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.attacks.record_membership.pool import PoolAttack, RoundStatistics, averaged, membership, statistics
+from fedleak.core.attack import Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
 
 _FEDMIA = "FedMIA, arXiv:2402.06289, table 1"
 _FLOOR = 1e-8

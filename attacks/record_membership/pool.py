@@ -10,15 +10,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.estimates import Estimate
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from client.algorithm import RecordAlgorithm
-from client.engine.fast.gradients import Parameters
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.threat_model import ThreatModel
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, RoundView, View
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.client.algorithm import RecordAlgorithm
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES, RoundView, View
 
 _AT_ONCE = 128
 """Records whose losses or gradients are computed together."""

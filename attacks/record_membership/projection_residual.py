@@ -5,16 +5,16 @@ import math
 import torch
 from torch import Tensor
 
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership
-from attacks.words.adapter_sums import change_error
-from attacks.words.joint_pursuit import Sums
-from client.pretrained import PretrainedAlgorithm
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.progress import with_progress
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership
+from fedleak.attacks.words.adapter_sums import change_error
+from fedleak.attacks.words.joint_pursuit import Sums
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.core.progress import with_progress
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _AT_ONCE = 256
 """Records whose hidden states are in memory together."""

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.source.source_inference import CandidateSource as CandidateSource
-    from attacks.source.source_inference import RandomSource as RandomSource
-    from attacks.source.source_inference import SmallestLoss as SmallestLoss
+    from fedleak.attacks.source.source_inference import CandidateSource as CandidateSource
+    from fedleak.attacks.source.source_inference import RandomSource as RandomSource
+    from fedleak.attacks.source.source_inference import SmallestLoss as SmallestLoss
 
 __all__ = exports(__name__)

@@ -8,19 +8,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.answers import Choices
-from attacks.applicability import without_records
-from attacks.estimates import Detail, Estimate, Scores, check_tensor
-from attacks.record_membership.baselines import POOL
-from attacks.record_membership.candidate_fit import JointFitAttack
-from attacks.record_membership.estimates import truth_of_senders
-from attacks.record_membership.pool import PoolAttack, averaged, statistics
-from attacks.scoring import top_share
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.metric_table import Metric
-from protocol.threat_model import ThreatModel
-from protocol.view import CANDIDATE_LABELS, View
+from fedleak.attacks.applicability import without_records
+from fedleak.attacks.record_membership.baselines import POOL
+from fedleak.attacks.record_membership.candidate_fit import JointFitAttack
+from fedleak.attacks.record_membership.estimates import truth_of_senders
+from fedleak.attacks.record_membership.pool import PoolAttack, averaged, statistics
+from fedleak.core.answers import Choices
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Detail, Estimate, Scores, check_tensor
+from fedleak.core.history import History
+from fedleak.core.metric_table import Metric
+from fedleak.core.scoring import top_share
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import CANDIDATE_LABELS, View
 
 SOURCE = Metric(
     "source",

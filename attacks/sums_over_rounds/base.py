@@ -9,17 +9,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.composition.counts import right_when_rounded
-from attacks.composition.output_counts import OutputCounts
-from attacks.estimates import Estimate
-from attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, first_revealed
-from attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
-from attacks.sums_over_rounds.tracking import Z95, Law, SumsOf, deviations_after
-from protocol.declared_noise import without_refuted_noise
-from protocol.history import History
-from protocol.ranges import PositiveFloat, PositiveInt
-from protocol.threat_model import ThreatModel
+from fedleak.attacks.composition.counts import right_when_rounded
+from fedleak.attacks.composition.output_counts import OutputCounts
+from fedleak.attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, first_revealed
+from fedleak.attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
+from fedleak.attacks.sums_over_rounds.tracking import Z95, Law, SumsOf, deviations_after
+from fedleak.core.attack import Attack
+from fedleak.core.declared_noise import without_refuted_noise
+from fedleak.core.estimates import Estimate
+from fedleak.core.history import History
+from fedleak.core.ranges import PositiveFloat, PositiveInt
+from fedleak.core.threat_model import ThreatModel
 
 AFTER = (1, 2, 5, 10, 15, 18, 20, 22, 25, 30, 40, 50, 60, 80, 100)
 """Numbers of rounds after which clients are estimated, up to that of the recording, which is added."""

@@ -2,10 +2,10 @@
 
 import torch
 
-from attacks.sums_over_rounds.base import SharesAttack, class_sums
-from attacks.sums_over_rounds.estimates import SharesOverRounds
-from attacks.sums_over_rounds.received_sums import Participants
-from protocol.history import History
+from fedleak.attacks.sums_over_rounds.base import SharesAttack, class_sums
+from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
+from fedleak.attacks.sums_over_rounds.received_sums import Participants
+from fedleak.core.history import History
 
 
 class MeanOfSums(SharesAttack):

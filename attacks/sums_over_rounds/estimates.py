@@ -7,13 +7,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.applicability import without_sums
-from attacks.estimates import Estimate, Scores, check_tensor
-from attacks.scoring import composition_errors, exact_counts
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.metric_table import POSITIVE, Metric
-from protocol.view import View
+from fedleak.attacks.applicability import without_sums
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate, Scores, check_tensor
+from fedleak.core.history import History
+from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.core.scoring import composition_errors, exact_counts
+from fedleak.core.view import View
 
 ROUNDS_TO_REVEAL = Metric(
     "rounds-to-reveal",

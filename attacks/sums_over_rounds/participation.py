@@ -7,17 +7,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.applicability import without_sums
-from attacks.base import Attack
-from attacks.estimates import Detail, Estimate, EstimateError, Scores
-from attacks.sums_over_rounds.base import USUAL
-from attacks.sums_over_rounds.estimates import PREDICTED, first_revealed
-from attacks.sums_over_rounds.received_sums import Participants
-from attacks.sums_over_rounds.tracking import deviations_after, rank
-from protocol.history import History
-from protocol.metric_table import Metric
-from protocol.threat_model import ThreatModel
-from protocol.view import View
+from fedleak.attacks.applicability import without_sums
+from fedleak.attacks.sums_over_rounds.base import USUAL
+from fedleak.attacks.sums_over_rounds.estimates import PREDICTED, first_revealed
+from fedleak.attacks.sums_over_rounds.received_sums import Participants
+from fedleak.attacks.sums_over_rounds.tracking import deviations_after, rank
+from fedleak.core.attack import Attack
+from fedleak.core.estimates import Detail, Estimate, EstimateError, Scores
+from fedleak.core.history import History
+from fedleak.core.metric_table import Metric
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import View
 
 _DETERMINED = 1e-2
 """Part of a statistic's spread over the clients that is left, below which it is determined."""

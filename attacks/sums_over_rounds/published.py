@@ -6,18 +6,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.composition.base import auxiliary, layer_change
-from attacks.composition.output_counts import OutputCounts
-from attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
-from attacks.sums_over_rounds.base import SharesAttack
-from attacks.sums_over_rounds.estimates import SharesOverRounds
-from attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
-from protocol.history import History
-from protocol.progress import with_progress
-from protocol.ranges import AtLeastTwo, NonNegativeFloat
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import auxiliary, layer_change
+from fedleak.attacks.composition.output_counts import OutputCounts
+from fedleak.attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
+from fedleak.attacks.sums_over_rounds.base import SharesAttack
+from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
+from fedleak.attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
+from fedleak.core.attack import Variants
+from fedleak.core.history import History
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import AtLeastTwo, NonNegativeFloat
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _EXACT = 1e-10
 """Ridge of a linear model, over the mean squared change, that only keeps its equations solvable."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from client.algorithm import ExampleAlgorithm
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.view import Release, RoundView, View
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.core.view import Release, RoundView, View
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from attacks.applicability import without_sums
-from attacks.base import Variants
-from attacks.estimates import Estimate, Scores, check_tensor
-from attacks.record_membership.candidate_fit import CandidateFit
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool
-from attacks.scoring import auc_per_victim, top_share
-from attacks.source.source_inference import SOURCE
-from attacks.sums_over_rounds.base import SumsAttack, lengths
-from attacks.sums_over_rounds.estimates import (
+from fedleak.attacks.applicability import without_sums
+from fedleak.attacks.record_membership.candidate_fit import CandidateFit
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, Pool
+from fedleak.attacks.source.source_inference import SOURCE
+from fedleak.attacks.sums_over_rounds.base import SumsAttack, lengths
+from fedleak.attacks.sums_over_rounds.estimates import (
     PREDICTED,
     REVEALED,
     ROUNDS_TO_REVEAL,
@@ -27,13 +24,16 @@ from attacks.sums_over_rounds.estimates import (
     scores_after,
     truth_after,
 )
-from attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.metric_table import Metric
-from protocol.progress import report_progress
-from protocol.threat_model import ThreatModel
-from protocol.view import CANDIDATE_LABELS, View
+from fedleak.attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums
+from fedleak.core.attack import Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate, Scores, check_tensor
+from fedleak.core.history import History
+from fedleak.core.metric_table import Metric
+from fedleak.core.progress import report_progress
+from fedleak.core.scoring import auc_per_victim, top_share
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import CANDIDATE_LABELS, View
 
 _HELD = 0.5
 """Prior probability that one of the clients holds a candidate."""

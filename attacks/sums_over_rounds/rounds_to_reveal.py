@@ -6,11 +6,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Variants
-from attacks.sums_over_rounds.base import SharesAttack, class_sums, lengths, predicted_widths, shuffled_participants
-from attacks.sums_over_rounds.estimates import SharesOverRounds
-from attacks.sums_over_rounds.received_sums import Participants
-from attacks.sums_over_rounds.tracking import (
+from fedleak.attacks.sums_over_rounds.base import (
+    SharesAttack,
+    class_sums,
+    lengths,
+    predicted_widths,
+    shuffled_participants,
+)
+from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
+from fedleak.attacks.sums_over_rounds.received_sums import Participants
+from fedleak.attacks.sums_over_rounds.tracking import (
     Z95,
     Posterior,
     at_least_zero,
@@ -19,8 +24,9 @@ from attacks.sums_over_rounds.tracking import (
     whole_numbers_of,
     within_common_error,
 )
-from protocol.history import History
-from protocol.progress import with_progress
+from fedleak.core.attack import Variants
+from fedleak.core.history import History
+from fedleak.core.progress import with_progress
 
 
 @dataclass(frozen=True, kw_only=True)

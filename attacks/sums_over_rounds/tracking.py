@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from protocol.errors import ViewError
+from fedleak.core.errors import ViewError
 
 Z95 = 1.959963984540054
 """Half the width of a normal interval of 95 %, in standard deviations."""

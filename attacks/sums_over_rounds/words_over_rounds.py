@@ -7,12 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.applicability import without_sums
-from attacks.base import Variants
-from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
-from attacks.scoring import auc_per_victim, f1_per_victim
-from attacks.sums_over_rounds.base import USUAL, SumsAttack, lengths, shuffled_participants
-from attacks.sums_over_rounds.estimates import (
+from fedleak.attacks.applicability import without_sums
+from fedleak.attacks.sums_over_rounds.base import USUAL, SumsAttack, lengths, shuffled_participants
+from fedleak.attacks.sums_over_rounds.estimates import (
     PREDICTED,
     REVEALED,
     ROUNDS_TO_REVEAL,
@@ -21,18 +18,21 @@ from attacks.sums_over_rounds.estimates import (
     scores_after,
     truth_after,
 )
-from attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums
-from attacks.sums_over_rounds.tracking import Z95, SumsOf, at_least_zero, deviations_after, posterior
-from attacks.words.estimates import dense
-from attacks.words.next_words import next_word_shares, words_per_text
-from attacks.words.touched_rows import TouchedRows
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.metric_table import Metric
-from protocol.progress import with_progress
-from protocol.ranges import PositiveFloat
-from protocol.threat_model import ThreatModel
-from protocol.view import View
+from fedleak.attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums
+from fedleak.attacks.sums_over_rounds.tracking import Z95, SumsOf, at_least_zero, deviations_after, posterior
+from fedleak.attacks.words.estimates import dense
+from fedleak.attacks.words.next_words import next_word_shares, words_per_text
+from fedleak.attacks.words.touched_rows import TouchedRows
+from fedleak.core.attack import Variants
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Estimate, EstimateError, Scores, check_tensor
+from fedleak.core.history import History
+from fedleak.core.metric_table import Metric
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import PositiveFloat
+from fedleak.core.scoring import auc_per_victim, f1_per_victim
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import View
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.words.baselines import PopularWords as PopularWords
-    from attacks.words.next_words import NextWords as NextWords
-    from attacks.words.touched_rows import TouchedRows as TouchedRows
+    from fedleak.attacks.words.baselines import PopularWords as PopularWords
+    from fedleak.attacks.words.next_words import NextWords as NextWords
+    from fedleak.attacks.words.touched_rows import TouchedRows as TouchedRows
 
 __all__ = exports(__name__)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.reconstruction.span import span_of
-from attacks.words.adapter_sums import SAFETY, adapter_sums
-from attacks.words.adapter_words import AdapterWords
-from attacks.words.estimates import WordSetEstimate
-from attacks.words.joint_pursuit import MARGIN, Sums
-from protocol.ranges import OpenUnitInterval, PositiveInt
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.span import span_of
+from fedleak.attacks.words.adapter_sums import SAFETY, adapter_sums
+from fedleak.attacks.words.adapter_words import AdapterWords
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.attacks.words.joint_pursuit import MARGIN, Sums
+from fedleak.core.attack import Attack
+from fedleak.core.ranges import OpenUnitInterval, PositiveInt
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.words.joint_pursuit import Sums
-from client.pretrained import PretrainedAlgorithm
-from protocol.errors import ViewError
-from protocol.view import RoundView
+from fedleak.attacks.words.joint_pursuit import Sums
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.view import RoundView
 
 SAFETY = 4.0
 """Error of a sum of rounded numbers, over that of independent roundings."""

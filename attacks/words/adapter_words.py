@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 import torch
 
-from attacks.base import Attack
-from attacks.words.adapter_sums import AdapterSums, adapter_sums
-from attacks.words.estimates import WordSetEstimate
-from attacks.words.joint_pursuit import Pursuit, pursue
-from attacks.words.only_words import are_only_words
-from client.pretrained import PretrainedAlgorithm
-from protocol.progress import with_progress
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.words.adapter_sums import AdapterSums, adapter_sums
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.attacks.words.joint_pursuit import Pursuit, pursue
+from fedleak.attacks.words.only_words import are_only_words
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.progress import with_progress
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)

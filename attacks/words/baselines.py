@@ -3,16 +3,16 @@
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.scoring import best_decisions
-from attacks.words.adapter_words import AdapterWords, pursuits
-from attacks.words.estimates import WordSetEstimate
-from attacks.words.frequencies import TEXTS, expected_words
-from attacks.words.touched_rows import TouchedRows
-from client.pretrained import PretrainedAlgorithm
-from protocol.errors import ViewError
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.words.adapter_words import AdapterWords, pursuits
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.attacks.words.frequencies import TEXTS, expected_words
+from fedleak.attacks.words.touched_rows import TouchedRows
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import best_decisions
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _IN_A_BIN = 10
 """Words of others whose numbers are taken to be equally dense."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.answers import Choices
-from attacks.applicability import without_texts
-from attacks.composition.counts import right_when_rounded
-from attacks.estimates import Candidates, Estimate, Scores, check_tensor
-from attacks.scoring import auc_per_victim, average_precision, best_decisions, f1_per_victim, r_precision
-from protocol.metric_table import SHARE, Metric
-from protocol.view import View
+from fedleak.attacks.applicability import without_texts
+from fedleak.attacks.composition.counts import right_when_rounded
+from fedleak.core.answers import Choices
+from fedleak.core.estimates import Candidates, Estimate, Scores, check_tensor
+from fedleak.core.metric_table import SHARE, Metric
+from fedleak.core.scoring import auc_per_victim, average_precision, best_decisions, f1_per_victim, r_precision
+from fedleak.core.view import View
 
 
 @dataclass(frozen=True, kw_only=True)

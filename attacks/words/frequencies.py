@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from protocol.view import RoundView
+from fedleak.core.view import RoundView
 
 TEXTS = "prior_features"
 """Auxiliary texts ``(M, L)`` of token numbers, padded with 0."""

@@ -7,7 +7,7 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
-from protocol.seeding import generator_for
+from fedleak.core.seeding import generator_for
 
 MARGIN = 2
 """Numbers of a vector that must be left over: as many conditions decide that the choice is no accident."""

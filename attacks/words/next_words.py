@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.composition.base import last_layer
-from attacks.words.estimates import WordCountEstimate
-from attacks.words.frequencies import TEXTS, word_frequencies
-from client.algorithm import ExampleAlgorithm
-from protocol.errors import ViewError
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import last_layer
+from fedleak.attacks.words.estimates import WordCountEstimate
+from fedleak.attacks.words.frequencies import TEXTS, word_frequencies
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _PASSES = 3
 _ABSENT = 0.75
@@ -46,7 +46,7 @@ class NextWords(Attack):
     Threat model: passive server, one round; knows which layer is the last. Uses the learning rate if it knows it.
 
     References:
-        This project; the identity is that of label counts, see `attacks.composition.output_counts`.
+        This project; the identity is that of label counts, see `fedleak.attacks.composition.output_counts`.
     """
 
     name = "next-words"

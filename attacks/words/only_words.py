@@ -7,7 +7,7 @@ import torch
 from scipy.special import betaln, gammaln
 from torch import Tensor
 
-from attacks.words.joint_pursuit import Pursuit, Sums
+from fedleak.attacks.words.joint_pursuit import Pursuit, Sums
 
 _CLEAR = 10.0
 """Strength of the weakest word above which no further word is expected to be lost in the rounding."""

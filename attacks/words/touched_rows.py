@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attacks.base import Attack
-from attacks.re_identification.messages import whole_table
-from attacks.scoring import best_decisions
-from attacks.words.estimates import WordSetEstimate
-from attacks.words.frequencies import expected_words
-from attacks.words.next_words import next_words_among
-from protocol.errors import ViewError
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from fedleak.attacks.re_identification.messages import whole_table
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.attacks.words.frequencies import expected_words
+from fedleak.attacks.words.next_words import next_words_among
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import best_decisions
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 
 _LATE = 1e-6
 """Score of a word that is only a next word, relative to the largest."""

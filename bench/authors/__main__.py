@@ -10,7 +10,7 @@ import pandas as pd
 from bench.authors import contests
 from bench.authors.contest import Contest
 from bench.authors.race import race
-from protocol.provenance import hardware, versions
+from fedleak.core.provenance import hardware, versions
 
 OUT = Path("bench/out")
 

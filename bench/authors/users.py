@@ -3,14 +3,14 @@
 import numpy as np
 import torch
 
-from attacks.scoring import auc_per_victim, f1_per_victim
 from bench.authors.contest import Comparison
 from bench.authors.host import Arrays, part
-from client.fncf import FNCFAlgorithm
-from client.recommendation import USER_EMBEDDING
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from modules.learners.fncf import FNCF, PAPER_LOCAL
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.scoring import auc_per_victim, f1_per_victim
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.modules.learners.fncf import FNCF, PAPER_LOCAL
 
 
 def user_inputs(victims: int) -> tuple[Arrays, Arrays]:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attacks.reconstruction import LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate
 from bench.certificates import Counts
-from client.image_classifier import ImageClassifierAlgorithm
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction import LinearInversion
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 
 Update = dict[str, Tensor]
 """Difference of each parameter."""

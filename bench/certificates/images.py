@@ -9,7 +9,6 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn import functional
 
-from attacks.reconstruction import LinearInversion
 from bench.certificates import Counts
 from bench.certificates._clients import (
     Loss,
@@ -31,10 +30,11 @@ from bench.certificates._clients import (
     trained,
     view_of,
 )
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction import LinearInversion
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.seeding import generator_for
 
 CLIENTS = 12
 SIDE = 12

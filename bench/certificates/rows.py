@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attacks.reconstruction import LinearInversion
 from bench.certificates import Counts
 from bench.certificates._clients import (
     Loss,
@@ -31,13 +30,14 @@ from bench.certificates._clients import (
     trained,
     view_of,
 )
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions
-from datamodules.tables.schema import Column, encode
-from protocol.seeding import generator_for
-from protocol.table_columns import COLUMNS, TableColumns
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction import LinearInversion
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.seeding import generator_for
+from fedleak.core.table_columns import COLUMNS, TableColumns
+from fedleak.core.view import RoundView
+from fedleak.datamodules.tables.schema import Column, encode
 
 CLIENTS = 8
 Change = Callable[[Tensor, Tensor, torch.Generator], None]

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attacks.sums_over_rounds.tracking import SumsOf, is_refuted, posterior, whole_numbers_of
 from bench.certificates import Counts
+from fedleak.attacks.sums_over_rounds.tracking import SumsOf, is_refuted, posterior, whole_numbers_of
 
 CLIENTS, CLASSES, TOGETHER = 20, 10, 5
 _EQUAL = 1e-6

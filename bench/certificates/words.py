@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from attacks.reconstruction.adapter_sentences import AdapterSentences
-from attacks.words.adapter_words import AdapterWords
 from bench.certificates import Counts
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.adapter_sentences import AdapterSentences
+from fedleak.attacks.words.adapter_words import AdapterWords
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 
 CLIENTS, VOCABULARY, WIDTH, TWINS = 12, 400, 64, 100
 """The last `TWINS` words have the vectors of the first ones where a base has twins."""

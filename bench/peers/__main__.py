@@ -7,7 +7,7 @@ import pandas as pd
 
 from bench.figure import draw_ratios
 from bench.peers.race import OURS, PEERS, PLAIN, Result, race
-from protocol.provenance import hardware, versions
+from fedleak.core.provenance import hardware, versions
 
 OUT = Path("bench/out")
 

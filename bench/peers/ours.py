@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from bench.peers.networks import ImageNetwork, empty_network, network_of, weights_of
 from bench.peers.protocol import Host, Job, job_folder
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.network import ModuleAlgorithm
-from client.recommendation import USER_EMBEDDING
-from datamodules.base import FederatedDataModule
-from modules.federated import FederatedModule
-from modules.learners.fncf import FNCF
-from modules.server import ServerOptimizer
-from protocol.view import ITEM_EMBEDDING
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.network import ModuleAlgorithm
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.training.data import FederatedDataModule
+from fedleak.training.federated import FederatedModule
+from fedleak.training.server_optimizer import ServerOptimizer
 
 
 class JobData(FederatedDataModule):

@@ -11,7 +11,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from protocol.errors import require
+from fedleak.core.errors import require
 
 _DIMENSIONS = 50
 """Dimensions of the features of text."""

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from client.cohort import Cohort
-from datamodules.base import FederatedDataModule, padded_cohort
-from datamodules.candidates import CandidateOptions, CandidatePool, draw_numbers
-from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
-from datamodules.devices.device_split import HOLDOUT, Devices, DeviceSplit, split_devices, without_poor_users
-from datamodules.devices.user_examples import OwnedExamples
-from datamodules.devices.user_filter import UserFilter
-from datamodules.io.files import sha256_of_arrays
-from protocol.errors import require
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.core.errors import require
+from fedleak.core.io.files import sha256_of_arrays
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
+from fedleak.datamodules.devices.device_split import HOLDOUT, Devices, DeviceSplit, split_devices, without_poor_users
+from fedleak.datamodules.devices.user_examples import OwnedExamples
+from fedleak.datamodules.devices.user_filter import UserFilter
+from fedleak.training.candidates import CandidateOptions, CandidatePool, draw_numbers
+from fedleak.training.data import FederatedDataModule, padded_cohort
 
 
 @dataclass(frozen=True)

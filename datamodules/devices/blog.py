@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.devices.dates import blog_day, days_of
-from datamodules.devices.text import OwnedTextDataModule
-from datamodules.devices.tokenization import TextOptions
-from datamodules.devices.user_filter import Posts, UserFilter, ranks_of
-from datamodules.io.files import check_file, check_utf8
-from datamodules.io.tables import TEXT, WHOLE, BadRows, Unparsable, matching, read_table
-from datamodules.people import bands
-from protocol.errors import InputError, require
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.files import check_file, check_utf8
+from fedleak.core.io.tables import TEXT, WHOLE, BadRows, Unparsable, matching, read_table
+from fedleak.datamodules.devices.dates import blog_day, days_of
+from fedleak.datamodules.devices.text import OwnedTextDataModule
+from fedleak.datamodules.devices.tokenization import TextOptions
+from fedleak.datamodules.devices.user_filter import Posts, UserFilter, ranks_of
+from fedleak.training.people import bands
 
 _PAGE = "https://www.kaggle.com/datasets/rtatman/blog-authorship-corpus"
 _WIKIREADING = "https://github.com/google-research-datasets/wiki-reading"

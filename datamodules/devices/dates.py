@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from datamodules.devices.user_examples import UNDATED
+from fedleak.datamodules.devices.user_examples import UNDATED
 
 _ISO = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ].*)?")
 

@@ -13,11 +13,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.devices.profiles import Profile, with_profiles
-from datamodules.devices.split_units import cut_points, in_order, units_of
-from datamodules.devices.user_examples import UNDATED, OwnedExamples
-from protocol.errors import InputError, require
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.core.errors import InputError, require
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.devices.profiles import Profile, with_profiles
+from fedleak.datamodules.devices.split_units import cut_points, in_order, units_of
+from fedleak.datamodules.devices.user_examples import UNDATED, OwnedExamples
 
 _UNIT = {"random": "examples", "profile": "examples", "chrono": "posts", "photoset": "photosets"}
 SEEN, UNSEEN, HOLDOUT = 0, 1, 2

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from datamodules.devices.dates import days_of, iso_day
-from datamodules.devices.photos import PhotoDataModule, TaggedPhotos
-from datamodules.devices.user_examples import UNGROUPED
-from datamodules.devices.user_filter import UserFilter, ranks_of
-from datamodules.images.image_files import image_files_by_stem
-from datamodules.io.tables import TEXT, BadRows, Unparsable, matching, read_table
-from protocol.errors import require
+from fedleak.core.errors import require
+from fedleak.core.io.tables import TEXT, BadRows, Unparsable, matching, read_table
+from fedleak.datamodules.devices.dates import days_of, iso_day
+from fedleak.datamodules.devices.photos import PhotoDataModule, TaggedPhotos
+from fedleak.datamodules.devices.user_examples import UNGROUPED
+from fedleak.datamodules.devices.user_filter import UserFilter, ranks_of
+from fedleak.datamodules.images.image_files import image_files_by_stem
 
 _PAGE = "https://storage.googleapis.com/openimages/web/download_v7.html"
 _PARTS = ("train", "validation", "test", "images")

@@ -12,12 +12,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from datamodules.devices.base import Background, OwnedDataModule
-from datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
-from datamodules.devices.user_filter import Ints, UserFilter, kept_posts
-from datamodules.images.image_files import read_images
-from datamodules.io.tables import BadRows, Unparsable
-from protocol.errors import require
+from fedleak.core.errors import require
+from fedleak.core.io.tables import BadRows, Unparsable
+from fedleak.datamodules.devices.base import Background, OwnedDataModule
+from fedleak.datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
+from fedleak.datamodules.devices.user_filter import Ints, UserFilter, kept_posts
+from fedleak.datamodules.images.image_files import read_images
 
 Bools = npt.NDArray[np.bool_]
 

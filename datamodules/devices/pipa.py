@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from datamodules.devices.open_images import read_open_images
-from datamodules.devices.photos import PhotoDataModule, TaggedPhotos
-from datamodules.devices.user_examples import UNDATED
-from datamodules.devices.user_filter import UserFilter, ranks_of
-from datamodules.images.image_files import image_files_by_stem
-from datamodules.io.tables import LINE, TEXT, WHOLE, BadRows, Field, Unparsable, matching, read_table
-from protocol.errors import require
+from fedleak.core.errors import require
+from fedleak.core.io.tables import LINE, TEXT, WHOLE, BadRows, Field, Unparsable, matching, read_table
+from fedleak.datamodules.devices.open_images import read_open_images
+from fedleak.datamodules.devices.photos import PhotoDataModule, TaggedPhotos
+from fedleak.datamodules.devices.user_examples import UNDATED
+from fedleak.datamodules.devices.user_filter import UserFilter, ranks_of
+from fedleak.datamodules.images.image_files import image_files_by_stem
 
 _PAGE = "https://github.com/coallaoh/PIPA_dataset"
 SUBSETS = ("leftover", "train", "val", "test")

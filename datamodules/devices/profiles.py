@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from protocol.errors import require
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.core.errors import require
+from fedleak.core.seeding import PERSISTENT, generator_for
 
 
 @dataclass(frozen=True, kw_only=True)

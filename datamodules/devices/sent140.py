@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from datamodules.devices.dates import tweet_moment
-from datamodules.devices.text import OwnedTextDataModule
-from datamodules.devices.tokenization import TextOptions
-from datamodules.devices.user_filter import Posts, UserFilter, ranks_of
-from datamodules.devices.yelp import read_amazon
-from datamodules.io.files import check_file
-from datamodules.io.tables import BadRows, Unparsable
-from protocol.errors import InputError, require
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.files import check_file
+from fedleak.core.io.tables import BadRows, Unparsable
+from fedleak.datamodules.devices.dates import tweet_moment
+from fedleak.datamodules.devices.text import OwnedTextDataModule
+from fedleak.datamodules.devices.tokenization import TextOptions
+from fedleak.datamodules.devices.user_filter import Posts, UserFilter, ranks_of
+from fedleak.datamodules.devices.yelp import read_amazon
 
 _PAGE = "https://leaf.cmu.edu"
 _POSITIVE = {0: 0.0, 1: 1.0, 4: 1.0, "0": 0.0, "1": 1.0, "4": 1.0}

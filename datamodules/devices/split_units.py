@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from datamodules.devices.user_examples import OwnedExamples
+from fedleak.datamodules.devices.user_examples import OwnedExamples
 
 
 def units_of(examples: OwnedExamples, prior: str) -> Tensor:

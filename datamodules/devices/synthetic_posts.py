@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from datamodules.devices.base import Background, OwnedDataModule
-from datamodules.devices.user_examples import UNGROUPED, OwnedExamples
-from protocol.errors import require
-from protocol.ranges import PositiveInt
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.core.errors import require
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.devices.base import Background, OwnedDataModule
+from fedleak.datamodules.devices.user_examples import UNGROUPED, OwnedExamples
 
 _FIRST_DAY = 731_000
 """Day of the first post, in 2002."""

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from datamodules.devices.base import Background, OwnedDataModule
-from datamodules.devices.tokenization import PADDING, UNKNOWN, TextOptions, Vocabulary, encode_posts, tokens_of
-from datamodules.devices.user_examples import OwnedExamples
-from datamodules.devices.user_filter import Posts, UserFilter, kept_posts, warn_of_users_alike
-from datamodules.io.tables import BadRows
+from fedleak.core.io.tables import BadRows
+from fedleak.datamodules.devices.base import Background, OwnedDataModule
+from fedleak.datamodules.devices.tokenization import PADDING, UNKNOWN, TextOptions, Vocabulary, encode_posts, tokens_of
+from fedleak.datamodules.devices.user_examples import OwnedExamples
+from fedleak.datamodules.devices.user_filter import Posts, UserFilter, kept_posts, warn_of_users_alike
 
 
 class OwnedTextDataModule(OwnedDataModule):

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
-from datamodules.devices.user_filter import Ints, Posts
-from protocol.errors import require
+from fedleak.core.errors import require
+from fedleak.datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
+from fedleak.datamodules.devices.user_filter import Ints, Posts
 
 PADDING = 0
 """Number after the last word of a text."""

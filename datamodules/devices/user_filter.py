@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from datamodules.devices.user_examples import UNDATED
-from datamodules.io.tables import Unparsable
-from protocol.errors import require
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.core.errors import require
+from fedleak.core.io.tables import Unparsable
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.devices.user_examples import UNDATED
 
 Ints = npt.NDArray[np.int64]
 _FEWEST_SHARED = 3

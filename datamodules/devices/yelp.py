@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from datamodules.devices.dates import days_of, iso_day
-from datamodules.devices.text import OwnedTextDataModule
-from datamodules.devices.tokenization import TextOptions
-from datamodules.devices.user_filter import Ints, Posts, UserFilter, ranks_of
-from datamodules.io.tables import (
+from fedleak.core.errors import require
+from fedleak.core.io.tables import (
     STARS,
     TEXT,
     BadRows,
@@ -22,7 +19,10 @@ from datamodules.io.tables import (
     read_json_lines,
     read_table,
 )
-from protocol.errors import require
+from fedleak.datamodules.devices.dates import days_of, iso_day
+from fedleak.datamodules.devices.text import OwnedTextDataModule
+from fedleak.datamodules.devices.tokenization import TextOptions
+from fedleak.datamodules.devices.user_filter import Ints, Posts, UserFilter, ranks_of
 
 _PAGE = "https://www.yelp.com/dataset"
 _CSV_PAGE = "https://www.kaggle.com/datasets/omkarsabnis/yelp-reviews-dataset"

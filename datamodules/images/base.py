@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from client.cohort import Cohort
-from datamodules.base import FederatedDataModule, padded_cohort
-from datamodules.candidates import CandidateOptions, CandidatePool, draw_numbers
-from datamodules.io.files import sha256_of_arrays
-from datamodules.partition.client_split import ClientSplit, split_clients
-from datamodules.partition.pool import hold_back, shuffled_pool, split_off
-from protocol.errors import require
-from protocol.ranges import UnitInterval
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.core.errors import require
+from fedleak.core.io.files import sha256_of_arrays
+from fedleak.core.ranges import UnitInterval
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.partition.client_split import ClientSplit, split_clients
+from fedleak.datamodules.partition.pool import hold_back, shuffled_pool, split_off
+from fedleak.training.candidates import CandidateOptions, CandidatePool, draw_numbers
+from fedleak.training.data import FederatedDataModule, padded_cohort
 
 _COLOURS = 16
 """Bins of a channel's histogram."""

@@ -8,10 +8,10 @@ import torch
 import torchvision.datasets
 from torchvision.datasets.utils import check_integrity
 
-from datamodules.images.base import ClassificationDataModule, LabelledImages
-from datamodules.images.image_files import files_by_class, read_images, trees
-from datamodules.io.download import fetch_torchvision
-from protocol.errors import InputError, require
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.download import fetch_torchvision
+from fedleak.datamodules.images.base import ClassificationDataModule, LabelledImages
+from fedleak.datamodules.images.image_files import files_by_class, read_images, trees
 
 _PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 

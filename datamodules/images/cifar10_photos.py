@@ -9,11 +9,11 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.functional import to_pil_image
 
-from datamodules.images.cifar10 import CIFAR10
-from datamodules.images.image_set import ImageSet
-from datamodules.images.voters import ImageVoters
-from datamodules.io.files import sha256_of_arrays
-from protocol.ranges import PositiveInt
+from fedleak.core.io.files import sha256_of_arrays
+from fedleak.core.ranges import PositiveInt
+from fedleak.datamodules.images.cifar10 import CIFAR10
+from fedleak.datamodules.images.image_set import ImageSet
+from fedleak.datamodules.images.voters import ImageVoters
 
 
 class HeldBackPhotos(ImageSet):

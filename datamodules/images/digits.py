@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
-from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
+from fedleak.datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
 
 _LEVELS = 16
 

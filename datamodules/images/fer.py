@@ -9,12 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
-from datamodules.images.image_files import files_by_class, read_images, trees
-from datamodules.io.array_files import load_arrays, store_arrays
-from datamodules.io.files import sha256_of
-from datamodules.io.tables import Field, matching, read_table
-from protocol.errors import InputError, require
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.array_files import load_arrays, store_arrays
+from fedleak.core.io.files import sha256_of
+from fedleak.core.io.tables import Field, matching, read_table
+from fedleak.datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
+from fedleak.datamodules.images.image_files import files_by_class, read_images, trees
 
 SIZE = 48
 FILES = {"fer2013.csv": True, "icml_face_data.csv": True, "train.csv": False}

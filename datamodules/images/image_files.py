@@ -15,9 +15,9 @@ from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
-from datamodules.io.array_files import DAMAGED, load_arrays, store_arrays
-from datamodules.io.files import MOST_UNPACKED, read_bounded, regular_file
-from protocol.errors import InputError, require
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.array_files import DAMAGED, load_arrays, store_arrays
+from fedleak.core.io.files import MOST_UNPACKED, read_bounded, regular_file
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
 _MODES = {1: "L", 3: "RGB"}

@@ -14,10 +14,10 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.functional import to_pil_image
 
-from client.feature_extractor import Crop
-from datamodules.images.image_files import open_image
-from datamodules.io.files import write_whole
-from protocol.errors import require
+from fedleak.client.feature_extractor import Crop
+from fedleak.core.errors import require
+from fedleak.core.io.files import write_whole
+from fedleak.datamodules.images.image_files import open_image
 
 
 class ImageSet(abc.ABC):

@@ -14,12 +14,12 @@ from timm.data import ImageNetInfo
 from torch import Tensor
 from torchvision.datasets import imagenet
 
-from datamodules.base import data_root
-from datamodules.images.image_files import image_files, open_image, trees
-from datamodules.images.image_set import ImageSet
-from datamodules.images.voters import ImageVoters
-from protocol.errors import InputError, require
-from protocol.ranges import PositiveInt
+from fedleak.core.errors import InputError, require
+from fedleak.core.ranges import PositiveInt
+from fedleak.datamodules.images.image_files import image_files, open_image, trees
+from fedleak.datamodules.images.image_set import ImageSet
+from fedleak.datamodules.images.voters import ImageVoters
+from fedleak.training.data import data_root
 
 NAME = "imagenet"
 _PAGE = "https://image-net.org/challenges/LSVRC/2012/2012-downloads.php"

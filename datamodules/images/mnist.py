@@ -8,9 +8,9 @@ import torchvision.datasets
 from torch import Tensor
 from torchvision.datasets.mnist import read_image_file, read_label_file
 
-from datamodules.images.base import ClassificationDataModule, LabelledImages
-from datamodules.io.download import fetch_torchvision
-from protocol.errors import InputError, require
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.download import fetch_torchvision
+from fedleak.datamodules.images.base import ClassificationDataModule, LabelledImages
 
 CLASSES = 10
 _SIZE = 28

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
-from datamodules.images.image_files import image_files_by_stem, read_images
-from datamodules.io.tables import matching, read_table
-from datamodules.people import UNKNOWN, bands
-from protocol.errors import require
+from fedleak.core.errors import require
+from fedleak.core.io.tables import matching, read_table
+from fedleak.datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
+from fedleak.datamodules.images.image_files import image_files_by_stem, read_images
+from fedleak.training.people import UNKNOWN, bands
 
 _PAGE = "https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000"
 _METADATA = "HAM10000_metadata.csv"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from datamodules.images.voters import Voters
+from fedleak.datamodules.images.voters import Voters
 
 WIDTHS = {"resnet18": 512, "regnet_y_800mf": 784, "densenet121": 1024, "mnasnet1_3": 1280}
 """Features of the networks in RAIFLE's table IV."""

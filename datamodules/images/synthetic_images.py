@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from datamodules.images.base import ClassificationDataModule, LabelledImages
-from protocol.errors import require
-from protocol.ranges import NonNegativeFloat, PositiveInt
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.core.errors import require
+from fedleak.core.ranges import NonNegativeFloat, PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.images.base import ClassificationDataModule, LabelledImages
 
 _COARSE = 4
 

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from client.cohort import Cohort
-from datamodules.base import FederatedDataModule
-from datamodules.images.image_set import GeneratedImages, ImageSet
-from protocol.errors import require
-from protocol.ranges import PositiveInt
+from fedleak.client.cohort import Cohort
+from fedleak.core.errors import require
+from fedleak.core.ranges import PositiveInt
+from fedleak.datamodules.images.image_set import GeneratedImages, ImageSet
+from fedleak.training.data import FederatedDataModule
 
 
 class Voters(FederatedDataModule):

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from datamodules.partition.client_split import ClientSplit as ClientSplit
-    from datamodules.partition.pool import Pool as Pool
+    from fedleak.datamodules.partition.client_split import ClientSplit as ClientSplit
+    from fedleak.datamodules.partition.pool import Pool as Pool
 
 __all__ = exports(__name__)

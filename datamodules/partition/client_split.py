@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.partition.class_proportions import composition_counts, decaf_composition, decaf_compositions
-from datamodules.partition.pool import Pool, group_begins, too_few
-from protocol.errors import InputError, require
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.core.errors import InputError, require
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.partition.pool import Pool, group_begins, too_few
+from fedleak.training.class_proportions import composition_counts, decaf_composition, decaf_compositions
 
 FEWEST = 2
 """Least number of examples of a client; batch normalisation needs two."""

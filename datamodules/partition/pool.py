@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from datamodules.ranking.base import RankingDataModule as RankingDataModule
-    from datamodules.ranking.letor import LETOR as LETOR
-    from datamodules.ranking.mslr import MSLR as MSLR
-    from datamodules.ranking.synthetic_ranking import SyntheticRanking as SyntheticRanking
+    from fedleak.datamodules.ranking.base import RankingDataModule as RankingDataModule
+    from fedleak.datamodules.ranking.letor import LETOR as LETOR
+    from fedleak.datamodules.ranking.mslr import MSLR as MSLR
+    from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking as SyntheticRanking
 
 __all__ = exports(__name__)

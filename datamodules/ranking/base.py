@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from client.cohort import Cohort
-from datamodules.base import FederatedDataModule, participants_per_round
-from datamodules.ranking.letor_parser import Queries
-from protocol.errors import require
-from protocol.ranges import PositiveInt
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.core.errors import require
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.ranking.letor_parser import Queries
+from fedleak.training.data import FederatedDataModule, participants_per_round
 
 _logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ import functools
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from datamodules.io.files import sha256_of
-from datamodules.ranking.base import RankingDataModule
-from datamodules.ranking.letor_parser import Queries, read_queries
-from protocol.errors import require
+from fedleak.core.errors import require
+from fedleak.core.io.files import sha256_of
+from fedleak.datamodules.ranking.base import RankingDataModule
+from fedleak.datamodules.ranking.letor_parser import Queries, read_queries
 
 FOLDS = 5
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from sklearn.datasets import load_svmlight_file
 from tqdm import tqdm
 
-from datamodules.io.array_files import load_arrays, store_arrays
-from datamodules.io.files import check_file
-from datamodules.recommendation.interactions import Ints
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.core.io.array_files import load_arrays, store_arrays
+from fedleak.core.io.files import check_file
+from fedleak.datamodules.recommendation.interactions import Ints
 
 Floats = npt.NDArray[np.float32]
 _CHUNK_BYTES = 2**22

@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from datamodules.ranking.letor import FoldedRanking
-from datamodules.ranking.letor_parser import Floats, Queries
+from fedleak.datamodules.ranking.letor import FoldedRanking
+from fedleak.datamodules.ranking.letor_parser import Floats, Queries
 
 _ROWS = 2**14
 

@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from datamodules.io.files import sha256_of_arrays
-from datamodules.ranking.base import RankingDataModule
-from datamodules.ranking.letor_parser import Queries
-from protocol.errors import require
-from protocol.ranges import PositiveInt
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.core.errors import require
+from fedleak.core.io.files import sha256_of_arrays
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.ranking.base import RankingDataModule
+from fedleak.datamodules.ranking.letor_parser import Queries
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from client.cohort import Cohort
-from datamodules.base import FederatedDataModule
-from datamodules.recommendation.interactions import (
+from fedleak.client.cohort import Cohort
+from fedleak.core.errors import require
+from fedleak.core.ranges import NonNegativeInt, OpenUnitInterval
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.core.view import ITEM_EMBEDDING, PUBLIC_INTERACTIONS
+from fedleak.datamodules.recommendation.interactions import (
     Interactions,
     Ints,
     in_item_order,
@@ -23,11 +26,8 @@ from datamodules.recommendation.interactions import (
     refuse_degenerate,
     sample_unseen,
 )
-from protocol.errors import require
-from protocol.ranges import NonNegativeInt, OpenUnitInterval
-from protocol.seeding import PERSISTENT, generator_for
-from protocol.view import ITEM_EMBEDDING, PUBLIC_INTERACTIONS
-from server.repeated_selection import RepeatedSelection, draw_identifiable
+from fedleak.server.repeated_selection import RepeatedSelection, draw_identifiable
+from fedleak.training.data import FederatedDataModule
 
 
 class RecommenderDataModule(FederatedDataModule):

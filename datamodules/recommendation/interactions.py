@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from protocol.errors import InputError
-from protocol.seeding import generator_for
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.io.download import Archive, fetch_archive
-from datamodules.io.files import sha256_of
-from datamodules.io.tables import TEXT, WHOLE, Field, matching, number, read_table
-from datamodules.people import bands
-from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.interactions import Interactions, unique_interactions
-from protocol.errors import InputError, require
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.download import Archive, fetch_archive
+from fedleak.core.io.files import sha256_of
+from fedleak.core.io.tables import TEXT, WHOLE, Field, matching, number, read_table
+from fedleak.datamodules.recommendation.base import RecommenderDataModule
+from fedleak.datamodules.recommendation.interactions import Interactions, unique_interactions
+from fedleak.training.people import bands
 
 LIKED = 4.0
 """Stars from which a rating means that the user liked the film."""

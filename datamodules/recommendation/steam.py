@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from datamodules.io.files import sha256_of
-from datamodules.io.tables import LINE, WHOLE, number, read_table
-from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.interactions import Interactions, unique_interactions
+from fedleak.core.io.files import sha256_of
+from fedleak.core.io.tables import LINE, WHOLE, number, read_table
+from fedleak.datamodules.recommendation.base import RecommenderDataModule
+from fedleak.datamodules.recommendation.interactions import Interactions, unique_interactions
 
 _PAGE = "https://www.kaggle.com/datasets/tamber/steam-video-games"
 _COLUMNS = {"user": WHOLE, "game": LINE, "behaviour": LINE, "value": number(0, 1e6), "zero": LINE}

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from datamodules.io.files import sha256_of_arrays
-from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.interactions import Interactions, unique_interactions
-from protocol.errors import require
-from protocol.ranges import NonNegativeFloat, PositiveInt
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.core.errors import require
+from fedleak.core.io.files import sha256_of_arrays
+from fedleak.core.ranges import NonNegativeFloat, PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.datamodules.recommendation.base import RecommenderDataModule
+from fedleak.datamodules.recommendation.interactions import Interactions, unique_interactions
 
 _TASTES = 8
 

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from datamodules.tables.csv_table import CsvTable as CsvTable
-    from datamodules.tables.lesion_records import LesionRecords as LesionRecords
-    from datamodules.tables.movielens_users import MovieLensUsers as MovieLensUsers
-    from datamodules.tables.sklearn_tables import SklearnTable as SklearnTable
+    from fedleak.datamodules.tables.csv_table import CsvTable as CsvTable
+    from fedleak.datamodules.tables.lesion_records import LesionRecords as LesionRecords
+    from fedleak.datamodules.tables.movielens_users import MovieLensUsers as MovieLensUsers
+    from fedleak.datamodules.tables.sklearn_tables import SklearnTable as SklearnTable
 
 __all__ = exports(__name__)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
-from datamodules.tables.schema import Column, Encoding, encode
-from protocol.table_columns import COLUMNS
+from fedleak.core.table_columns import COLUMNS
+from fedleak.datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
+from fedleak.datamodules.tables.schema import Column, Encoding, encode
 
 
 class RowsDataModule(ClassificationDataModule):
@@ -65,7 +65,7 @@ class TableDataModule(RowsDataModule):
         return torch.tensor([known.get(row.tobytes(), 0) for row in values], dtype=torch.int64)
 
     def auxiliary(self) -> dict[str, Tensor]:
-        """The attacker's rows and classes, and the description of the columns, see `protocol.table_columns`."""
+        """The attacker's rows and classes, and the description of the columns, see `fedleak.core.table_columns`."""
         return {**super().auxiliary(), COLUMNS: self.encoding.columns.tensor}
 
     @functools.cached_property

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.io.tables import TEXT, read_table
-from datamodules.tables.base import TableDataModule
-from datamodules.tables.schema import Column
-from protocol.errors import require
+from fedleak.core.errors import require
+from fedleak.core.io.tables import TEXT, read_table
+from fedleak.datamodules.tables.base import TableDataModule
+from fedleak.datamodules.tables.schema import Column
 
 
 class CsvTable(TableDataModule):
@@ -18,7 +18,8 @@ class CsvTable(TableDataModule):
 
     Args:
         file: path of the file, below ``root`` if it is not absolute.
-        schema: the columns that the network gets, see `datamodules.tables.schema.Column`; the file may have more.
+        schema: the columns that the network gets, see `fedleak.datamodules.tables.schema.Column`; the file may have
+            more.
         label: name of the column that holds the class.
         class_names: all classes.
         group: name of a column; no two clients have rows with the same text in it, e.g. of one person. None if every

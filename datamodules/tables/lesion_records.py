@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from datamodules.tables.base import TableDataModule
-from datamodules.tables.csv_table import read_schema
-from datamodules.tables.schema import Column
+from fedleak.datamodules.tables.base import TableDataModule
+from fedleak.datamodules.tables.csv_table import read_schema
+from fedleak.datamodules.tables.schema import Column
 
 _PAGE = "https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000"
 _SITES = (

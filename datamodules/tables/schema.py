@@ -8,9 +8,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from datamodules.io.tables import Field
-from protocol.errors import require
-from protocol.table_columns import TableColumns
+from fedleak.core.errors import require
+from fedleak.core.io.tables import Field
+from fedleak.core.table_columns import TableColumns
 
 Kind = Literal["number", "category"]
 _OFF_RANGE = 1e-9

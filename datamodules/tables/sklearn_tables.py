@@ -10,8 +10,8 @@ import sklearn.datasets
 import torch
 from torch import Tensor
 
-from datamodules.images.base import LabelledImages, split_test
-from datamodules.tables.base import RowsDataModule
+from fedleak.datamodules.images.base import LabelledImages, split_test
+from fedleak.datamodules.tables.base import RowsDataModule
 
 _DIGITS = 4
 """Digits of the largest value of a column to which its values are given."""

@@ -9,20 +9,21 @@ in the folder of its family.
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from attacks.base import Attack
-from attacks.registry import REGISTRY
 from docs.tools.family_figures import family_figure
-from protocol.errors import InputError
-from protocol.metric_table import METRICS
-from protocol.provenance import CHECKOUT
-from reports.run import Run
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError
+from fedleak.core.metric_table import METRICS
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.reports.run import Run
 
-FAMILIES = CHECKOUT / "docs" / "families"
-RESULTS = CHECKOUT / "docs" / "results"
+ROOT = Path(__file__).resolve().parents[2]
+FAMILIES = ROOT / "docs" / "families"
+RESULTS = ROOT / "docs" / "results"
 SECTIONS = ("## Formula", "## When it is exact", "## When it fails")
 """What a family's own text says."""
 _KINDS = ("published", "ours", "baseline")

@@ -6,8 +6,8 @@ import matplotlib as mpl
 import pandas as pd
 import seaborn as sns
 
-from protocol.metric_table import METRICS
-from reports.figures.figure_data import styled
+from fedleak.core.metric_table import METRICS
+from fedleak.reports.figures.figure_data import styled
 
 _MOST_ATTACKS, _MOST_BASELINES = 14, 4
 _COLOURS = {"ours": "#0072b2", "published": "#d55e00", "reference": ".2", "baseline": ".6"}

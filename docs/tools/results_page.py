@@ -18,20 +18,21 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from datamodules.io.files import write_whole
-from evaluation.luck import LUCK
-from evaluation.scores import SETTING
-from evaluation.summary import RATIO
-from protocol.errors import InputError, require
-from protocol.provenance import CHECKOUT, published
-from reports.figures.below_bounds import below_bounds
-from reports.figures.figure_data import FigureData
-from reports.figures.line_styles import line_styles
-from reports.run import Run
-from reports.tables import is_single
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.files import write_whole
+from fedleak.core.provenance import published
+from fedleak.evaluation.luck import LUCK
+from fedleak.evaluation.scores import SETTING
+from fedleak.evaluation.summary import RATIO
+from fedleak.reports.figures.below_bounds import below_bounds
+from fedleak.reports.figures.figure_data import FigureData
+from fedleak.reports.figures.line_styles import line_styles
+from fedleak.reports.run import Run
+from fedleak.reports.tables import is_single
 
-FOLDER = CHECKOUT / "docs" / "results"
-PAGE, README = CHECKOUT / "docs" / "results.md", CHECKOUT / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "results"
+PAGE, README = ROOT / "docs" / "results.md", ROOT / "README.md"
 TEMPLATE = "page.md.j2"
 _README_TEMPLATE, _START, _END = "readme.md.j2", "<!-- results -->\n", "<!-- end of results -->"
 Where = Mapping[str, Any]
@@ -326,7 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         written |= {PAGE.parent / "figures" / name: content for name, content in figures().items()}
         for path, content in written.items():
             write_whole(path, content)
-            print(path.relative_to(CHECKOUT))
+            print(path.relative_to(ROOT))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from protocol.provenance import CHECKOUT
-
-SOURCES = CHECKOUT / "docs" / "samples"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "docs" / "samples"
 SAMPLES: Mapping[str, str] = {
     "plain-updates": "Plain updates",
     "noise-and-sums": "Noise and secure sums",
@@ -49,7 +48,7 @@ def write(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as work:
             for arguments in commands(name, Path(work)):
                 done = [sys.executable, *arguments]
-                subprocess.run(done, cwd=CHECKOUT, check=True, capture_output=True, timeout=_LIMIT)
+                subprocess.run(done, cwd=ROOT, check=True, capture_output=True, timeout=_LIMIT)
             shutil.copy(Path(work, "audit", "statement.html"), folder / f"{name}.html")
 
 

@@ -1,4 +1,4 @@
-"""Page of the documentation on what a server can do and who would notice, from what `server/` says of itself.
+"""Page of the documentation on what a server can do and who would notice, from what `fedleak/server/` says of itself.
 
 No deviation is named here, so that a new one is on the page as soon as its file is there.
 """
@@ -6,10 +6,10 @@ No deviation is named here, so that a new one is on the page as soon as its file
 from collections.abc import Sequence
 from typing import get_args
 
-import server
 from docs.tools.attack_pages import table
-from protocol.class_paths import classes_in
-from server.deviation import Deviation, Part
+from fedleak import server
+from fedleak.core.class_paths import classes_in
+from fedleak.server.deviation import Deviation, Part
 
 _TITLES: dict[Part, str] = {
     "shows": "What it shows: features and images",
@@ -19,8 +19,8 @@ _TITLES: dict[Part, str] = {
 _START = """# What a server can do, and who would notice
 
 An honest server shows every client the real items, sends every client the same global model, draws each cohort at
-random, and only averages. The classes in `server/` are what else a server may do here. This page is made from their
-descriptions; `model.manipulation`, `model.probing` and `data.repeated_selection` of a training name them.
+random, and only averages. The classes in `fedleak/server/` are what else a server may do here. This page is made from
+their descriptions; `model.manipulation`, `model.probing` and `data.repeated_selection` of a training name them.
 
 An auditor with a log of what the server sent, and to whom, notices each of them by comparing it with the real items,
 the global model and random cohorts; the tables name what else would be noticed. A check of a client compares what it

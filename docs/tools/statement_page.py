@@ -5,14 +5,15 @@ python -m docs.tools.statement_page     # writes docs/statement.schema.json and 
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
-from datamodules.io.files import write_whole
-from protocol.provenance import CHECKOUT
-from reports.statement.numbers import Strict
-from reports.statement.statement import Statement
-from reports.statement.system_file import PARTS, System
+from fedleak.core.io.files import write_whole
+from fedleak.reports.statement.numbers import Strict
+from fedleak.reports.statement.statement import Statement
+from fedleak.reports.statement.system_file import PARTS, System
 
-SCHEMA, PAGE = CHECKOUT / "docs" / "statement.schema.json", CHECKOUT / "docs" / "statement.md"
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA, PAGE = ROOT / "docs" / "statement.schema.json", ROOT / "docs" / "statement.md"
 _START = "<!-- fields: python -m docs.tools.statement_page -->\n"
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.auditing import AuditResult
-from reports.notebook import show
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.reports.notebook import show
 
 
 def audit_figure(_block: object, variables: Mapping[str, Any], _gallery: object, **_: object) -> str:

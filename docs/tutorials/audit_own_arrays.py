@@ -18,9 +18,9 @@ import numpy as np
 import yaml
 from sklearn.datasets import load_digits
 
-import attack
-from evaluation import audit
-from reports import show
+from fedleak.commands import program
+from fedleak.evaluation import audit
+from fedleak.reports import show
 
 work = Path(tempfile.mkdtemp())
 random = np.random.default_rng(0)
@@ -81,9 +81,9 @@ _ = (work / "manifest.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False
 # %%
 # Convert and audit
 # -----------------
-# ``attack.main`` is the command ``python attack.py``; it returns the exit status.
+# ``program.main`` is the command ``python attack.py``; it returns the exit status.
 
-status = attack.main(["convert", "--manifest", str(work / "manifest.yaml"), "--out", str(work / "deltas")])
+status = program.main(["convert", "--manifest", str(work / "manifest.yaml"), "--out", str(work / "deltas")])
 
 # %%
 # :func:`evaluation.audit` runs every attack that fits. The recording names no learner, so attacks that simulate clients

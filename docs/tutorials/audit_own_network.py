@@ -22,10 +22,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
-from evaluation import audit
-from experiments.commands.open_recording import open_recording
+from fedleak.commands.open_recording import open_recording
+from fedleak.evaluation import audit
+from fedleak.reports import show
 from fedleak_recorder import Recorder
-from reports import show
 
 work = Path(tempfile.mkdtemp())
 torch.manual_seed(0)
@@ -83,7 +83,7 @@ print("\nnot run:", "\n".join(f"{name}: {reason}" for name, reason in without.mi
 code = """
 from torch import nn
 
-from modules import LocalTraining, NetworkLearner
+from fedleak.modules import LocalTraining, NetworkLearner
 
 LOCAL = LocalTraining(learning_rate=0.1, batch_size=16, epochs=2)
 

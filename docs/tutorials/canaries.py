@@ -17,12 +17,12 @@ from pathlib import Path
 
 from lightning import Trainer
 
-from callbacks import DeltaRecorder
-from datamodules import SyntheticRecommender
-from defenses import Canaries, LocalDP
-from evaluation import AuditResult, audit
-from experiments.quiet import quieten
-from modules import FNCF
+from fedleak.callbacks import DeltaRecorder
+from fedleak.datamodules import SyntheticRecommender
+from fedleak.defenses import Canaries, LocalDP
+from fedleak.evaluation import AuditResult, audit
+from fedleak.modules import FNCF
+from fedleak.tables.quiet import quieten
 
 quieten()
 logging.getLogger("defenses").setLevel(logging.ERROR)

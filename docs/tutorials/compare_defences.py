@@ -19,12 +19,12 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from lightning import Trainer, seed_everything
 
-from callbacks import DeltaRecorder
-from datamodules import ClientSplit, Digits
-from defenses import LocalDP
-from evaluation import audit
-from experiments.quiet import quieten
-from modules import FederatedClassifier, LocalTraining
+from fedleak.callbacks import DeltaRecorder
+from fedleak.datamodules import ClientSplit, Digits
+from fedleak.defenses import LocalDP
+from fedleak.evaluation import audit
+from fedleak.modules import FederatedClassifier, LocalTraining
+from fedleak.tables.quiet import quieten
 
 quieten()
 work = Path(tempfile.mkdtemp())

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from lightning import Trainer
 
-import attack
-from callbacks import DeltaRecorder
-from datamodules import ClientSplit, Digits
-from evaluation import audit
-from experiments.quiet import quieten
-from modules import FederatedClassifier, LocalTraining
-from reports import show
+from fedleak.callbacks import DeltaRecorder
+from fedleak.commands import program
+from fedleak.datamodules import ClientSplit, Digits
+from fedleak.evaluation import audit
+from fedleak.modules import FederatedClassifier, LocalTraining
+from fedleak.reports import show
+from fedleak.tables.quiet import quieten
 
 quieten()
 work = Path(tempfile.mkdtemp())
@@ -70,10 +70,10 @@ show(found)
 # %%
 # The page and the files
 # ----------------------
-# ``attack.main`` is the command ``python attack.py``. ``audit --deltas DIR`` writes these files for all attacks; here
+# ``program.main`` is the command ``python attack.py``. ``audit --deltas DIR`` writes these files for all attacks; here
 # ``run`` does for one.
 
-status = attack.main(["run", "--attack", "exact-counts", "--deltas", str(work / "deltas"), "--out", str(work / "one")])
+status = program.main(["run", "--attack", "exact-counts", "--deltas", str(work / "deltas"), "--out", str(work / "one")])
 print("exit status", status)
 sorted(path.name for path in (work / "one").iterdir())
 

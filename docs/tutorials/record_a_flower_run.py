@@ -40,9 +40,9 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
-from evaluation import audit
+from fedleak.evaluation import audit
+from fedleak.reports import show
 from fedleak_recorder import Recorder
-from reports import show
 
 torch.manual_seed(0)
 values, targets = load_digits(return_X_y=True)

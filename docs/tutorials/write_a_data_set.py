@@ -20,14 +20,14 @@ from pathlib import Path
 import numpy as np
 from lightning import Trainer
 
-from callbacks import DeltaRecorder
-from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.interactions import Interactions, unique_interactions
-from evaluation import audit
-from experiments.quiet import quieten
-from modules import FNCF
-from protocol import InputError
-from reports import show
+from fedleak.callbacks import DeltaRecorder
+from fedleak.core import InputError
+from fedleak.datamodules.recommendation.base import RecommenderDataModule
+from fedleak.datamodules.recommendation.interactions import Interactions, unique_interactions
+from fedleak.evaluation import audit
+from fedleak.modules import FNCF
+from fedleak.reports import show
+from fedleak.tables.quiet import quieten
 
 quieten()
 work = Path(tempfile.mkdtemp())

@@ -17,16 +17,16 @@ from pathlib import Path
 import torch
 from lightning import Trainer
 
-from attacks.base import Attack
-from attacks.composition.base import certain
-from attacks.composition.estimates import CompositionEstimate
-from callbacks import DeltaRecorder
-from datamodules import ClientSplit, Digits
-from evaluation import audit
-from experiments.quiet import quieten
-from modules import FederatedClassifier, LocalTraining
-from protocol import RoundView, ThreatModel
-from reports import show
+from fedleak.attacks.composition.base import certain
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.callbacks import DeltaRecorder
+from fedleak.core import RoundView, ThreatModel
+from fedleak.core.attack import Attack
+from fedleak.datamodules import ClientSplit, Digits
+from fedleak.evaluation import audit
+from fedleak.modules import FederatedClassifier, LocalTraining
+from fedleak.reports import show
+from fedleak.tables.quiet import quieten
 
 quieten()
 work = Path(tempfile.mkdtemp())

@@ -4,33 +4,35 @@ import functools
 import importlib
 import importlib.metadata
 import sys
-from pathlib import Path
+from importlib.machinery import PathFinder
 from typing import Any
 
 from fedleak_guard.check import NotMadeError
 from fedleak_recorder.errors import InputError
 
-_DISTRIBUTION = "fedleak"
-_ROOMS = "protocol/view.py", "attacks/base.py", "defenses/model_checks/base.py"
-"""Files of a checkout that is on the path without being installed; a folder that has them all is one."""
+_NAME = "fedleak"
+"""Of the distribution, and of its only package."""
 
 
 def is_installed() -> bool:
     """Whether the main package is installed, or a checkout of it is on the path.
 
-    An import does not show it: the package's modules have names such as ``client``, which a file of an app may have
-    too. That import then fails, or is another module, though fedleak is there.
+    A file or folder of an app that has its name counts too. What the guard needs of it is then not there, and nothing
+    leaves.
     """
-    return _is_on(tuple(sys.path), _DISTRIBUTION)
+    return _is_on(tuple(sys.path), _NAME)
 
 
 @functools.lru_cache(maxsize=8)
-def _is_on(path: tuple[str, ...], distribution: str) -> bool:
-    """Whether a path has the distribution, or a checkout."""
+def _is_on(path: tuple[str, ...], name: str) -> bool:
+    """Whether a path has the distribution, or anything of its name."""
     try:
-        importlib.metadata.distribution(distribution)
+        importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        return any(_is_checkout(Path(entry)) for entry in path)
+        try:
+            return PathFinder.find_spec(name, list(path)) is not None
+        except (OSError, ValueError):
+            return True  # a folder that cannot be read may have it
     return True
 
 
@@ -49,13 +51,6 @@ def main_module(name: str) -> Any:
         raise InputError(
             expected=f"the module {name} of fedleak, which is installed",
             found=f"{type(error).__name__}: {error}",
-            way_out="Start where no file has the name of one of its folders (client.py, server.py), and install all it "
-            "needs; until then nothing leaves the site.",
+            way_out="Start where no file or folder is named fedleak, and install all that fedleak needs; until then "
+            "nothing leaves the site.",
         ) from None
-
-
-def _is_checkout(folder: Path) -> bool:
-    try:
-        return all((folder / room).is_file() for room in _ROOMS)
-    except (OSError, ValueError):
-        return True  # a folder that cannot be read may be one

@@ -43,7 +43,7 @@ class Message:
         before_noise: the update after the clip and before the noise, as changes; None if only the message is known.
         records: ``(N, ...)`` the client's own training records, as the network gets them; None if they are not given.
         labels: ``(N,)`` their classes.
-        algorithm: what the client runs, a `client.ClientAlgorithm` of fedleak; None if it is unknown.
+        algorithm: what the client runs, a `fedleak.client.ClientAlgorithm` of fedleak; None if it is unknown.
         network: makes the client's PyTorch network, with initial weights that it draws; None if it is unknown.
     """
 

@@ -1,4 +1,4 @@
-"""Statistics of a received model by the main package's `defenses.model_checks`, as far as the site can compute them."""
+"""Statistics of a received model by `fedleak.defenses.model_checks`, as far as the site can compute them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -46,8 +46,8 @@ def model_statistics(
     Raises:
         NotMadeError: the main package is not installed, or the network has other parameters than the model.
     """
-    base = main_module("defenses.model_checks.base")
-    errors = main_module("protocol.errors")
+    base = main_module("fedleak.defenses.model_checks.base")
+    errors = main_module("fedleak.core.errors")
     torch = main_module("torch")
     module, names = None, [name for name, value in received.items() if value.dtype.kind == "f"]
     if network is not None:
@@ -89,7 +89,7 @@ def model_statistics(
 
 def names_of_statistics() -> frozenset[str]:
     """Names of the checks that may have a threshold."""
-    return frozenset(main_module("defenses.model_checks.base").model_checks()) - set(_LISTS)
+    return frozenset(main_module("fedleak.defenses.model_checks.base").model_checks()) - set(_LISTS)
 
 
 def _is_possible(kind: Any, reference: Any, examples: Any, module: Any) -> bool:

@@ -66,8 +66,8 @@ def estimate_of(
         NotMadeError: the main package is not installed, the message lacks what the attack needs, or it does not fit it.
     """
     module, _, name = path.rpartition(".")
-    protocol = main_module("protocol.view")
-    errors = main_module("protocol.errors")
+    protocol = main_module("fedleak.core.view")
+    errors = main_module("fedleak.core.errors")
     torch = main_module("torch")
     kind = getattr(main_module(module), name)
     if message.received is None:
@@ -79,7 +79,7 @@ def estimate_of(
         own = torch.from_numpy(np.array(as_array(message.records, where="records")))
         view = dataclasses.replace(view, auxiliary={"images": own})
     if history:
-        histories = main_module("protocol.history")
+        histories = main_module("fedleak.core.history")
         view = histories.History(**view.common(), sent_in=torch.tensor([message.round]), by_round={message.round: view})
     try:
         return kind(**(arguments or {}))(view, generator=torch.Generator().manual_seed(0))
@@ -88,7 +88,7 @@ def estimate_of(
 
 
 def _view(message: Message, policy: Policy, torch: Any, protocol: Any) -> Any:
-    """`protocol.view.RoundView` of one client."""
+    """`fedleak.core.view.RoundView` of one client."""
     releases: tuple[Any, ...] = ()
     privacy = policy.privacy
     if privacy is not None:

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from modules.attackers.gradient_matching import GradientMatching as GradientMatching
-    from modules.attackers.identity_nets import ReidentificationNet as ReidentificationNet
-    from modules.attackers.identity_nets import SiameseNet as SiameseNet
+    from fedleak.modules.attackers.gradient_matching import GradientMatching as GradientMatching
+    from fedleak.modules.attackers.identity_nets import ReidentificationNet as ReidentificationNet
+    from fedleak.modules.attackers.identity_nets import SiameseNet as SiameseNet
 
 __all__ = exports(__name__)

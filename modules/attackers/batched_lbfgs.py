@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from protocol.progress import with_progress
+from fedleak.core.progress import with_progress
 
 Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Losses ``(A,)`` and gradients ``(A, N)`` at points ``(A, N)`` of the problems with numbers ``(A,)``."""

@@ -8,13 +8,13 @@ from lightning import LightningModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from client.recommendation import RecommenderAlgorithm
-from modules.attackers.batched_lbfgs import batched_lbfgs
-from modules.attackers.side_by_side import side_by_side
-from modules.attackers.trainer import empty_batches, own_share, world_size
-from protocol.errors import ViewError
-from protocol.progress import with_progress
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.progress import with_progress
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
+from fedleak.modules.attackers.batched_lbfgs import batched_lbfgs
+from fedleak.modules.attackers.side_by_side import side_by_side
+from fedleak.modules.attackers.trainer import empty_batches, own_share, world_size
 
 Match = Literal["items", "items+model", "model"]
 Solver = Literal["lbfgs", "adam"]
@@ -31,7 +31,7 @@ _MOST_PADDING = 200
 
 
 class GradientMatching(LightningModule):
-    """Finds the interactions whose simulated update is closest to the received one (see `attacks.Raifle`).
+    """Finds the interactions whose simulated update is closest to the received one (see `fedleak.attacks.Raifle`).
 
     The loss of a victim is the mean over its items of the distance between simulated and received delta, divided by the
     local learning rate. Every victim is a problem of its own: L-BFGS solves chunks of victims of similar size, each
@@ -45,7 +45,7 @@ class GradientMatching(LightningModule):
         match: ``items`` as in the published code; ``items+model`` adds the mean squared difference of the other
             recorded parameters, as Algorithm 2; ``model`` is that difference alone, for private item embeddings.
         solver: L-BFGS or Adam.
-        code: see `attacks.Raifle`.
+        code: see `fedleak.attacks.Raifle`.
 
     Raises:
         ViewError: the view lacks what the loss needs.

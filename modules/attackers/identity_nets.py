@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-from modules.attackers.trainer import empty_batches, own_share, world_size
+from fedleak.modules.attackers.trainer import empty_batches, own_share, world_size
 
 HIDDEN = 128
 _BATCH = 64

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
-from client.network import NetworkAlgorithm, last_linear
-from modules.attackers.batched_lbfgs import batched_lbfgs
-from modules.attackers.input_gradients import input_gradients, simulated_updates, step_examples
-from modules.attackers.trainer import empty_batches
-from protocol.view import RoundView
+from fedleak.client.network import NetworkAlgorithm, last_linear
+from fedleak.core.view import RoundView
+from fedleak.modules.attackers.batched_lbfgs import batched_lbfgs
+from fedleak.modules.attackers.input_gradients import input_gradients, simulated_updates, step_examples
+from fedleak.modules.attackers.trainer import empty_batches
 
 Objective = Literal["cosine", "euclidean"]
 Solver = Literal["signed-adam", "lbfgs"]
@@ -45,7 +45,8 @@ class Unknown:
 
 
 class ImageMatching(LightningModule):
-    """Finds images whose simulated update is most similar to the received one (see `attacks.InvertingGradients`).
+    """Finds images whose simulated update is most similar to the received one (see
+    `fedleak.attacks.InvertingGradients`).
 
     Every victim is a problem of its own: losses are summed, and no step of the solver mixes victims.
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from client.cohort import Cohort
-from client.engine.batches import batch_schedule
-from client.engine.differentiable_training import Step, by_autograd, train_differentiably
-from client.engine.fast.gradients import Parameters
-from client.network import NetworkAlgorithm
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.batches import batch_schedule
+from fedleak.client.engine.differentiable_training import Step, by_autograd, train_differentiably
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.network import NetworkAlgorithm
 
 Models = Mapping[str, Tensor]
 

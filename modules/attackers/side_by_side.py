@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from protocol.progress import progress_listener, report_progress
+from fedleak.core.progress import progress_listener, report_progress
 
 _Part = TypeVar("_Part")
 

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from protocol.progress import report_progress
+from fedleak.core.progress import report_progress
 
 
 def fit_quietly(

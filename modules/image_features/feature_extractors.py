@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
-from client.feature_extractor import Crop, FeatureExtractor, Transform, replace_layer
-from client.network import last_linear
-from datamodules.images.image_set import GeneratedImages
-from protocol.errors import InputError, require
-from protocol.ranges import PositiveInt
+from fedleak.client.feature_extractor import Crop, FeatureExtractor, Transform, replace_layer
+from fedleak.client.network import last_linear
+from fedleak.core.errors import InputError, require
+from fedleak.core.ranges import PositiveInt
+from fedleak.datamodules.images.image_set import GeneratedImages
 
 _PUBLISHED = {
     "resnet18": "IMAGENET1K_V1",

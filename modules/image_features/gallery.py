@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 from tqdm import tqdm
 
-from client.feature_extractor import Crop, FeatureExtractor
-from datamodules.images.image_set import ImageSet, StoredImages
-from datamodules.io.files import write_whole
-from modules.image_features.feature_extractors import Extractor
-from protocol.errors import InputError, require
-from server.image_manipulation import ImageManipulation
+from fedleak.client.feature_extractor import Crop, FeatureExtractor
+from fedleak.core.errors import InputError, require
+from fedleak.core.io.files import write_whole
+from fedleak.datamodules.images.image_set import ImageSet, StoredImages
+from fedleak.modules.image_features.feature_extractors import Extractor
+from fedleak.server.image_manipulation import ImageManipulation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,12 @@
 
 from torch import Tensor
 
-from client.binary_classifier import BinaryClassifierAlgorithm
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from modules.federated import Federation, Unpack
-from modules.learners.network import NetworkLearner
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.client.binary_classifier import BinaryClassifierAlgorithm
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.modules.learners.network import NetworkLearner
+from fedleak.training.federated import Federation, Unpack
 
 
 class FederatedBinaryClassifier(NetworkLearner):

@@ -9,12 +9,12 @@ References:
 import torch
 from torch import Tensor
 
-from client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderOptions, draw_weights
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import last_states
-from modules.federated import Federation, Unpack
-from modules.learners.text import TextLearner
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderOptions, draw_weights
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import last_states
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.modules.learners.text import TextLearner
+from fedleak.training.federated import Federation, Unpack
 
 DECODER_LOCAL = LocalTraining(learning_rate=0.1, batch_size=32)
 """Local training by default."""

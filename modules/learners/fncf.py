@@ -8,18 +8,18 @@ References:
 import torch
 from torch import Tensor, nn
 
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import LocalTraining
-from client.fncf import FNCFAlgorithm
-from client.nets.classifiers import draw_layers
-from client.nets.ncf import ncf_logits, ncf_mlp
-from client.recommendation import USER_EMBEDDING
-from modules.federated import Federation, Unpack
-from modules.learners.recommender import HeldOutRanking
-from protocol.ranges import PositiveInt
-from protocol.seeding import PERSISTENT, generator_for
-from protocol.view import ITEM_EMBEDDING
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.nets.classifiers import draw_layers
+from fedleak.client.nets.ncf import ncf_logits, ncf_mlp
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.modules.learners.recommender import HeldOutRanking
+from fedleak.training.federated import Federation, Unpack
 
 PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
 

@@ -12,11 +12,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from client.click_models import LONGEST
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import LocalTraining
-from client.foltr_es import (
+from fedleak.client.click_models import LONGEST
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.foltr_es import (
     UTILITY,
     FOLtRESAlgorithm,
     ListMetric,
@@ -26,13 +26,13 @@ from client.foltr_es import (
     truthful_probability,
     units,
 )
-from client.ranking import ClickModel
-from defenses.base import Update
-from modules.learners.online_ranker import OnlineRanker
-from modules.server import ServerOptimizer
-from protocol.errors import require
-from protocol.ranges import NonNegativeInt, PositiveInt
-from protocol.rankers import rank_scores
+from fedleak.client.ranking import ClickModel
+from fedleak.core.errors import require
+from fedleak.core.ranges import NonNegativeInt, PositiveInt
+from fedleak.core.rankers import rank_scores
+from fedleak.defenses.base import Update
+from fedleak.modules.learners.online_ranker import OnlineRanker
+from fedleak.training.server_optimizer import ServerOptimizer
 
 _CLIENTS_AT_ONCE = 64
 _ADAM = ServerOptimizer(name="fedadam", learning_rate=0.001, betas=(0.9, 0.999), eps=1e-8)
@@ -57,7 +57,7 @@ class FOLtRES(OnlineRanker):
         hidden: hidden units, 0 for a linear ranker.
         click_model: cascade click model of the clients.
         shown: documents in a list, at most 10.
-        metric: ``max-rr`` or ``dcg``; see `client.foltr_es.levels`.
+        metric: ``max-rr`` or ``dcg``; see `fedleak.client.foltr_es.levels`.
         antithetic: whether every query is ranked with both signs of the noise.
         noise_scale: standard deviation of the noise on each entry of the model.
         epsilon: local DP budget for the metric of one list, by randomised response; a client spends it on every list.

@@ -14,20 +14,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from client.click_models import LONGEST
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import LocalTraining
-from client.fpdgd import FPDGDAlgorithm, Variant
-from client.ranking import ClickModel, ranker_parameters
-from defenses.base import Defense, Update
-from modules.federated import Federation, Unpack
-from modules.learners.online_ranker import OnlineRanker
-from protocol.errors import require
-from protocol.ranges import NonNegativeInt, PositiveInt
-from protocol.rankers import rank_scores, stack_model
-from server.feature_manipulation import FeatureManipulation
-from server.model_per_client import stack_models
+from fedleak.client.click_models import LONGEST
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.fpdgd import FPDGDAlgorithm, Variant
+from fedleak.client.ranking import ClickModel, ranker_parameters
+from fedleak.core.errors import require
+from fedleak.core.ranges import NonNegativeInt, PositiveInt
+from fedleak.core.rankers import rank_scores, stack_model
+from fedleak.defenses.base import Defense, Update
+from fedleak.modules.learners.online_ranker import OnlineRanker
+from fedleak.server.feature_manipulation import FeatureManipulation
+from fedleak.server.model_per_client import stack_models
+from fedleak.training.federated import Federation, Unpack
 
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)
 _CLIENTS_AT_ONCE = 32

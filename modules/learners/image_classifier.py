@@ -7,16 +7,16 @@ References:
 
 from torch import Tensor
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from defenses.mixup import Mixup
-from defenses.soteria import Soteria
-from modules.federated import Federation, Unpack
-from modules.learners.network import NetworkLearner
-from protocol.errors import require
-from protocol.seeding import PERSISTENT, generator_for
-from server.model_manipulation import ModelManipulation
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.errors import require
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.defenses.mixup import Mixup
+from fedleak.defenses.soteria import Soteria
+from fedleak.modules.learners.network import NetworkLearner
+from fedleak.server.model_manipulation import ModelManipulation
+from fedleak.training.federated import Federation, Unpack
 
 PAPER_LOCAL = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batch_size=64)
 """Adadelta as in the paper, which does not give learning rate, batch size and epochs; these are torch's defaults."""
@@ -28,7 +28,8 @@ class FederatedClassifier(NetworkLearner):
     Args:
         num_classes: number of classes, None to take the number from the data.
         image_shape: channels, height and width, None to take them from the data.
-        network: options of the classifier; batch norms share only scale and shift, see `client.nets.batch_norm`.
+        network: options of the classifier; batch norms share only scale and shift, see
+            `fedleak.client.nets.batch_norm`.
         local: how clients train.
         manipulation: what a malicious server sends in place of the global model; None for an honest server.
         federation: arguments of `FederatedModule`.

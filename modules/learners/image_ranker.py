@@ -12,26 +12,26 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import LocalTraining
-from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, VoteAlgorithm, as_ranker, outputs
-from client.ranking import ranker_parameters
-from datamodules.base import data_of
-from datamodules.images.synthetic_features import SyntheticFeatures
-from datamodules.images.voters import ImageVoters
-from defenses.base import Defense, Update
-from modules.federated import FederatedModule
-from modules.image_features.feature_extractors import Extractor
-from modules.image_features.gallery import Gallery
-from modules.learner import Weighting
-from modules.server import ServerOptimizer
-from protocol.cache import cache_folder
-from protocol.errors import InputError, require
-from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
-from protocol.seeding import generator_for
-from server.image_manipulation import ImageManipulation
-from server.model_per_client import stack_models
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, VoteAlgorithm, as_ranker, outputs
+from fedleak.client.ranking import ranker_parameters
+from fedleak.core.cache import cache_folder
+from fedleak.core.errors import InputError, require
+from fedleak.core.ranges import NonNegativeInt, PositiveFloat, PositiveInt
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.images.synthetic_features import SyntheticFeatures
+from fedleak.datamodules.images.voters import ImageVoters
+from fedleak.defenses.base import Defense, Update
+from fedleak.modules.image_features.feature_extractors import Extractor
+from fedleak.modules.image_features.gallery import Gallery
+from fedleak.server.image_manipulation import ImageManipulation
+from fedleak.server.model_per_client import stack_models
+from fedleak.training.data import data_of
+from fedleak.training.federated import FederatedModule
+from fedleak.training.learner import Weighting
+from fedleak.training.server_optimizer import ServerOptimizer
 
 
 class ImageRanker(FederatedModule):

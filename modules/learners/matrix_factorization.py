@@ -9,18 +9,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.margin_losses import LossName
-from client.matrix_factorization import MFAlgorithm
-from client.recommendation import USER_EMBEDDING
-from modules.federated import Federation, Unpack
-from modules.learners.probed_recommender import ProbedRecommender
-from protocol.errors import require
-from protocol.ranges import PositiveInt
-from protocol.seeding import PERSISTENT, generator_for
-from protocol.view import ITEM_EMBEDDING, LEANING
-from server.probing import Probing
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.margin_losses import LossName
+from fedleak.client.matrix_factorization import MFAlgorithm
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.errors import require
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.core.view import ITEM_EMBEDDING, LEANING
+from fedleak.modules.learners.probed_recommender import ProbedRecommender
+from fedleak.server.probing import Probing
+from fedleak.training.federated import Federation, Unpack
 
 PROTOCOL_1 = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=10, updates=10)
 """Protocol 1, which draws every batch anew; the paper gives no values."""
@@ -42,7 +42,7 @@ class FederatedMF(ProbedRecommender):
         local: how clients train.
         top_k: length of the recommended list for HR and NDCG.
         probing: Protocol 2 after the honest rounds, on the clients that the data draw
-            (`server.repeated_selection.RepeatedSelection`); None for an honest server.
+            (`fedleak.server.repeated_selection.RepeatedSelection`); None for an honest server.
         leaning: ``known`` if the server knows whether each client likes more items than it dislikes, ``negative`` if it
             assumes that all dislike more than they like.
         federation: arguments of `FederatedModule`; Equation 3 is the defence `RowNoise`.

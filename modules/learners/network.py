@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchmetrics import MeanMetric, Metric
 
-from attacks.reconstruction.linear_layer import layer_inputs
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.nets.batch_norm import with_batch_statistics
-from client.network import (
+from fedleak.attacks.reconstruction.linear_layer import layer_inputs
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.nets.batch_norm import with_batch_statistics
+from fedleak.client.network import (
     ClassifierAlgorithm,
     ModuleAlgorithm,
     ModuleClassifier,
@@ -22,12 +22,12 @@ from client.network import (
     OneOutput,
     last_linear,
 )
-from defenses.base import Update
-from modules.federated import FederatedModule
-from modules.round_record import TrainingExamples
-from protocol.errors import require
-from protocol.seeding import PERSISTENT, generator_for
-from server.model_manipulation import FirstLayer, ModelManipulation, SentModels
+from fedleak.core.errors import require
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.defenses.base import Update
+from fedleak.server.model_manipulation import FirstLayer, ModelManipulation, SentModels
+from fedleak.training.federated import FederatedModule
+from fedleak.training.round_record import TrainingExamples
 
 _POSITIVE = 0.5
 """Target of a logit above which an example is positive."""
@@ -69,7 +69,7 @@ class NetworkLearner(FederatedModule):
 
         Args:
             network: maps inputs ``(N, ...)`` to outputs ``(N, ...)``; its batch norms use the statistics of the batch,
-                see `client.nets.batch_norm`.
+                see `fedleak.client.nets.batch_norm`.
             loss: see `NetworkAlgorithm.criterion`.
             inputs: field of the examples that is the network's input.
             labels: field of the examples that is the loss's target.

@@ -7,15 +7,15 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalNormalizedDCG
 
-from client.click_models import CLICK_MODELS, LONGEST, cascade_log_law, sample_patterns, steps_for_grades
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import LocalTraining
-from client.ranking import ClickModel, ranker_parameters
-from modules.federated import FederatedModule, Federation, Unpack
-from protocol.errors import require
-from protocol.rankers import rank_scores
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.client.click_models import CLICK_MODELS, LONGEST, cascade_log_law, sample_patterns, steps_for_grades
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.ranking import ClickModel, ranker_parameters
+from fedleak.core.errors import require
+from fedleak.core.rankers import rank_scores
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.training.federated import FederatedModule, Federation, Unpack
 
 
 class OnlineRanker(FederatedModule):

@@ -11,13 +11,13 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.classification import MultilabelAveragePrecision
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.batch_norm import mask_batches
-from client.tagger import Tagger, TaggerAlgorithm, TaggerOptions
-from modules.federated import Federation, Unpack
-from modules.learners.network import NetworkLearner
-from modules.learners.text import PAPER_LOCAL
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.batch_norm import mask_batches
+from fedleak.client.tagger import Tagger, TaggerAlgorithm, TaggerOptions
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.modules.learners.network import NetworkLearner
+from fedleak.modules.learners.text import PAPER_LOCAL
+from fedleak.training.federated import Federation, Unpack
 
 
 class FederatedTagger(NetworkLearner):

@@ -10,17 +10,17 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torchmetrics import MeanMetric, Metric
 
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
-from client.transformer_configs import plain_configuration
-from modules.federated import FederatedModule, Federation, Unpack
-from modules.learners.text import TOP
-from modules.round_record import TrainingExamples
-from protocol.errors import require
-from protocol.seeding import generator_for
-from server.model_manipulation import ModelManipulation
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
+from fedleak.client.transformer_configs import plain_configuration
+from fedleak.core.errors import require
+from fedleak.core.seeding import generator_for
+from fedleak.modules.learners.text import TOP
+from fedleak.server.model_manipulation import ModelManipulation
+from fedleak.training.federated import FederatedModule, Federation, Unpack
+from fedleak.training.round_record import TrainingExamples
 
 FINE_TUNING = LocalTraining(learning_rate=0.1, batch_size=4)
 """Local training by default."""

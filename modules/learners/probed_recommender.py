@@ -11,20 +11,20 @@ import torch
 from lightning.fabric.utilities.apply_func import move_data_to_device
 from torch import Tensor
 
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.margin_losses import LossName
-from client.recommendation import USER_EMBEDDING
-from datamodules.base import data_of
-from defenses.base import Update
-from defenses.refusal import RefuseProbes
-from defenses.row_noise import RowNoise
-from modules.learners.recommender import HeldOutRanking
-from protocol.errors import InputError, require
-from protocol.view import ITEM_EMBEDDING
-from server.probe_answers import Answering
-from server.probe_campaign import Answered, Campaign
-from server.probing import Probing
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.margin_losses import LossName
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.errors import InputError, require
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.defenses.base import Update
+from fedleak.defenses.refusal import RefuseProbes
+from fedleak.defenses.row_noise import RowNoise
+from fedleak.modules.learners.recommender import HeldOutRanking
+from fedleak.server.probe_answers import Answering
+from fedleak.server.probe_campaign import Answered, Campaign
+from fedleak.server.probing import Probing
+from fedleak.training.data import data_of
 
 
 class ProbedRecommender(HeldOutRanking):

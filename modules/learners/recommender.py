@@ -7,8 +7,8 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalNormalizedDCG
 
-from client.recommendation import USER_EMBEDDING
-from modules.federated import FederatedModule
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.training.federated import FederatedModule
 
 
 class HeldOutRanking(FederatedModule):

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, Metric
 
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.fast.lstm import LSTM
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import EMBEDDING, PLACE, TOKEN, TextAlgorithm, TextOptions, last_states, with_word_rows
-from modules.federated import FederatedModule, Federation, Unpack
-from modules.round_record import TrainingExamples
-from protocol.errors import require
-from protocol.seeding import PERSISTENT, generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.fast.lstm import LSTM
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import EMBEDDING, PLACE, TOKEN, TextAlgorithm, TextOptions, last_states, with_word_rows
+from fedleak.core.errors import require
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.training.federated import FederatedModule, Federation, Unpack
+from fedleak.training.round_record import TrainingExamples
 
 PAPER_LOCAL = LocalTraining(learning_rate=0.01, batch_size=32)
 """Learning rate and number of epochs of the paper, which gives no batch size; this one is its library's default."""

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from protocol.exports import exports
+from fedleak.core.exports import exports
 
 if TYPE_CHECKING:
-    from modules.references.central import CentralFNCF as CentralFNCF
-    from modules.references.feature_network import FeatureNetwork as FeatureNetwork
+    from fedleak.modules.references.central import CentralFNCF as CentralFNCF
+    from fedleak.modules.references.feature_network import FeatureNetwork as FeatureNetwork
 
 __all__ = exports(__name__)

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.recommendation import USER_EMBEDDING
-from modules.learners.fncf import FNCF
-from modules.lightning.built_from_data import BuiltFromData
-from protocol.ranges import PositiveInt
-from protocol.view import ITEM_EMBEDDING
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.ranges import PositiveInt
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.training.lightning.built_from_data import BuiltFromData
 
 
 class CentralFNCF(BuiltFromData):

@@ -8,12 +8,12 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from client.cohort import Cohort
-from datamodules.io.files import write_whole
-from modules.image_features.feature_extractors import untrained
-from modules.lightning.built_from_data import BuiltFromData
-from protocol.ranges import NonNegativeInt, PositiveFloat
-from protocol.seeding import generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.core.io.files import write_whole
+from fedleak.core.ranges import NonNegativeInt, PositiveFloat
+from fedleak.core.seeding import generator_for
+from fedleak.modules.image_features.feature_extractors import untrained
+from fedleak.training.lightning.built_from_data import BuiltFromData
 
 WEIGHTS = "network.safetensors"
 """File of the trained weights in the run's folder, for ``model.extractor.weights``."""
@@ -26,7 +26,7 @@ class FeatureNetwork(BuiltFromData):
     written to ``network.safetensors`` in the run's folder.
 
     Args:
-        name: network, see `modules.image_features.feature_extractors.Extractor`.
+        name: network, see `fedleak.modules.image_features.feature_extractors.Extractor`.
         num_classes: number of classes, None to take the number from the data.
         learning_rate: largest learning rate of SGD with momentum 0.9, in a one-cycle schedule over the whole training.
         weight_decay: weight decay.

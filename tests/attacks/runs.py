@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.estimates import Estimate
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView, View
+from fedleak.core.attack import Attack
+from fedleak.core.estimates import Estimate
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release, RoundView, View
 
 AnEstimate = TypeVar("AnEstimate", bound=Estimate)
 AView = TypeVar("AView", bound=View)

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.output_mean import PositiveShare, TargetMean
-from attacks.estimates import Estimate
-from attacks.identifiability.pac import VectorEstimate
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.membership.retrieval import RetrievalEstimate
-from attacks.reconstruction.sentence_span import SpanEstimate
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.sums_over_rounds.estimates import SharesOverRounds
-from attacks.words.estimates import WordSetEstimate
-from client.engine.local_hyperparameters import LocalTraining
-from client.fncf import FNCFAlgorithm
-from protocol.view import Release, RoundView
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.output_mean import PositiveShare, TargetMean
+from fedleak.attacks.identifiability.pac import VectorEstimate
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.membership.retrieval import RetrievalEstimate
+from fedleak.attacks.reconstruction.sentence_span import SpanEstimate
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.core.estimates import Estimate
+from fedleak.core.view import Release, RoundView
 
 CLASSES = {"class_counts", "clients"}
 

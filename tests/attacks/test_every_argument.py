@@ -2,24 +2,24 @@
 
 import pytest
 
-from attacks.base import Attack
-from attacks.composition.closed_form import ClosedForm
-from attacks.composition.decaf import Decaf
-from attacks.composition.decaf_match import DecafMatch
-from attacks.identifiability.likelihood import PACLikelihood
-from attacks.images.affine_inversion import AffineInversion
-from attacks.images.pointwise_matching import PointwiseMatching
-from attacks.interactions import Chance
-from attacks.matching.same_user import MatchingSiamese
-from attacks.re_identification.fingerprint import FingerprintAttack
-from attacks.re_identification.reidentification import CentredSVM, ReidKNN, ReidMLP, ReidSVM
-from attacks.recommendation.imia import IMIA
-from attacks.recommendation.matched_filter import MatchedFilter
-from attacks.recommendation.raifle import Raifle
-from attacks.sums_over_rounds.published import RidgeOnSums
-from attacks.sums_over_rounds.records_over_rounds import HoldersToReveal
-from attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal
-from attacks.sums_over_rounds.words_over_rounds import WordsToReveal
+from fedleak.attacks.composition.closed_form import ClosedForm
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.composition.decaf_match import DecafMatch
+from fedleak.attacks.identifiability.likelihood import PACLikelihood
+from fedleak.attacks.images.affine_inversion import AffineInversion
+from fedleak.attacks.images.pointwise_matching import PointwiseMatching
+from fedleak.attacks.interactions import Chance
+from fedleak.attacks.matching.same_user import MatchingSiamese
+from fedleak.attacks.re_identification.fingerprint import FingerprintAttack
+from fedleak.attacks.re_identification.reidentification import CentredSVM, ReidKNN, ReidMLP, ReidSVM
+from fedleak.attacks.recommendation.imia import IMIA
+from fedleak.attacks.recommendation.matched_filter import MatchedFilter
+from fedleak.attacks.recommendation.raifle import Raifle
+from fedleak.attacks.sums_over_rounds.published import RidgeOnSums
+from fedleak.attacks.sums_over_rounds.records_over_rounds import HoldersToReveal
+from fedleak.attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal
+from fedleak.attacks.sums_over_rounds.words_over_rounds import WordsToReveal
+from fedleak.core.attack import Attack
 
 
 @pytest.mark.parametrize(

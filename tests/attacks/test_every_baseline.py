@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attacks.base import Attack
-from attacks.composition.uniform_present import UniformPresent
-from attacks.record_membership.class_counts import ClassCounts
-from attacks.registry import REGISTRY
-from client.engine.local_hyperparameters import LocalTraining
-from client.foltr_es import UTILITY, FOLtRESAlgorithm
-from client.matrix_factorization import MFAlgorithm
-from client.network import ModuleAlgorithm
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, LEANING, POPULARITY, PUBLIC_INTERACTIONS, RoundView, View
-from reports.statement.measured import reading_baselines
+from fedleak.attacks.composition.uniform_present import UniformPresent
+from fedleak.attacks.record_membership.class_counts import ClassCounts
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.foltr_es import UTILITY, FOLtRESAlgorithm
+from fedleak.client.matrix_factorization import MFAlgorithm
+from fedleak.client.network import ModuleAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING, LEANING, POPULARITY, PUBLIC_INTERACTIONS, RoundView, View
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.reports.statement.measured import reading_baselines
 from tests.attacks.runs import of_noise, plain_view
 from tests.attribute_toys import toy as attribute_toy
 from tests.composition_toys import views

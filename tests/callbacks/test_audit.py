@@ -9,14 +9,14 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger
 
-from attacks.composition.decaf import Decaf
-from attacks.interactions.baselines import Chance
-from attacks.recommendation.item_deltas import Direction
-from callbacks.audit import Audit
-from callbacks.delta_recorder import DeltaRecorder
-from evaluation.scores import records
-from protocol.errors import InputError
-from reports.run import Run
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.interactions.baselines import Chance
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.callbacks.audit import Audit
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.core.errors import InputError
+from fedleak.evaluation.scores import records
+from fedleak.reports.run import Run
 from tests import toys
 
 

@@ -13,15 +13,15 @@ from lightning.pytorch.callbacks import Callback
 from safetensors.torch import load_file
 from torch import Tensor
 
-from callbacks.delta_recorder import DeltaRecorder
-from client.cohort import Cohort
-from defenses.local_dp import LocalDP
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.cohort import Cohort
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import KEY_VARIABLE, generator_for
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import format as format_of_recordings
 from fedleak_recorder.files import write_once
-from protocol.errors import InputError
-from protocol.seeding import KEY_VARIABLE, generator_for
-from protocol.view import ITEM_EMBEDDING
-from recordings.recording import Recording
 from tests.callbacks.toy import Toy, rounds
 from tests.toys import LastRecord, quiet_trainer, train
 

@@ -9,16 +9,16 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-import attack
-from attacks.identifiability import PACSpectral, RandomVector
-from callbacks.delta_recorder import DeltaRecorder
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from evaluation.evaluate import evaluate
-from protocol.errors import InputError
-from protocol.seeding import KEY_VARIABLE
-from protocol.view import ITEM_EMBEDDING
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.attacks.identifiability import PACSpectral, RandomVector
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.commands import program
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import KEY_VARIABLE
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.evaluation.evaluate import evaluate
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
 from tests.probing_toys import clients, learner, train
 
 ROUNDS = 7
@@ -106,7 +106,7 @@ def test_a_passive_server_learns_from_sums(tmp_path: Path) -> None:
     assert errors.size().to_dict()["pac-spectral", 1] == 12
     means: dict[Any, float] = errors.mean().to_dict()
     assert means["pac-spectral", 3] < 0.35 < means["chance", 3]
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")]) == 0
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")]) == 0
     assert "setting.rounds" in (tmp_path / "out/scores.csv").read_text()
 
 

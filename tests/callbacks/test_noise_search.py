@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from callbacks.noise_search import NoiseSearch
-from protocol.errors import InputError
-from server.noise_injection import NoiseInjection
+from fedleak.callbacks.noise_search import NoiseSearch
+from fedleak.core.errors import InputError
+from fedleak.server.noise_injection import NoiseInjection
 from tests import toys
 from tests.ranking_toys import ranker, record, source
 

@@ -11,16 +11,16 @@ from dp_accounting import pld, rdp
 from lightning import Trainer
 from torch import Tensor
 
-from attacks.ranking.priors import PriorOnly
-from callbacks.privacy_budget import PrivacyBudget, uncovered_parameters
-from client.engine.local_hyperparameters import LocalTraining
-from defenses.base import Defense
-from defenses.local_dp import LocalDP
-from defenses.secure_aggregation import SecureSum
-from defenses.update_l1 import UpdateL1
-from evaluation.guardrail import Guardrail
-from protocol.errors import InputError
-from protocol.gaussian_budget import composed_epsilon
+from fedleak.attacks.ranking.priors import PriorOnly
+from fedleak.callbacks.privacy_budget import PrivacyBudget, uncovered_parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import InputError
+from fedleak.core.gaussian_budget import composed_epsilon
+from fedleak.defenses.base import Defense
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.defenses.secure_aggregation import SecureSum
+from fedleak.defenses.update_l1 import UpdateL1
+from fedleak.evaluation.guardrail import Guardrail
 from tests.callbacks.toy import Toy, rounds
 from tests.ranking_toys import ranker, source
 from tests.toys import quiet_trainer

@@ -10,15 +10,15 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from callbacks.recorded_content import RecordedContent
-from client.cohort import Cohort
-from datamodules.base import FederatedDataModule
-from datamodules.candidates import CandidateOptions, CandidatePool
-from defenses.base import Defense, Update
-from defenses.secure_aggregation import SecureSum
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.errors import InputError
-from protocol.record_hash import record_hashes
+from fedleak.callbacks.recorded_content import RecordedContent
+from fedleak.client.cohort import Cohort
+from fedleak.core.errors import InputError
+from fedleak.core.record_hash import record_hashes
+from fedleak.defenses.base import Defense, Update
+from fedleak.defenses.secure_aggregation import SecureSum
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.training.candidates import CandidateOptions, CandidatePool
+from fedleak.training.data import FederatedDataModule
 from tests.composition_toys import NETWORK, SGD
 
 COUNTS = (3, 5, 2, 4)

@@ -10,9 +10,9 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.requeue import Requeue, job_id, next_checkpoint
-from modules.learners.fncf import FNCF
-from recordings.recording import Recording
+from fedleak.callbacks.requeue import Requeue, job_id, next_checkpoint
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.recordings.recording import Recording
 from tests import toys
 
 ROUNDS = 4

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from client.algorithm import DescentAlgorithm
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import LocalTraining
-from defenses.base import Defense
-from modules.federated import FederatedModule
+from fedleak.client.algorithm import DescentAlgorithm
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.defenses.base import Defense
+from fedleak.training.federated import FederatedModule
 
 
 class ToyAlgorithm(DescentAlgorithm):

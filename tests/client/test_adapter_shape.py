@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from client.adapter_shape import AdapterShape, check_adapters
-from protocol.errors import InputError
+from fedleak.client.adapter_shape import AdapterShape, check_adapters
+from fedleak.core.errors import InputError
 
 
 def shapes(*layers: str, rank: int = 4, matrices: str = "AB") -> dict[str, tuple[int, ...]]:

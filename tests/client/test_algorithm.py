@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from client.algorithm import ExampleAlgorithm
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import TextAlgorithm, TextOptions
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import TextAlgorithm, TextOptions
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from client.click_models import (
+from fedleak.client.click_models import (
     CLICK_MODELS,
     cascade_log_law,
     count_log_law,

@@ -2,8 +2,8 @@
 
 import torch
 
-from client.decoder import Decoder, DecoderLayer, draw_weights
-from protocol.seeding import generator_for
+from fedleak.client.decoder import Decoder, DecoderLayer, draw_weights
+from fedleak.core.seeding import generator_for
 
 
 def decoder() -> Decoder:

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from client.fpdgd import click_coefficients, pair_weights, position_bias_ratio
+from fedleak.client.fpdgd import click_coefficients, pair_weights, position_bias_ratio
 
 
 def plackett_luce(scores: list[float]) -> float:

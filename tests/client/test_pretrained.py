@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
-from modules.lightning.plain_arguments import from_plain
-from protocol.errors import InputError
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
+from fedleak.core.errors import InputError
+from fedleak.training.lightning.plain_arguments import from_plain
 from tests.transformer_toys import LLAMA, algorithm, moved_model, texts, view_of
 
 pytestmark = pytest.mark.integration

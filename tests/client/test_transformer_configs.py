@@ -11,10 +11,10 @@ import torch
 import transformers
 from transformers.integrations import hub_kernels
 
-from client.pretrained import PretrainedAlgorithm, PretrainedTask
-from client.transformer_configs import MODEL_TYPES, offline, plain_configuration, read_configuration
-from modules.learners.pretrained import configuration
-from protocol.errors import InputError
+from fedleak.client.pretrained import PretrainedAlgorithm, PretrainedTask
+from fedleak.client.transformer_configs import MODEL_TYPES, offline, plain_configuration, read_configuration
+from fedleak.core.errors import InputError
+from fedleak.modules.learners.pretrained import configuration
 from tests.places import ROOT
 from tests.transformer_toys import LLAMA, algorithm
 

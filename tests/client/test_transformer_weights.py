@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from client.pretrained import PretrainedAlgorithm
-from client.transformer_weights import read_weights
-from modules.learners.pretrained import Pretrained
-from protocol.errors import InputError
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.transformer_weights import read_weights
+from fedleak.core.errors import InputError
+from fedleak.modules.learners.pretrained import Pretrained
 from tests.transformer_toys import LLAMA, algorithm
 
 pytestmark = pytest.mark.integration

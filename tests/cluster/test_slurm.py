@@ -11,10 +11,10 @@ import pytest
 import torch
 import yaml
 
-from modules.learners.fncf import FNCF
-from recordings.recording import Recording
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.recordings.recording import Recording
 from tests.cluster.slurm import Cluster, cluster, missing, until
-from tests.experiments.tables import RANKING
+from tests.tables.tables import RANKING
 
 pytestmark = pytest.mark.cluster
 CHECKOUT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.cache import CACHE_VARIABLE
+from fedleak.core.cache import CACHE_VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from datamodules.images.fer import FER
-from datamodules.images.skin_cancer import SkinCancer
+from fedleak.datamodules.images.fer import FER
+from fedleak.datamodules.images.skin_cancer import SkinCancer
 
 Bytes = npt.NDArray[np.uint8]
 FER_CODES = {"angry": 0, "disgust": 1, "fear": 2, "happy": 3, "sad": 4, "surprise": 5, "neutral": 6}

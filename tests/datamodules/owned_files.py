@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from datamodules.devices.pipa import SUBSETS
+from fedleak.datamodules.devices.pipa import SUBSETS
 from tests.datamodules.image_trees import jpeg, noise, write_tree
 
 Row = tuple[str, str, str]

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from datamodules.ranking.base import RankingDataModule
-from datamodules.ranking.letor_parser import Queries
+from fedleak.datamodules.ranking.base import RankingDataModule
+from fedleak.datamodules.ranking.letor_parser import Queries
 
 Documents = list[tuple[int, int, list[float]]]
 

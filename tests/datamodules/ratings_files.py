@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from datamodules.recommendation.movielens import MovieLens
+from fedleak.datamodules.recommendation.movielens import MovieLens
 
 LINES = [f"{user}\t{item}\t3\t{100 * user + item}" for user in range(1, 5) for item in range(user, user + 4)]
 

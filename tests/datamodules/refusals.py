@@ -2,8 +2,8 @@
 
 import pytest
 
-from datamodules.base import FederatedDataModule
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.training.data import FederatedDataModule
 
 
 def refused(data: FederatedDataModule, match: str | None = None) -> InputError:

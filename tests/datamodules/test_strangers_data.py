@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.devices.blog import _entries, read_blog_csv, read_blog_xml
-from datamodules.devices.pipa import read_pipa
-from datamodules.devices.sent140 import read_sent140
-from datamodules.images.fer import read_fer
-from datamodules.images.image_files import read_images, trees
-from datamodules.io.files import MOST_UNPACKED
-from datamodules.io.tables import TEXT, Unparsable, parse_json_line, read_table
-from datamodules.recommendation.movielens import MovieLens
-from datamodules.recommendation.steam import Steam
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.core.io.files import MOST_UNPACKED
+from fedleak.core.io.tables import TEXT, Unparsable, parse_json_line, read_table
+from fedleak.datamodules.devices.blog import _entries, read_blog_csv, read_blog_xml
+from fedleak.datamodules.devices.pipa import read_pipa
+from fedleak.datamodules.devices.sent140 import read_sent140
+from fedleak.datamodules.images.fer import read_fer
+from fedleak.datamodules.images.image_files import read_images, trees
+from fedleak.datamodules.recommendation.movielens import MovieLens
+from fedleak.datamodules.recommendation.steam import Steam
 from tests.datamodules import owned_files
 from tests.datamodules.image_trees import fer_rows, fer_tree, write_fer_csv, write_zip
 from tests.datamodules.ratings_files import LINES, movielens
@@ -132,7 +132,7 @@ def test_a_zip_file_of_images_that_is_damaged_is_refused(tmp_path: Path, method:
 
 def test_an_image_is_a_regular_file_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_UNPACKED <= 2**28
-    monkeypatch.setattr("datamodules.images.image_files.MOST_UNPACKED", 2**16)
+    monkeypatch.setattr("fedleak.datamodules.images.image_files.MOST_UNPACKED", 2**16)
     os.mkfifo(tmp_path / "a.jpg")
     with pytest.raises(InputError, match="regular file"):
         read_images([tmp_path / "a.jpg"], (1, 4, 4), resized=True, name="x")

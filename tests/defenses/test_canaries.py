@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from defenses.base import Update
-from defenses.canaries import COIN, Canaries
-from defenses.local_dp import LocalDP
-from protocol.errors import InputError
-from protocol.view import CANARY_MINUS, CANARY_PLUS
+from fedleak.core.errors import InputError
+from fedleak.core.view import CANARY_MINUS, CANARY_PLUS
+from fedleak.defenses.base import Update
+from fedleak.defenses.canaries import COIN, Canaries
+from fedleak.defenses.local_dp import LocalDP
 
 CLIENTS = torch.arange(400)
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from defenses.base import Update
-from defenses.compression import Clip, Sign, TopK
+from fedleak.defenses.base import Update
+from fedleak.defenses.compression import Clip, Sign, TopK
 
 
 def update() -> Update:

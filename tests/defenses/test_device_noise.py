@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from client.text import TextOptions
-from datamodules.devices.synthetic_posts import SyntheticPosts
-from defenses.base import Update
-from defenses.device_noise import DeviceNoise
-from modules.learners.text import FederatedText
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from protocol.view import Release
+from fedleak.client.text import TextOptions
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.defenses.base import Update
+from fedleak.defenses.device_noise import DeviceNoise
+from fedleak.modules.learners.text import FederatedText
 from tests.toys import LastRecord, quiet_trainer
 
 

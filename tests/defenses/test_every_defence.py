@@ -13,28 +13,28 @@ import torch
 from lightning.pytorch.cli import instantiate_module
 from torch import Tensor
 
-import defenses
-from attacks.ranking.priors import PriorOnly
-from attacks.recommendation.item_deltas import Direction
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from defenses.base import Defense, Update, hold_back
-from defenses.canaries import Canaries
-from defenses.device_noise import DeviceNoise
-from defenses.kept_back import KeptBack
-from defenses.local_dp import LocalDP
-from defenses.refusal import RefuseProbes
-from defenses.row_noise import RowNoise
-from defenses.secure_aggregation import PerElementSum, SecureAggregation, SecureSum
-from defenses.update_l1 import UpdateL1
-from evaluation.guardrail import Guardrail
-from modules.federated import FederatedModule
-from modules.learners.fncf import FNCF
-from modules.lightning.hyper_parameters import described
-from modules.round_record import RoundRecord
-from protocol.class_paths import classes_in
-from protocol.errors import InputError
-from protocol.view import ITEM_EMBEDDING
+from fedleak import defenses
+from fedleak.attacks.ranking.priors import PriorOnly
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.core.class_paths import classes_in
+from fedleak.core.errors import InputError
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.defenses.base import Defense, Update, hold_back
+from fedleak.defenses.canaries import Canaries
+from fedleak.defenses.device_noise import DeviceNoise
+from fedleak.defenses.kept_back import KeptBack
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.defenses.refusal import RefuseProbes
+from fedleak.defenses.row_noise import RowNoise
+from fedleak.defenses.secure_aggregation import PerElementSum, SecureAggregation, SecureSum
+from fedleak.defenses.update_l1 import UpdateL1
+from fedleak.evaluation.guardrail import Guardrail
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.training.federated import FederatedModule
+from fedleak.training.lightning.hyper_parameters import described
+from fedleak.training.round_record import RoundRecord
 from tests import ranking_toys as rankings
 from tests import toys
 

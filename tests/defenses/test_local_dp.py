@@ -10,11 +10,11 @@ import torch
 from diffprivlib.mechanisms import GaussianAnalytic
 from scipy import stats
 
-from defenses.base import Update
-from defenses.local_dp import LocalDP, clip_factors, gaussian_scale
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from protocol.view import Release
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release
+from fedleak.defenses.base import Update
+from fedleak.defenses.local_dp import LocalDP, clip_factors, gaussian_scale
 
 ITEMS = "item_embedding.weight"
 

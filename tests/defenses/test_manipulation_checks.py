@@ -7,7 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from defenses.manipulation_checks import (
+from fedleak.core.errors import InputError
+from fedleak.core.rankers import LINEAR
+from fedleak.defenses.manipulation_checks import (
     Check,
     Distribution,
     Entropy,
@@ -21,15 +23,13 @@ from defenses.manipulation_checks import (
     score_spread,
     threshold,
 )
-from protocol.errors import InputError
-from protocol.rankers import LINEAR
-from server.codebook import Codebook
-from server.feature_manipulation import FeatureManipulation
-from server.fingerprint import Fingerprint
-from server.marked_document import MarkedDocument
-from server.noise_injection import NoiseInjection
-from server.permutation import Permutation
-from server.targeted import Targeted
+from fedleak.server.codebook import Codebook
+from fedleak.server.feature_manipulation import FeatureManipulation
+from fedleak.server.fingerprint import Fingerprint
+from fedleak.server.marked_document import MarkedDocument
+from fedleak.server.noise_injection import NoiseInjection
+from fedleak.server.permutation import Permutation
+from fedleak.server.targeted import Targeted
 
 KINDS = checks()
 
@@ -191,8 +191,8 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 def test_a_check_is_found_by_its_name_or_class_path() -> None:
-    assert check_named("entropy") is check_named("defenses.manipulation_checks.Entropy") is Entropy
+    assert check_named("entropy") is check_named("fedleak.defenses.manipulation_checks.Entropy") is Entropy
     with pytest.raises(InputError, match="check"):
         check_named("entropie")
     with pytest.raises(InputError, match="Check"):
-        check_named("protocol.view.View")
+        check_named("fedleak.core.view.View")

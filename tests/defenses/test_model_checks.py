@@ -9,24 +9,24 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from defenses.model_checks.allow_list import AllowList, model_hash
-from defenses.model_checks.base import ModelCheck, ReceivedModel, first_active, joint_thresholds, model_checks
-from defenses.model_checks.commitment import Commitment
-from defenses.model_checks.gradient_dominance import GradientDominance
-from defenses.model_checks.inactive_units import DeadUnits, LoneUnits, excess
-from defenses.model_checks.jumps import GradientJump, LossJump
-from defenses.model_checks.nested_units import NestedUnits
-from defenses.model_checks.proportional_rows import ProportionalRows
-from defenses.model_checks.server_step import ServerStep
-from defenses.model_checks.weight_law import WeightLaw, kolmogorov_smirnov
-from protocol.errors import InputError
-from server.imprint import Imprint
-from server.model_manipulation import ModelManipulation
-from server.quantile_bias import QuantileBias
-from server.soliton import Soliton
-from server.sparse_imprint import SparseImprint
-from server.suppression import Suppression
-from server.trap_weights import TrapWeights
+from fedleak.core.errors import InputError
+from fedleak.defenses.model_checks.allow_list import AllowList, model_hash
+from fedleak.defenses.model_checks.base import ModelCheck, ReceivedModel, first_active, joint_thresholds, model_checks
+from fedleak.defenses.model_checks.commitment import Commitment
+from fedleak.defenses.model_checks.gradient_dominance import GradientDominance
+from fedleak.defenses.model_checks.inactive_units import DeadUnits, LoneUnits, excess
+from fedleak.defenses.model_checks.jumps import GradientJump, LossJump
+from fedleak.defenses.model_checks.nested_units import NestedUnits
+from fedleak.defenses.model_checks.proportional_rows import ProportionalRows
+from fedleak.defenses.model_checks.server_step import ServerStep
+from fedleak.defenses.model_checks.weight_law import WeightLaw, kolmogorov_smirnov
+from fedleak.server.imprint import Imprint
+from fedleak.server.model_manipulation import ModelManipulation
+from fedleak.server.quantile_bias import QuantileBias
+from fedleak.server.soliton import Soliton
+from fedleak.server.sparse_imprint import SparseImprint
+from fedleak.server.suppression import Suppression
+from fedleak.server.trap_weights import TrapWeights
 
 UNITS, WIDTH, CLASSES = 80, 60, 5
 

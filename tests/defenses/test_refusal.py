@@ -7,12 +7,12 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from client.recommendation import USER_EMBEDDING
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from defenses.refusal import ProbeCheck, RefuseProbes
-from modules.learners.matrix_factorization import FederatedMF
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.defenses.refusal import ProbeCheck, RefuseProbes
+from fedleak.modules.learners.matrix_factorization import FederatedMF
 from tests.toys import LastRecord, quiet_trainer
 
 

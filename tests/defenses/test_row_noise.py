@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from defenses.base import Update
-from defenses.row_noise import RowNoise
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.defenses.base import Update
+from fedleak.defenses.row_noise import RowNoise
 
 
 def test_only_changed_rows_are_noised_and_with_the_scale_that_is_public() -> None:

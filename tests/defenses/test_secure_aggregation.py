@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from defenses.base import Defense, Update, with_whole_tables
-from defenses.device_noise import DeviceNoise
-from defenses.local_dp import LocalDP
-from defenses.secure_aggregation import PerElementSum, SecureAggregation, SecureSum
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.defenses.base import Defense, Update, with_whole_tables
+from fedleak.defenses.device_noise import DeviceNoise
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.defenses.secure_aggregation import PerElementSum, SecureAggregation, SecureSum
 from tests.ranking_toys import ranker, record, source
 
 

@@ -9,22 +9,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from callbacks.delta_recorder import DeltaRecorder
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from client.nets.dropout import spread
-from datamodules.images.synthetic_images import SyntheticImages
-from defenses.base import Defense, LocalStep
-from defenses.mixup import Mixup
-from defenses.soteria import Soteria
-from modules.learners.fncf import FNCF
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.client.nets.dropout import spread
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.defenses.base import Defense, LocalStep
+from fedleak.defenses.mixup import Mixup
+from fedleak.defenses.soteria import Soteria
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
 from tests import toys
 
 SHAPE, CLASSES, RATE = (1, 12, 12), 5, 0.5

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from defenses.update_l1 import UpdateL1
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.defenses.update_l1 import UpdateL1
 from tests.golden.recommendation import VICTIMS, golden, published_clients, published_model
 
 ITEMS = "item_embedding.weight"

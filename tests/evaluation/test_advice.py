@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from evaluation.advice import NO_LIMITS, advice
-from evaluation.gate import Gate, Outcome, Verdict
-from evaluation.runner import Evaluation
-from evaluation.scores import SETTING
-from evaluation.what_if import COSINE, LOSS, UNDER
+from fedleak.evaluation.advice import NO_LIMITS, advice
+from fedleak.evaluation.gate import Gate, Outcome, Verdict
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import SETTING
+from fedleak.evaluation.what_if import COSINE, LOSS, UNDER
 
 _COLUMN = SETTING + "defence"
 KEPT = {"none": 1.0, "clip": 0.9, "top-k 0.1": 0.5, "bits 2": 0.2}

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.composition.decaf import Decaf
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.re_identification.baselines import IdentityChance
-from attacks.re_identification.reidentification import CentredSVM
-from attacks.recommendation.imia import IMIA
-from attacks.recommendation.item_deltas import Direction
-from evaluation import evaluate as evaluation
-from evaluation.attack_bar import AttackBar
-from evaluation.evaluate import attack_messages, evaluate
-from modules.attackers.trainer import fit_quietly
-from protocol.progress import progress_listener, report_progress, with_progress
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
-from recordings.recording import Recording
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.re_identification.baselines import IdentityChance
+from fedleak.attacks.re_identification.reidentification import CentredSVM
+from fedleak.attacks.recommendation.imia import IMIA
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.core.progress import progress_listener, report_progress, with_progress
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
+from fedleak.evaluation import evaluate as evaluation
+from fedleak.evaluation.attack_bar import AttackBar
+from fedleak.evaluation.evaluate import attack_messages, evaluate
+from fedleak.modules.attackers.trainer import fit_quietly
+from fedleak.recordings.recording import Recording
 from tests.deanonymization_toys import joined
 from tests.toys import Line, leaky_view, train
 

@@ -11,32 +11,32 @@ import pytest
 import torch
 from torch import Tensor
 
-import attack
-from attacks.base import Attack
-from attacks.estimates import Candidates, Scores
-from attacks.interactions.baselines import Chance, Popularity
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.item_deltas import Direction
-from attacks.recommendation.matched_filter import MatchedFilter
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
-from defenses.local_dp import LocalDP
-from evaluation import audit
-from evaluation.auditing import AuditResult
-from evaluation.evaluate import evaluate_recording
-from evaluation.posterior.posterior import POSTERIOR
-from evaluation.relevance import relevant
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from evaluation.steps import RecordingRun, RecordingStep
+from fedleak.attacks.interactions.baselines import Chance, Popularity
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.attacks.recommendation.matched_filter import MatchedFilter
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.commands import program
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError
+from fedleak.core.estimates import Candidates, Scores
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.evaluation import audit
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.posterior.posterior import POSTERIOR
+from fedleak.evaluation.relevance import relevant
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.evaluation.steps import RecordingRun, RecordingStep
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.errors import InputError
-from protocol.view import RoundView
-from recordings.recording import Recording
 from tests import toys
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -53,7 +53,7 @@ def test_an_audit_has_a_table_and_the_numbers_of_the_command(tmp_path: Path) -> 
     assert "matched-filter" in repr(found)
     assert "<table" in found._repr_html_()
 
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
     written = json.loads((tmp_path / "results.json").read_text())["results"]
     command = {row["attack"]: row["mean"] for row in written if row["metric"] == "auc"}
     assert {name: command[name] for name in means} == means
@@ -83,15 +83,15 @@ def test_exception_of_an_attack_leaves_the_others_scored(tmp_path: Path, capsys:
         evaluate_recording(Recording(tmp_path / "deltas"), [Defective()], seed=0, progress=False)
 
     command = ["audit", "--deltas", str(tmp_path / "deltas"), "--attacks", f"{__name__}.Defective"]
-    assert attack.main([*command, "--gate", "auc=1"]) == 0
+    assert program.main([*command, "--gate", "auc=1"]) == 0
     said = capsys.readouterr()
     assert "Traceback" not in said.out + said.err
     assert "defective could not run" in said.out
     assert "did not run: " in said.out.partition("gate ok")[2]
     assert "1 // 0" in (tmp_path / "errors.txt").read_text()
     alone = ["run", "--attack", f"{__name__}.Defective", "--deltas", str(tmp_path / "deltas")]
-    assert attack.main(alone) == 2
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    assert program.main(alone) == 2
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
     assert not (tmp_path / "errors.txt").exists()
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation.bootstrap import crossed_ratio
-from protocol.seeding import generator_for
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation.bootstrap import crossed_ratio
 
 
 def errors(scale: float, trial: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

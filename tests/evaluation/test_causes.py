@@ -7,32 +7,32 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.base import Attack
-from attacks.composition.baselines import EqualCounts
-from attacks.composition.decaf import Decaf
-from attacks.interactions.baselines import Chance
-from attacks.ranking.list_posterior import ListPosterior
-from attacks.ranking.priors import PriorOnly
-from attacks.recommendation.item_deltas import Direction
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from datamodules.base import FederatedDataModule
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from defenses.local_dp import LocalDP
-from evaluation.auditing import audit
-from evaluation.causes import label_effects, measured_causes
-from evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
+from fedleak.attacks.composition.baselines import EqualCounts
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.interactions.baselines import Chance
+from fedleak.attacks.ranking.list_posterior import ListPosterior
+from fedleak.attacks.ranking.priors import PriorOnly
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.attack import Attack
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release, RoundView
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.causes import label_effects, measured_causes
+from fedleak.evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
+from fedleak.modules.learners.fpdgd import FPDGD
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recording import Recording
+from fedleak.reports.run import Run
+from fedleak.reports.write_run import write_run
+from fedleak.training.data import FederatedDataModule
+from fedleak.training.federated import FederatedModule
 from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.system import System
 from fedleak_recorder.writer import RecordingWriter
-from modules.federated import FederatedModule
-from modules.learners.fpdgd import FPDGD
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView
-from recordings.named_algorithm import learner_from
-from recordings.recording import Recording
-from reports.run import Run
-from reports.write_run import write_run
 from tests.composition_toys import source, views
 from tests.foreign_toys import described, view
 from tests.toys import data, model, quiet_trainer

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from evaluation.causes import measured_causes
-from evaluation.causes_in_numbers import found_in_numbers, levels, significant_bits
-from protocol.view import RoundView
+from fedleak.core.view import RoundView
+from fedleak.evaluation.causes import measured_causes
+from fedleak.evaluation.causes_in_numbers import found_in_numbers, levels, significant_bits
 from tests.attacks.runs import of_noise, plain_view, with_deltas
 from tests.composition_toys import views
 from tests.foreign_toys import view as foreign_view

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import attacks.composition.output_mean
-import attacks.matching.estimates
-import attacks.source.source_inference  # noqa: F401 - both add their metrics
-from evaluation.as_recorded import COSINE, DEFENCE
-from evaluation.changes import Changes, changes
-from evaluation.persons import without_persons
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from evaluation.stored import StoredRun
+import fedleak.attacks.composition.output_mean
+import fedleak.attacks.matching.estimates
+import fedleak.attacks.source.source_inference  # noqa: F401 - both add their metrics
+from fedleak.evaluation.as_recorded import COSINE, DEFENCE
+from fedleak.evaluation.changes import Changes, changes
+from fedleak.evaluation.persons import without_persons
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.evaluation.stored import StoredRun
 
 KEY = b"k" * 32
 LINES = {

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from defenses.compression import Sign, TopK
-from evaluation.channel import no_bound, update_bits
-from protocol.view import Release, RoundView
+from fedleak.core.view import Release, RoundView
+from fedleak.defenses.compression import Sign, TopK
+from fedleak.evaluation.channel import no_bound, update_bits
 
 
 def view(*releases: Release) -> RoundView:

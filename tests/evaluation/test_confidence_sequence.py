@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.confidence_sequence import (
+from fedleak.evaluation.confidence_sequence import (
     BETS,
     FALSE_STOP,
     FIRST,

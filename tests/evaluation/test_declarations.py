@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from defenses.base import Update
-from defenses.rounded import Rounded
-from evaluation.causes import measured_causes
-from evaluation.declarations import false_in_views, value_bits
-from evaluation.noise_floor import declared_noise
-from protocol.declared_noise import noise_chances, without_refuted_noise
-from protocol.view import Release, RoundView
+from fedleak.core.declared_noise import noise_chances, without_refuted_noise
+from fedleak.core.view import Release, RoundView
+from fedleak.defenses.base import Update
+from fedleak.defenses.rounded import Rounded
+from fedleak.evaluation.causes import measured_causes
+from fedleak.evaluation.declarations import false_in_views, value_bits
+from fedleak.evaluation.noise_floor import declared_noise
 
 CLIENTS, SHAPE = 6, (32, 64)
 NUMBERS = math.prod(SHAPE)

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evaluation.derived import CEILING, SHARE, derived, shares_of_ceiling
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, records, score_table
+from fedleak.evaluation.derived import CEILING, SHARE, derived, shares_of_ceiling
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, records, score_table
 
 POINTS = [1, 3, 10, 32, 100, 316, 1000]
 LINES = {"pac": AttackInfo(role="published"), "mean-item": AttackInfo(role="baseline")}

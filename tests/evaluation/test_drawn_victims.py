@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from evaluation import drawn_victims as module
-from evaluation.drawn_victims import by_strata, drawn_victims, messages_of_few
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation import drawn_victims as module
+from fedleak.evaluation.drawn_victims import by_strata, drawn_victims, messages_of_few
+from fedleak.recordings.joined_view import messages_view
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
-from protocol.seeding import generator_for
-from recordings.joined_view import messages_view
-from recordings.recording import Recording
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from attacks.interactions.baselines import Popularity
-from attacks.linkability.similarity import Linkability
-from attacks.recommendation.item_deltas import Direction, RowNorm
-from attacks.recommendation.matched_filter import MatchedFilter
-from evaluation import runner
-from evaluation.auditing import audit
-from evaluation.evaluate import Share
-from evaluation.kept_estimates import KeptEstimates
-from recordings.control import ControlRecording
-from recordings.recording import Recording
+from fedleak.attacks.interactions.baselines import Popularity
+from fedleak.attacks.linkability.similarity import Linkability
+from fedleak.attacks.recommendation.item_deltas import Direction, RowNorm
+from fedleak.attacks.recommendation.matched_filter import MatchedFilter
+from fedleak.evaluation import runner
+from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.evaluate import Share
+from fedleak.evaluation.kept_estimates import KeptEstimates
+from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.recording import Recording
 from tests.toys import train
 
 ATTACKS = [RowNorm(), Direction(), Popularity(), MatchedFilter(), Linkability()]

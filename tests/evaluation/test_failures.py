@@ -8,17 +8,25 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.attributes.lda import AttributeLDA
-from attacks.composition.decaf import Decaf
-from attacks.composition.label_sets import RLG
-from attacks.composition.last_layer import LastLayerCounts
-from attacks.declared_privacy.canary_bounds import CanaryBounds
-from attacks.linkability.links import LinkCounts
-from attacks.matching.same_user import MatchingChance
-from client.engine.local_hyperparameters import LocalTraining
-from client.fncf import FNCFAlgorithm
-from evaluation.failures import best_guess, explain, is_near, is_unscored, near_guessing, no_reconstructions, unfit
-from protocol.view import RoundView
+from fedleak.attacks.attributes.lda import AttributeLDA
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.composition.label_sets import RLG
+from fedleak.attacks.composition.last_layer import LastLayerCounts
+from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds
+from fedleak.attacks.linkability.links import LinkCounts
+from fedleak.attacks.matching.same_user import MatchingChance
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.core.view import RoundView
+from fedleak.evaluation.failures import (
+    best_guess,
+    explain,
+    is_near,
+    is_unscored,
+    near_guessing,
+    no_reconstructions,
+    unfit,
+)
 from tests.frames import cell, results
 
 VIEW = RoundView(
@@ -101,8 +109,8 @@ def test_without_a_baseline_an_auc_is_measured_from_a_half() -> None:
 def test_a_wide_interval_about_guessing_is_of_too_few_victims(
     monkeypatch: pytest.MonkeyPatch, low: float, high: float, cause: str
 ) -> None:
-    monkeypatch.setattr("evaluation.failures.measured_causes", lambda *_, **__: [])
-    monkeypatch.setattr("evaluation.failures.recorded_learner", lambda _: None)
+    monkeypatch.setattr("fedleak.evaluation.failures.measured_causes", lambda *_, **__: [])
+    monkeypatch.setattr("fedleak.evaluation.failures.recorded_learner", lambda _: None)
     recording: Any = SimpleNamespace(rounds=[], views=lambda **_: iter(()))
     (found,) = explain(results(cell("direction", "auc", 0.55, low, high)), recording, seed=0)
     assert (found.attack, found.cause) == ("direction", cause)
@@ -149,7 +157,7 @@ def test_comparisons_of_all_messages_are_refused_where_they_do_not_fit(monkeypat
     truth = {"attributes": torch.zeros(2, 1), "clients": torch.arange(2)}
     monkeypatch.setattr(RoundView, "missing", lambda *_: [])
     assert unfit(AttributeLDA(), VIEW, truth) is None
-    monkeypatch.setattr("evaluation.failures.memory_bound", lambda: 8)
+    monkeypatch.setattr("fedleak.evaluation.failures.memory_bound", lambda: 8)
     reason = str(unfit(AttributeLDA(), VIEW, truth))
     assert reason.startswith("it compares 2 messages with each other")
     assert reason.endswith("give --victims")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from attacks.registry import REGISTRY
-from evaluation.evaluate import evaluate_recording
-from evaluation.fitting import misfits
-from recordings.recording import Recording
+from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.fitting import misfits
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.recordings.recording import Recording
 from tests.toys import train
 
 

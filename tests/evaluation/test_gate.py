@@ -12,25 +12,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import attack
-from attacks.base import Attack
-from attacks.composition.decaf import Decaf
-from attacks.composition.label_sets import RLG
-from attacks.composition.output_mean import OutputShare
-from attacks.images.affine_inversion import AffineInversion
-from attacks.ranking.list_posterior import ListPosterior
-from attacks.recommendation.item_deltas import Direction, RowNorm
-from attacks.recommendation.matched_filter import MatchedFilter
-from attacks.reconstruction.linear_inversion import LinearInversion
 from bench.gate import LAWS, check, shares
-from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, gate, gate_status
-from evaluation.limit_names import check_limits, read_gate
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, records, score_table
-from evaluation.summary import summarise
-from protocol.errors import InputError
-from reports.junit import write_gate
-from reports.run import Run
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.composition.label_sets import RLG
+from fedleak.attacks.composition.output_mean import OutputShare
+from fedleak.attacks.images.affine_inversion import AffineInversion
+from fedleak.attacks.ranking.list_posterior import ListPosterior
+from fedleak.attacks.recommendation.item_deltas import Direction, RowNorm
+from fedleak.attacks.recommendation.matched_filter import MatchedFilter
+from fedleak.attacks.reconstruction.linear_inversion import LinearInversion
+from fedleak.commands import program
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError
+from fedleak.evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, gate, gate_status
+from fedleak.evaluation.limit_names import check_limits, read_gate
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, records, score_table
+from fedleak.evaluation.summary import summarise
+from fedleak.reports.junit import write_gate
+from fedleak.reports.run import Run
 from tests.frames import cell, results
 from tests.toys import train
 
@@ -470,7 +470,7 @@ def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(
     given: list[str], status: int, said: str, deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gates = [word for limit in given for word in ("--gate", limit)]
-    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *gates]) == status
+    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *gates]) == status
     assert said in capsys.readouterr().out
     verdicts = Run.read(tmp_path / "results.json").gate
     assert said in " ".join(verdict["message"] for verdict in verdicts)
@@ -489,14 +489,14 @@ def test_an_audit_is_compared_with_its_reference(
     deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, again = (["audit", "--deltas", str(deltas), "--out", str(tmp_path / name)] for name in ("first", "again"))
-    assert attack.main(first) == 0
-    assert attack.main([*again, "--reference", str(tmp_path / "first"), "--gate", "change=0.0"]) == 0
+    assert program.main(first) == 0
+    assert program.main([*again, "--reference", str(tmp_path / "first"), "--gate", "change=0.0"]) == 0
     assert "gate ok: highest change 0.000" in capsys.readouterr().out
     (compared,) = Run.read(tmp_path / "again/results.json").changes
     assert {(row["verdict"], row["change"]) for row in compared["rows"]} == {("equal", 0.0)}
     assert "What changed" in (tmp_path / "again/report.html").read_text()
     missing = ["--reference", str(tmp_path / "none")]
-    assert attack.main([*again, *missing]) == 2
+    assert program.main([*again, *missing]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -507,14 +507,14 @@ def test_a_wrong_gate_is_one_line_before_anything_runs(
 ) -> None:
     words = [given] if given.startswith("--") else ["--gate", given]
     (tmp_path / "gate.xml").write_text("of an earlier audit")
-    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *words]) == 2
+    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_gate_xml_does_not_outlive_a_damaged_recording(tmp_path: Path) -> None:
     (tmp_path / "gate.xml").write_text("of an earlier audit")
-    assert attack.main(["audit", "--deltas", str(tmp_path / "none"), "--out", str(tmp_path), "--gate", "auc=0.6"]) == 2
+    assert program.main(["audit", "--deltas", str(tmp_path / "none"), "--out", str(tmp_path), "--gate", "auc=0.6"]) == 2
     assert not (tmp_path / "gate.xml").exists()
 
 

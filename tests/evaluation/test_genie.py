@@ -6,18 +6,18 @@ import functools
 import pytest
 import torch
 
-from attacks.images.affine_inversion import AffineInversion
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.matched_filter import MatchedFilter
-from attacks.scoring import auc_per_victim
-from client.pointwise_descent import VoteAlgorithm
-from defenses.base import Update
-from defenses.local_dp import LocalDP
-from evaluation.channel import Channel
-from evaluation.genie import genie_auc
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, Release
+from fedleak.attacks.images.affine_inversion import AffineInversion
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.matched_filter import MatchedFilter
+from fedleak.client.pointwise_descent import VoteAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING, Release
+from fedleak.defenses.base import Update
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.evaluation.channel import Channel
+from fedleak.evaluation.genie import genie_auc
 from tests.attacks.images.votes import toy
 from tests.toys import leaky_view
 

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.ranking.codebook import CodebookAttack
-from attacks.ranking.list_posterior import ListPosterior
-from callbacks.delta_recorder import DeltaRecorder
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from defenses.base import Update
-from defenses.local_dp import LocalDP
-from evaluation.guardrail import Guardrail
-from modules.learners.fpdgd import FPDGD
-from modules.round_record import RoundRecord
-from protocol.errors import InputError, ViewError
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
-from server.codebook import Codebook
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.ranking.codebook import CodebookAttack
+from fedleak.attacks.ranking.list_posterior import ListPosterior
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.defenses.base import Update
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.evaluation.guardrail import Guardrail
+from fedleak.modules.learners.fpdgd import FPDGD
+from fedleak.server.codebook import Codebook
+from fedleak.training.round_record import RoundRecord
 from tests.toys import LastRecord, quiet_trainer
 
 

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.interactions.baselines import Popularity
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.linkability.similarity import Linkability
-from attacks.recommendation.item_deltas import Direction, RowNorm
-from evaluation import runner
-from evaluation.auditing import audit
-from evaluation.kept_estimates import KeptEstimates, _decoded, _encoded, kept_until_end
-from protocol.errors import InputError
-from protocol.signals import Stopped
-from recordings.recording import Recording
+from fedleak.attacks.interactions.baselines import Popularity
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.linkability.similarity import Linkability
+from fedleak.attacks.recommendation.item_deltas import Direction, RowNorm
+from fedleak.core.errors import InputError
+from fedleak.core.signals import Stopped
+from fedleak.evaluation import runner
+from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.kept_estimates import KeptEstimates, _decoded, _encoded, kept_until_end
+from fedleak.recordings.recording import Recording
 from tests.toys import train
 
 ATTACKS = [RowNorm(), Direction(), Popularity(), Linkability()]
@@ -121,7 +121,7 @@ def test_estimates_of_another_seed_recording_or_code_are_removed(
     opened(seed=1)
     train(tmp_path / "other", rounds=1, users=8, items=40)
     opened(Recording(tmp_path / "other" / "deltas"), seed=1)
-    monkeypatch.setattr("evaluation.kept_estimates.source_hash", lambda: "other code")
+    monkeypatch.setattr("fedleak.evaluation.kept_estimates.source_hash", lambda: "other code")
     opened(Recording(tmp_path / "other" / "deltas"), seed=1)
     (tmp_path / "kept" / "stamp.json").write_text("{")
     opened(Recording(tmp_path / "other" / "deltas"), seed=1)
@@ -208,7 +208,7 @@ def test_parts_of_another_audit_are_refused_and_keep_what_is_there(
 
     refused(f"{len(files) - 1} estimates of an audit with another seed", seed=1)
     with monkeypatch.context() as changed:
-        changed.setattr("evaluation.kept_estimates.source_hash", lambda: "other code")
+        changed.setattr("fedleak.evaluation.kept_estimates.source_hash", lambda: "other code")
         refused("another code", seed=0)
     again = KeptEstimates(folder, recording, ATTACKS, seed=0)
     assert len(again) == len(files) - 1

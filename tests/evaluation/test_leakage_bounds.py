@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.scoring import auc_per_victim
-from client.click_models import cascade_log_law, patterns, steps_for_law, uniform_log_law
-from evaluation.leakage_bounds import (
+from fedleak.client.click_models import cascade_log_law, patterns, steps_for_law, uniform_log_law
+from fedleak.core.scoring import auc_per_victim
+from fedleak.evaluation.leakage_bounds import (
     accuracy_bound,
     auc_bound,
     capacity_bits,

@@ -8,19 +8,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.composition.closed_form import ClosedForm
-from attacks.composition.decaf import Decaf
-from attacks.composition.last_layer import LastLayerCounts
 from bench.hostile_federations import HONEST, HOSTILE, Federation
-from client.algorithm import DescentAlgorithm
-from client.engine.local_hyperparameters import LocalTraining
-from evaluation.learner_match import LearnerMatch, learner_free_is_better, learner_match
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.attacks.composition.closed_form import ClosedForm
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.composition.last_layer import LastLayerCounts
+from fedleak.client.algorithm import DescentAlgorithm
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release, RoundView
+from fedleak.evaluation.learner_match import LearnerMatch, learner_free_is_better, learner_match
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
 from tests.composition_toys import views
 from tests.toys import leaky_view
 

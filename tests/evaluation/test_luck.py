@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.luck import LUCK, luck, with_luck
-from evaluation.mean_interval import MeanOverClients
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from evaluation.summary import summarise
+from fedleak.evaluation.luck import LUCK, luck, with_luck
+from fedleak.evaluation.mean_interval import MeanOverClients
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.evaluation.summary import summarise
 
 NOTHING = np.empty(0)
 LINES = {

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, hypergeom
 
-from attacks.scoring import clopper_pearson
-from evaluation.mean_interval import UNBOUNDED, MeanOverClients, upper_end, upper_end_of_others
+from fedleak.core.scoring import clopper_pearson
+from fedleak.evaluation.mean_interval import UNBOUNDED, MeanOverClients, upper_end, upper_end_of_others
 
 NOTHING = np.empty(0)
 

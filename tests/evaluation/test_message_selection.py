@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from evaluation.message_selection import MessageSelection, selected
-from protocol.view import HOLDOUT, USERS
+from fedleak.core.view import HOLDOUT, USERS
+from fedleak.evaluation.message_selection import MessageSelection, selected
 from tests.deanonymization_toys import WRITERS, joined
 
 

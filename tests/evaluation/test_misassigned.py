@@ -6,9 +6,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from evaluation.misassigned import misassigned
-from evaluation.runner import Evaluation
-from protocol.view import RoundView
+from fedleak.core.view import RoundView
+from fedleak.evaluation.misassigned import misassigned
+from fedleak.evaluation.runner import Evaluation
 from tests.composition_toys import views
 
 

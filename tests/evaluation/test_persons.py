@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from evaluation.persons import client_labels, in_order_of_persons, without_persons
-from evaluation.runner import Evaluation
-from evaluation.scores import concat, score_table
+from fedleak.evaluation.persons import client_labels, in_order_of_persons, without_persons
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, score_table
 
 KEY = b"a secret key"
 

@@ -4,19 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attacks.base import Attack
-from attacks.composition.baselines import EqualCounts
-from attacks.composition.decaf import Decaf
-from attacks.composition.last_layer import LastLayerCounts
-from evaluation.auditing import AuditResult
-from evaluation.changes import changes
-from evaluation.gate import LimitError, Verdict, gate
-from evaluation.limits import hidden
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from evaluation.stored import StoredRun
-from evaluation.summary import summarise
-from protocol.errors import InputError
+from fedleak.attacks.composition.baselines import EqualCounts
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.composition.last_layer import LastLayerCounts
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.changes import changes
+from fedleak.evaluation.gate import LimitError, Verdict, gate
+from fedleak.evaluation.limits import hidden
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.evaluation.stored import StoredRun
+from fedleak.evaluation.summary import summarise
 from tests.frames import line_of
 
 DATA = {"name": "d", "sha256": "0"}

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.estimates import Candidates
-from evaluation.risk import Range, operating_point, worst_clients, worst_in_words, worst_tenth
-from evaluation.scores import score_table
+from fedleak.core.estimates import Candidates
+from fedleak.evaluation.risk import Range, operating_point, worst_clients, worst_in_words, worst_tenth
+from fedleak.evaluation.scores import score_table
 
 
 def candidates(scores: list[float], labels: list[int], owners: list[int] | None = None) -> Candidates:

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from attacks.estimates import ROC_GRID, Scores
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.item_deltas import Direction
-from evaluation.runner import AttackError, attack_view, joined
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.core.estimates import ROC_GRID, Scores
+from fedleak.evaluation.runner import AttackError, attack_view, joined
 from tests.toys import leaky_view
 
 

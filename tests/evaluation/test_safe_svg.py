@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluation.safe_svg import UnsafeError, safe_svg
+from fedleak.evaluation.safe_svg import UnsafeError, safe_svg
 
 START = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="10pt"'
 DRAWN = (

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from evaluation.scores import AttackInfo, describe, differing, from_records, number
+from fedleak.evaluation.scores import AttackInfo, describe, differing, from_records, number
 
 CELLS = [
     {"setting.data": "a", "setting.ranker": "linear", "setting.epsilon": 1},

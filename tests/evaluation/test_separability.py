@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from evaluation.separability import Classifier, correctly_classified, embeddings
-from reports.figures.maps import update_maps
+from fedleak.evaluation.separability import Classifier, correctly_classified, embeddings
+from fedleak.reports.figures.maps import update_maps
 
 
 def updates(shift: float = 0.0, spread: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:

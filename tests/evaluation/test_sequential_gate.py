@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from attacks.registry import REGISTRY
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, Role, concat, score_table
-from evaluation.sequential_gate import SequentialGate, measuring, overall, scores_of_round
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, Role, concat, score_table
+from fedleak.evaluation.sequential_gate import SequentialGate, measuring, overall, scores_of_round
 
 ATTACKS = [kind() for kind in REGISTRY.values()]
 

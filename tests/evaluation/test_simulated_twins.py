@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from client.engine.local_hyperparameters import LocalTraining
-from evaluation.simulated_twins import Twins, flat_alike
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation.simulated_twins import Twins, flat_alike
 from tests.composition_toys import l1, views
 
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)

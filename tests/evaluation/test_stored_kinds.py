@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.estimates import ROC_GRID, Reconstruction
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table, with_setting
-from evaluation.stored import EVALUATION, read_run, write_evaluation
-from protocol.errors import InputError
-from protocol.provenance import hashed
+from fedleak.core.errors import InputError
+from fedleak.core.estimates import ROC_GRID, Reconstruction
+from fedleak.core.provenance import hashed
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table, with_setting
+from fedleak.evaluation.stored import EVALUATION, read_run, write_evaluation
 
 Change = Callable[[dict[str, Any]], object]
 SVG = "PHN2Zy8+"  # <svg/>, of no namespace

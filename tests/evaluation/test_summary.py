@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.matching.estimates import MatchingEstimate
-from attacks.scoring import clopper_pearson
-from evaluation import summary
-from evaluation.message_selection import draw_pairs
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, Role, concat, records, score_table
-from protocol.history import History
-from protocol.seeding import generator_for
+from fedleak.attacks.matching.estimates import MatchingEstimate
+from fedleak.core.history import History
+from fedleak.core.scoring import clopper_pearson
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation import summary
+from fedleak.evaluation.message_selection import draw_pairs
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, Role, concat, records, score_table
 
 ROLES: dict[Role, tuple[str, ...]] = {
     "ours": ("ours", "decaf-match", "matching-fingerprint"),

@@ -8,17 +8,17 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.item_deltas import Direction
-from evaluation.attack_bar import AttackBar
-from evaluation.auditing import audit
-from evaluation.evaluate import evaluate
-from evaluation.kept_estimates import KeptEstimates
-from evaluation.scores import AttackInfo
-from evaluation.time_budget import OutOfTimeError, TimeBudget, time_shares
-from protocol.progress import with_progress
-from protocol.view import RoundView
-from recordings.recording import Recording
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.core.progress import with_progress
+from fedleak.core.view import RoundView
+from fedleak.evaluation.attack_bar import AttackBar
+from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.evaluate import evaluate
+from fedleak.evaluation.kept_estimates import KeptEstimates
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.evaluation.time_budget import OutOfTimeError, TimeBudget, time_shares
+from fedleak.recordings.recording import Recording
 from tests.toys import train
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from attacks.base import Attack
-from attacks.composition.decaf import Decaf
-from attacks.reconstruction.linear_inversion import LinearInversion
-from evaluation.gate import Verdict, gate
-from evaluation.runner import Evaluation
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.reconstruction.linear_inversion import LinearInversion
+from fedleak.core.attack import Attack
+from fedleak.evaluation.gate import Verdict, gate
+from fedleak.evaluation.runner import Evaluation
 from tests.frames import cell, results
 
 ATTACKS: list[Attack] = [Decaf(), LinearInversion()]

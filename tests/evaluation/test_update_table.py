@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.update_table import _of_adapter, _row, effective_rank, update_table
-from experiments.commands.convert import convert
-from protocol.seeding import generator_for
-from recordings.recording import Recording
+from fedleak.commands.convert import convert
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation.update_table import _of_adapter, _row, effective_rank, update_table
+from fedleak.recordings.recording import Recording
 from tests.foreign_toys import view, write_dump
 from tests.transformer_toys import algorithm, moved_model, texts, view_of
 

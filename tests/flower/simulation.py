@@ -22,16 +22,16 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch.nn.functional import cross_entropy
 
-from client.engine.batches import batch_schedule
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from datamodules.images.base import ClassificationDataModule
-from datamodules.images.digits import Digits
-from datamodules.images.mnist import MNIST
-from datamodules.partition.client_split import ClientSplit
+from fedleak.client.engine.batches import batch_schedule
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.datamodules.images.base import ClassificationDataModule
+from fedleak.datamodules.images.digits import Digits
+from fedleak.datamodules.images.mnist import MNIST
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.modules.learners.image_classifier import FederatedClassifier
 from fedleak_recorder import Recorder
 from fedleak_recorder.flower import RecordingStrategy
-from modules.learners.image_classifier import FederatedClassifier
 
 KINDS: dict[str, type[ClassificationDataModule]] = {"Digits": Digits, "MNIST": MNIST}
 

@@ -15,9 +15,9 @@ from flwr.app.user_config import UserConfig
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
 from fedleak_recorder.flower import RecordingStrategy
-from recordings.recording import Recording
 from tests.adapter_clients import TEXTS, State, load, network, save_base, state_of, train, truth_of
 from tests.flower.here import start
 from tests.transformer_toys import f1, found_and_read

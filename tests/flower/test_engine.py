@@ -12,8 +12,8 @@ pytest.importorskip("flwr")
 from flwr.app import Context, Message, RecordDict
 from flwr.app.user_config import UserConfig
 
-from client.engine.local_training import train_clients
-from recordings.recording import Recording
+from fedleak.client.engine.local_training import train_clients
+from fedleak.recordings.recording import Recording
 from tests.flower.here import start
 from tests.flower.simulation import client_app, read, recorded
 

@@ -17,12 +17,12 @@ from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from defenses.compression import TopK
-from evaluation.what_if import COSINE, LOSS, what_if
+from fedleak.core.errors import InputError
+from fedleak.defenses.compression import TopK
+from fedleak.evaluation.what_if import COSINE, LOSS, what_if
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
 from fedleak_recorder.flower import RecordingLegacyStrategy, RecordingStrategy
-from protocol.errors import InputError
-from recordings.recording import Recording
 from tests.flower.here import Answer, Here, start
 from tests.places import ROOT
 

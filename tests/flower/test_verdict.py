@@ -18,12 +18,12 @@ from flwr.common import Code, FitIns, FitRes, Status, ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg
 
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
 from fedleak_recorder.flower import RecordingLegacyStrategy, RecordingStrategy
 from fedleak_recorder.flower_verdict import VerdictLegacyStrategy, VerdictStrategy
 from fedleak_recorder.pseudonyms import pseudonym, run_name
 from fedleak_recorder.verdict import LimitExceededError, VerdictFile
-from recordings.recording import Recording
 from tests.flower.here import start
 
 KEY = bytes(range(16))

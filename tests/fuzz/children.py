@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from protocol.errors import InputError, ViewError
+from fedleak.core.errors import InputError, ViewError
 from tests.places import ROOT
 
 CLEAR, SAME, LEGAL = "clear error", "same numbers", "other legal numbers"

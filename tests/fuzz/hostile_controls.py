@@ -9,8 +9,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-import attack
-import train
+from fedleak.commands import program, train
 from tests.foreign_toys import write_dump
 from tests.fuzz.hostile_files import MODULE, Place, whole_results
 from tests.fuzz.recordings import recording, write_tree
@@ -23,19 +22,19 @@ Made = tuple[str, Callable[[], object]]
 def recording_of_clicks(place: Place) -> Made:
     folder = write_tree(place.inside / "recording", recording("clicks"))
     args = ["run", "--attack", "direction", "--deltas", str(folder), "--out", str(place.inside / "out")]
-    return "", functools.partial(attack.main, args)
+    return "", functools.partial(program.main, args)
 
 
 def audit_of_clicks(place: Place) -> Made:
     folder = write_tree(place.inside / "recording", recording("clicks"))
     args = ["audit", "--minutes", "0.05", "--deltas", str(folder), "--out", str(place.inside / "out")]
-    return "", functools.partial(attack.main, args)
+    return "", functools.partial(program.main, args)
 
 
 def recording_of_classes(place: Place) -> Made:
     folder = write_tree(place.inside / "recording", recording("classes"))
     args = ["run", "--attack", "exact-counts", "--deltas", str(folder), "--out", str(place.inside / "out")]
-    return "", functools.partial(attack.main, args)
+    return "", functools.partial(program.main, args)
 
 
 def results_and_dump(place: Place) -> Made:
@@ -43,8 +42,8 @@ def results_and_dump(place: Place) -> Made:
     path = write_dump(place.inside / "dump")
 
     def both() -> int:
-        status = attack.main(["report", str(folder), "--out", str(place.inside / "page")])
-        return status or attack.main(["convert", "--manifest", str(path), "--out", str(place.inside / "out")])
+        status = program.main(["report", str(folder), "--out", str(place.inside / "page")])
+        return status or program.main(["convert", "--manifest", str(path), "--out", str(place.inside / "out")])
 
     return "", both
 

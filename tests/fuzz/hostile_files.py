@@ -17,16 +17,15 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-import attack
-import train
+from fedleak.commands import program, train
+from fedleak.core.errors import InputError
+from fedleak.core.provenance import hashed
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.modules.learners.image_ranker import ImageRanker
+from fedleak.modules.learners.photo_tagger import FederatedTagger
+from fedleak.modules.learners.pretrained import Pretrained
+from fedleak.recordings.named_algorithm import ALGORITHMS
 from fedleak_recorder.remote import RemoteCopy
-from modules.learners.fncf import FNCF
-from modules.learners.image_ranker import ImageRanker
-from modules.learners.photo_tagger import FederatedTagger
-from modules.learners.pretrained import Pretrained
-from protocol.errors import InputError
-from protocol.provenance import hashed
-from recordings.named_algorithm import ALGORITHMS
 from tests.foreign_toys import write_dump
 from tests.fuzz.recordings import Files, read_tree, recording, with_file, with_manifest, write_tree
 from tests.fuzz.user_files import whole_checkpoint
@@ -150,7 +149,7 @@ def _opened(
     audits = draws.random() < 1 / 6
     command = ["audit", "--minutes", "0.05"] if audits else ["run", "--attack", _ATTACKS[name]]
     args = [*command, "--deltas", str(folder), "--out", str(place.inside / "out"), *more]
-    return functools.partial(attack.main, args)
+    return functools.partial(program.main, args)
 
 
 def _write_recording(place: Place, files: Files) -> Path:
@@ -420,7 +419,7 @@ def _dump(place: Place, draws: random.Random) -> tuple[str, Call]:
         text, where, value = f"{text}\nsystem: {tag}\n".replace("system:", "extra:", 0), "tag", tag
     path.write_text(text)
     args = ["convert", "--manifest", str(path), "--out", str(place.inside / "out")]
-    return _said(where, value), functools.partial(attack.main, args)
+    return _said(where, value), functools.partial(program.main, args)
 
 
 @functools.cache
@@ -431,7 +430,7 @@ def whole_results() -> Files:
     with tempfile.TemporaryDirectory() as folder:
         source = write_tree(Path(folder) / "recording", recording("clicks"))
         out = Path(folder) / "out"
-        assert not attack.main(["run", "--attack", "direction", "--deltas", str(source), "--out", str(out)])
+        assert not program.main(["run", "--attack", "direction", "--deltas", str(source), "--out", str(out)])
         return {name: content for name, content in read_tree(out).items() if name.endswith(".json")}
 
 
@@ -458,7 +457,7 @@ def _results(place: Place, draws: random.Random) -> tuple[str, Call]:
             ["run", "--attack", "direction", "--deltas", str(recorded), "--reference", str(folder), *out],
         ]
     )
-    return f"{args[0]} {name} {_said(where, value)}", functools.partial(attack.main, args)
+    return f"{args[0]} {name} {_said(where, value)}", functools.partial(program.main, args)
 
 
 def _declaration(place: Place, draws: random.Random) -> tuple[str, Call]:
@@ -481,7 +480,7 @@ def _declaration(place: Place, draws: random.Random) -> tuple[str, Call]:
         "--out",
         str(place.inside / "o"),
     ]
-    return _said(where, value), functools.partial(attack.main, args)
+    return _said(where, value), functools.partial(program.main, args)
 
 
 def _bundle(place: Place, draws: random.Random) -> tuple[str, Call]:
@@ -505,7 +504,7 @@ def _bundle(place: Place, draws: random.Random) -> tuple[str, Call]:
         with zipfile.ZipFile(path, "w") as archive:
             for entry, content in with_hashes({**entries, name: json.dumps(held).encode()}).items():
                 archive.writestr(entry, content)
-    return _said("bundle", value), functools.partial(attack.main, ["verify", str(path)])
+    return _said("bundle", value), functools.partial(program.main, ["verify", str(path)])
 
 
 def _copy(place: Place, draws: random.Random) -> tuple[str, Call]:

@@ -33,15 +33,14 @@ import yaml
 from lightning import Callback, LightningModule, Trainer
 from tqdm import tqdm
 
-import attack
-import train
-from callbacks.unfinished_training import CHECKPOINT
+from fedleak.callbacks.unfinished_training import CHECKPOINT
+from fedleak.commands import program, train
+from fedleak.core.seeding import KEY_VARIABLE
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.recordings.recording import Recording
+from fedleak.training.federated import FederatedModule
 from fedleak_recorder.format import journals_in, read_journal
-from modules.federated import FederatedModule
-from modules.learners.fncf import FNCF
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.seeding import KEY_VARIABLE
-from recordings.recording import Recording
 from tests.foreign_toys import write_dump
 
 _PATIENCE = 600.0
@@ -262,7 +261,7 @@ class Table(Subject):
             "attacks": {"direction": {}, "row-norm": {}, "interactions/chance": {}},
         }
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
-        return attack.main(["reproduce", str(path), "--jobs", str(self.jobs), "--out", str(out)])
+        return program.main(["reproduce", str(path), "--jobs", str(self.jobs), "--out", str(out)])
 
     def outcome(self, out: Path) -> str:
         """The results, less how long they took and which cells were read back."""
@@ -307,7 +306,7 @@ class Conversion(Subject):
         """Converts, unless that is done."""
         if (out / "manifest.json").exists():
             return 0
-        return attack.main(["convert", "--manifest", str(self._dump), "--out", str(out)])
+        return program.main(["convert", "--manifest", str(self._dump), "--out", str(out)])
 
     def outcome(self, out: Path) -> str:
         """All files."""

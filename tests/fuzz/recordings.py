@@ -11,17 +11,17 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import Tensor
 
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import TextOptions
-from datamodules.base import FederatedDataModule
-from datamodules.devices.synthetic_posts import SyntheticPosts
-from datamodules.images.synthetic_features import SyntheticFeatures
-from experiments.commands.convert import convert_dump
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import TextOptions
+from fedleak.commands.convert import convert_dump
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.datamodules.images.synthetic_features import SyntheticFeatures
+from fedleak.modules.learners.image_ranker import ImageRanker
+from fedleak.modules.learners.text import FederatedText
+from fedleak.training.data import FederatedDataModule
+from fedleak.training.federated import FederatedModule
 from fedleak_recorder.format import AUXILIARY, MANIFEST
-from modules.federated import FederatedModule
-from modules.learners.image_ranker import ImageRanker
-from modules.learners.text import FederatedText
 from tests import probing_toys, toys
 from tests.foreign_toys import write_dump
 

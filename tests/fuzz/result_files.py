@@ -19,21 +19,21 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from attacks.estimates import ROC_GRID
-from evaluation.auditing import AuditResult
-from evaluation.captioned_figure import CaptionedFigure
-from evaluation.changes import changes
-from evaluation.runner import Evaluation
-from evaluation.scores import concat, score_table, with_setting
-from evaluation.stored import EVALUATION, read_run
-from protocol.provenance import hashed
-from reports.evidence_bundle import MANIFEST, archive
-from reports.exporters.model_card import ModelCard
-from reports.exporters.sarif import Sarif
-from reports.join import join_runs
-from reports.junit import NAME, write_gate
-from reports.run import Run
-from reports.write_run import write_run
+from fedleak.core.estimates import ROC_GRID
+from fedleak.core.provenance import hashed
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.changes import changes
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, score_table, with_setting
+from fedleak.evaluation.stored import EVALUATION, read_run
+from fedleak.reports.evidence_bundle import MANIFEST, archive
+from fedleak.reports.exporters.model_card import ModelCard
+from fedleak.reports.exporters.sarif import Sarif
+from fedleak.reports.join import join_runs
+from fedleak.reports.junit import NAME, write_gate
+from fedleak.reports.run import Run
+from fedleak.reports.write_run import write_run
 from tests.fuzz.children import AcceptedError
 from tests.fuzz.mutations import at, change_bytes, places_of
 from tests.fuzz.recordings import Files, read_tree, write_tree

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-import attack
+from fedleak.commands import program
+from fedleak.recordings.complete_rounds import complete_rounds
+from fedleak.recordings.recording import Recording
 from fedleak_guard import Guard, Message
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.message import tensors_hash
 from fedleak_recorder import Recorder
 from fedleak_recorder.errors import InputError
-from recordings.complete_rounds import complete_rounds
-from recordings.recording import Recording
 from tests import guard_toys, watch_toys
 from tests.foreign_toys import write_dump
 from tests.fuzz.kills import Subject, damaged
@@ -103,7 +103,7 @@ class WatchOfRounds(Subject):
     def start(self, out: Path) -> int:
         """Watches to the last round; the status of a limit that is exceeded is the right one."""
         command = ["watch", str(self._deltas), "--gate", watch_toys.LIMIT, "--out", str(out), "--until", "4"]
-        status = attack.main([*command, "--attacks", "release-check"])
+        status = program.main([*command, "--attacks", "release-check"])
         return 0 if status == _EXCEEDED else status or 1
 
     def after_kill(self, out: Path) -> list[str]:
@@ -199,7 +199,7 @@ class PartsOfAnAudit(Subject):
         super().__init__(folder)
         self._deltas = folder / "deltas"
         dump = write_dump(folder / "dump")
-        assert attack.main(["convert", "--manifest", str(dump), "--out", str(self._deltas)]) == 0
+        assert program.main(["convert", "--manifest", str(dump), "--out", str(self._deltas)]) == 0
 
     def start(self, out: Path) -> int:
         """Both parts, then the whole, unless that is done."""
@@ -216,7 +216,7 @@ class PartsOfAnAudit(Subject):
 
     def _audit(self, out: Path, *more: str) -> int:
         command = ["audit", "--deltas", str(self._deltas), "--out", str(out), "--attacks"]
-        return attack.main([*command, "llg,random-guess", "--jobs", "1", *more])
+        return program.main([*command, "llg,random-guess", "--jobs", "1", *more])
 
     def _part(self, out: Path, number: int) -> None:
         raise SystemExit(self._audit(out, "--part", f"{number}/2"))

@@ -20,28 +20,28 @@ import torch
 import yaml
 from torch import Tensor
 
-import attack
-from datamodules.devices.blog import Blog
-from datamodules.devices.open_images import OpenImages
-from datamodules.devices.pipa import PIPA
-from datamodules.devices.sent140 import Sentiment140
-from datamodules.devices.user_filter import UserFilter
-from datamodules.devices.yelp import Yelp, read_amazon
-from datamodules.images.cifar10 import CIFAR10
-from datamodules.images.fer import FER
-from datamodules.images.mnist import MNIST
-from datamodules.images.skin_cancer import SkinCancer
-from datamodules.people import Attributes
-from datamodules.ranking.letor import LETOR
-from datamodules.recommendation.movielens import MovieLens
-from datamodules.recommendation.steam import Steam
-from evaluation.message_selection import message_truth
-from experiments.commands.convert import convert_dump
-from protocol.errors import InputError
-from recordings.adversary_devices import PSEUDONYMS
-from recordings.joined_view import joined_view
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.commands import program
+from fedleak.commands.convert import convert_dump
+from fedleak.core.errors import InputError
+from fedleak.datamodules.devices.blog import Blog
+from fedleak.datamodules.devices.open_images import OpenImages
+from fedleak.datamodules.devices.pipa import PIPA
+from fedleak.datamodules.devices.sent140 import Sentiment140
+from fedleak.datamodules.devices.user_filter import UserFilter
+from fedleak.datamodules.devices.yelp import Yelp, read_amazon
+from fedleak.datamodules.images.cifar10 import CIFAR10
+from fedleak.datamodules.images.fer import FER
+from fedleak.datamodules.images.mnist import MNIST
+from fedleak.datamodules.images.skin_cancer import SkinCancer
+from fedleak.datamodules.ranking.letor import LETOR
+from fedleak.datamodules.recommendation.movielens import MovieLens
+from fedleak.datamodules.recommendation.steam import Steam
+from fedleak.evaluation.message_selection import message_truth
+from fedleak.recordings.adversary_devices import PSEUDONYMS
+from fedleak.recordings.joined_view import joined_view
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
+from fedleak.training.people import Attributes
 from tests.datamodules import image_trees, owned_files
 from tests.foreign_toys import items, write_dump
 from tests.fuzz import guard_files, guard_messages, result_files, user_files, watch_files
@@ -152,7 +152,7 @@ def read_recording(folder: Path) -> str:
 def audit(folder: Path) -> str:
     """The scores of an audit; its exit status 2 is a clear error."""
     out = folder.parent / "out"
-    if attack.main(["audit", "--deltas", str(folder), "--out", str(out)]) == 2:
+    if program.main(["audit", "--deltas", str(folder), "--out", str(out)]) == 2:
         raise InputError(expected="an audit", found="exit status 2", way_out="")
     results = json.loads((out / "results.json").read_text())["results"]
     return digest([{key: value for key, value in one.items() if key != "seconds_per_victim"} for one in results])

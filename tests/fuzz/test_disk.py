@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import attack
+from fedleak.commands import program
 from fedleak_guard import Guard, RefusedError
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.message import tensors_hash
@@ -37,8 +37,8 @@ def command(name: str, work: Path, recorded: Path) -> Callable[[Path], int]:
         return Table(work / "table").start
     if name == "convert":
         dump = write_dump(work / "dump")
-        return lambda out: attack.main(["convert", "--manifest", str(dump), "--out", str(out)])
-    return lambda out: attack.main(["audit", "--deltas", str(recorded), "--out", str(out)])
+        return lambda out: program.main(["convert", "--manifest", str(dump), "--out", str(out)])
+    return lambda out: program.main(["audit", "--deltas", str(recorded), "--out", str(out)])
 
 
 def one_line(output: str) -> bool:

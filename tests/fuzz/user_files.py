@@ -16,17 +16,17 @@ import torch
 import yaml
 from lightning import Trainer
 
-from attacks.registry import REGISTRY
-from evaluation.limit_names import check_limits, read_gate
-from experiments.commands.defences_file import read_defences
-from experiments.table import Choice, read_table
-from modules.learners.fncf import FNCF
-from modules.lightning.checkpoint_io import CheckedCheckpointIO
-from protocol.errors import InputError
-from protocol.metric_table import METRICS
-from reports.evidence_bundle import BundleError, archive, verified
-from reports.exporters.bundle import Bundle
-from reports.statement.system_file import Declaration
+from fedleak.commands.defences_file import read_defences
+from fedleak.core.errors import InputError
+from fedleak.core.metric_table import METRICS
+from fedleak.evaluation.limit_names import check_limits, read_gate
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.reports.evidence_bundle import BundleError, archive, verified
+from fedleak.reports.exporters.bundle import Bundle
+from fedleak.reports.statement.system_file import Declaration
+from fedleak.tables.table import Choice, read_table
+from fedleak.training.lightning.checkpoint_io import CheckedCheckpointIO
 from tests.fuzz.damages import TENSORS
 from tests.fuzz.mutations import change_bytes, change_value
 from tests.fuzz.recordings import Files, read_tree

@@ -10,10 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from attacks.registry import make_attack
-from experiments.watching import Watch
+from fedleak.evaluation.registry import make_attack
+from fedleak.evaluation.watching import Watch
+from fedleak.recordings.recording import Recording
 from fedleak_recorder.verdict import VERDICT
-from recordings.recording import Recording
 from tests.fuzz.children import AcceptedError
 from tests.fuzz.recordings import Files, read_tree
 from tests.fuzz.user_files import Mutant, Parts, nothing_wrong

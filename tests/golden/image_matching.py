@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import Activation, ClassifierOptions
-from modules.attackers.image_matching import Objective
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import Activation, ClassifierOptions
+from fedleak.modules.attackers.image_matching import Objective
 from tests.places import ROOT
 
 PATH = ROOT / "tests/golden/image_matching.npz"

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from client.fncf import FNCFAlgorithm
-from defenses.update_l1 import UpdateL1
-from modules.learners.fncf import PAPER_LOCAL
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
+from fedleak.defenses.update_l1 import UpdateL1
+from fedleak.modules.learners.fncf import PAPER_LOCAL
 from tests.places import ROOT
 
 VICTIMS = range(3)

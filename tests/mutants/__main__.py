@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import queue
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from scipy.stats import binomtest
 from tqdm import tqdm
 
 from tests.mutants.changes import Change, sample
-from tests.places import ROOT
+from tests.places import ROOT, copy_checkout
 
 Covering = Mapping[tuple[str, int], list[tuple[str, float]]]
 """Tests that call a function, with their CPU seconds, by its file and first line."""
@@ -107,10 +106,7 @@ def _outcomes(
 
 def _worker(copy: Path) -> subprocess.Popen[str]:
     """A process in a copy of the checkout, see `tests.mutants.worker`."""
-    for name in subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True).split():
-        if (ROOT / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
+    copy_checkout(copy)
     if (ROOT.parent / "shared").is_dir() and not (copy.parent / "shared").exists():
         (copy.parent / "shared").symlink_to(ROOT.parent / "shared")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -125,7 +121,8 @@ def _worker(copy: Path) -> subprocess.Popen[str]:
 
 
 def _own_first(file: str, tests: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    own = f"tests/{Path(file).parent / f'test_{Path(file).name}'}::"
+    below = Path(file.removeprefix("fedleak/"))
+    own = f"tests/{below.parent / f'test_{below.name}'}::"
     return sorted(tests, key=lambda one: (not one[0].startswith(own), one[1]))
 
 
@@ -137,7 +134,7 @@ def _affordable(tests: list[tuple[str, float]], seconds: float) -> list[str]:
 
 
 def _summary(table: pd.DataFrame) -> str:
-    table["room"] = table["file"].str.extract(r"^(client/engine|[^/]+)")
+    table["room"] = table["file"].str.extract(r"^(fedleak/client/engine|fedleak/[^/]+|[^/]+)")
     parts = [
         pd.crosstab(table[column], table["outcome"], margins=True).to_string() + "\n" for column in ("room", "kind")
     ]

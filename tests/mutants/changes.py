@@ -8,12 +8,12 @@ from pathlib import Path
 
 ROOMS = (
     "attacks",
-    "client/engine",
-    "defenses",
-    "evaluation",
+    "fedleak/client/engine",
+    "fedleak/defenses",
+    "fedleak/evaluation",
     "guard/fedleak_guard",
     "recorder/fedleak_recorder",
-    "recordings",
+    "fedleak/recordings",
 )
 """Folders whose source is changed."""
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import attack
-from recordings.recording import Recording
+from fedleak.commands import program
+from fedleak.recordings.recording import Recording
 from tests.transformer_toys import f1, found_and_read
 
 pytest.importorskip("nvflare")
@@ -51,7 +51,7 @@ def test_the_recorded_deltas_are_those_of_the_clients(tmp_path: Path, kind: str)
             for name, delta in one["deltas"].items():
                 assert torch.equal(view.deltas[name][place], torch.tensor(delta))
     assert names[0] == names[1]
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "audit")]) == 0
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "audit")]) == 0
 
 
 @pytest.mark.integration

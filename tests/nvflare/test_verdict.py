@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from recordings.recording import Recording
+from fedleak.recordings.recording import Recording
 
 ROOT = Path(__file__).resolve().parents[2]
 

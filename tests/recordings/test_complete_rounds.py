@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from fedleak.core.errors import InputError
+from fedleak.recordings.complete_rounds import complete_rounds
 from fedleak_recorder.format import append_journal, journal_name, read_journal
-from protocol.errors import InputError
-from recordings.complete_rounds import complete_rounds
 from tests.watch_toys import recorder, write_round
 
 

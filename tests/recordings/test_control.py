@@ -6,9 +6,9 @@ from typing import Literal
 import pytest
 import torch
 
-from protocol.view import RoundView
-from recordings.control import ControlRecording
-from recordings.recording import Recording
+from fedleak.core.view import RoundView
+from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.recording import Recording
 from tests.sum_toys import digits, record, sums
 
 pytestmark = pytest.mark.integration

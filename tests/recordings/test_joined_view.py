@@ -8,25 +8,25 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import TextOptions
-from datamodules.devices.device_split import HOLDOUT as ROLE
-from datamodules.devices.device_split import Devices, OpenWorld
-from datamodules.devices.synthetic_posts import SyntheticPosts
-from defenses.base import Defense
-from defenses.device_noise import DeviceNoise
-from evaluation.message_selection import client_truth, message_truth
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import TextOptions
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.view import HOLDOUT, USERS
+from fedleak.datamodules.devices.device_split import HOLDOUT as ROLE
+from fedleak.datamodules.devices.device_split import Devices, OpenWorld
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.defenses.base import Defense
+from fedleak.defenses.device_noise import DeviceNoise
+from fedleak.evaluation.message_selection import client_truth, message_truth
+from fedleak.modules.learners.text import FederatedText
+from fedleak.recordings import shards
+from fedleak.recordings.adversary_devices import PSEUDONYMS
+from fedleak.recordings.joined_view import joined_view, messages_view
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
 from fedleak_recorder.format import append_journal, shard_name, write_shard
-from modules.learners.text import FederatedText
-from protocol.errors import InputError, ViewError
-from protocol.view import HOLDOUT, USERS
-from recordings import shards
-from recordings.adversary_devices import PSEUDONYMS
-from recordings.joined_view import joined_view, messages_view
-from recordings.named_algorithm import learner_from
-from recordings.recording import Recording
 from tests import toys
 from tests.toys import quiet_trainer
 
@@ -230,7 +230,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_its_size(
     plain: tuple[SyntheticPosts, Recording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = messages_view(plain[1])
-    monkeypatch.setattr("recordings.joined_view.memory_bound", lambda: 2**10)
+    monkeypatch.setattr("fedleak.recordings.joined_view.memory_bound", lambda: 2**10)
     with pytest.raises(ViewError, match="reads a whole round, and round 0 has 6 messages"):
         next(view.each_round())
     with pytest.raises(InputError, match="24 messages"):

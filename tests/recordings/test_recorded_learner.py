@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from evaluation.learner_match import learner_match
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from recordings.named_algorithm import learner_from
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation.learner_match import learner_match
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
 from tests.fuzz.recordings import SEEN, TRUTH, recording, with_manifest, with_tensor, with_tensors, write_tree
 
 pytestmark = pytest.mark.integration

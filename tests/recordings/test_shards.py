@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fedleak.core.view import POPULARITY
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
-from protocol.view import POPULARITY
-from recordings.recording import Recording
 
 
 def test_popular_items_of_other_users_are_those_of_the_served_ones(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-import attack
-from protocol.errors import InputError
-from protocol.view import ITEM_EMBEDDING
-from recordings.joined_view import joined_view
-from recordings.named_algorithm import learner_from
-from recordings.recording import Recording
-from recordings.shards import ShardFiles
+from fedleak.commands import program
+from fedleak.core.errors import InputError
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.recordings.joined_view import joined_view
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recording import Recording
+from fedleak.recordings.shards import ShardFiles
 from tests.fuzz.damages import FIELDS, TENSORS
 from tests.fuzz.recordings import (
     RECORDINGS,
@@ -342,7 +342,7 @@ def test_numbers_that_no_attack_can_compute_with_are_one_message(
 ) -> None:
     files = with_tensor(recording("clicks"), "rounds/000001", "model/mlp.2.bias", lambda value: value + 1e30)
     folder = write_tree(tmp_path / "run/deltas", files)
-    assert attack.main(["audit", "--deltas", str(folder), "--out", str(tmp_path / "out")]) == 0
+    assert program.main(["audit", "--deltas", str(folder), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
     assert "invalid estimate in round 1" in said.out
     assert "Traceback" not in said.out + said.err

@@ -8,33 +8,33 @@ import pandas as pd
 import pytest
 import torch
 
-import attack
-from attacks.registry import make_attack
-from attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from datamodules.images.synthetic_images import SyntheticImages
-from defenses.base import Defense
-from defenses.canaries import Canaries
-from defenses.compression import Clip, TopK
-from defenses.counts_withheld import CountsWithheld
-from defenses.device_noise import DeviceNoise
-from defenses.kept_back import KeptBack
-from defenses.local_dp import LocalDP
-from defenses.mixup import Mixup
-from defenses.rounded import HalfPrecision, Rounded
-from defenses.secure_aggregation import PerElementSum, SecureSum
-from defenses.soteria import Soteria
-from defenses.update_l1 import UpdateL1
-from evaluation.time_budget import time_shares
-from evaluation.what_if import COSINE, ERROR, LOSS, audited_under, what_if
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.errors import InputError
-from protocol.view import RoundView
-from recordings.joined_view import messages_view
-from recordings.recording import Recording
-from recordings.what_if import DefendedRecording
-from server.codebook import Codebook
+from fedleak.attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.commands import program
+from fedleak.core.errors import InputError
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.defenses.base import Defense
+from fedleak.defenses.canaries import Canaries
+from fedleak.defenses.compression import Clip, TopK
+from fedleak.defenses.counts_withheld import CountsWithheld
+from fedleak.defenses.device_noise import DeviceNoise
+from fedleak.defenses.kept_back import KeptBack
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.defenses.mixup import Mixup
+from fedleak.defenses.rounded import HalfPrecision, Rounded
+from fedleak.defenses.secure_aggregation import PerElementSum, SecureSum
+from fedleak.defenses.soteria import Soteria
+from fedleak.defenses.update_l1 import UpdateL1
+from fedleak.evaluation.registry import make_attack
+from fedleak.evaluation.time_budget import time_shares
+from fedleak.evaluation.what_if import COSINE, ERROR, LOSS, audited_under, what_if
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.recordings.joined_view import messages_view
+from fedleak.recordings.recording import Recording
+from fedleak.recordings.what_if import DefendedRecording
+from fedleak.server.codebook import Codebook
 from tests.places import FILLED_SYSTEM
 from tests.ranking_toys import ranker, source
 from tests.ranking_toys import record as record_ranking
@@ -181,9 +181,9 @@ def test_a_verdict_is_on_the_recording_as_it_is_and_the_statement_advises(folder
     defences = tmp_path / "defences.yaml"
     defences.write_text("sign: Sign\nclip: {1.0e-6: {class_path: Clip, init_args: {norm: $}}}\n")
     common = ["audit", "--deltas", str(folder), "--gate", "composition/l1=0.3", "--victims", "5"]
-    status = attack.main([*common, "--out", str(tmp_path / "plain")])
+    status = program.main([*common, "--out", str(tmp_path / "plain")])
     system = ["--statement", str(FILLED_SYSTEM), "--what-if", str(defences)]
-    assert attack.main([*common, "--out", str(tmp_path / "tried"), *system]) == status
+    assert program.main([*common, "--out", str(tmp_path / "tried"), *system]) == status
     messages = [
         json.loads((tmp_path / name / "results.json").read_text())["gate"][0]["message"] for name in ("plain", "tried")
     ]

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from protocol.cache import CACHE_VARIABLE
+from fedleak.core.cache import CACHE_VARIABLE
 from tests import conftest  # noqa: F401 - sets the key of what is drawn in secret
 from tests.regression.cases import Values, names, reductions, run_case, run_cases
 from tests.regression.data import write_data

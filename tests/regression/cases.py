@@ -8,11 +8,10 @@ from typing import Any
 
 import yaml
 
-import attack
-import train
-from experiments.table_file import read_content
-from tests.experiments.tables import without_pages
+from fedleak.commands import program, train
+from fedleak.tables.table_file import read_content
 from tests.places import CONFIGS
+from tests.tables.tables import without_pages
 
 Row = tuple[str, str, str]
 """Setting as JSON with sorted keys, attack, metric."""
@@ -63,7 +62,7 @@ def run_case(name: str, *, data: Path, folder: Path) -> Values:
     """
     with without_pages():
         if (CONFIGS / "paper" / f"{name}.yaml").is_file():
-            _done(attack.main(table_command(name, data=data, folder=folder)))
+            _done(program.main(table_command(name, data=data, folder=folder)))
         else:
             _train_and_audit(name, data, folder)
     return read_values(folder / "out" / "results.json")
@@ -83,7 +82,7 @@ def _train_and_audit(name: str, data: Path, folder: Path) -> None:
     small = _written(folder / f"{name}.yaml", shrunk(content, how.get("set", {})))
     root = [] if how.get("generated") else ["--data.root", str(data)]
     _done(train.run(["fit", "--config", small, "--trainer.default_root_dir", out, *root]))
-    _done(attack.main(["audit", "--deltas", f"{out}/deltas", "--out", out, *_more(how)]))
+    _done(program.main(["audit", "--deltas", f"{out}/deltas", "--out", out, *_more(how)]))
 
 
 def _written(path: Path, content: Any) -> str:

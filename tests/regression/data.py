@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datamodules.images.cifar10 import CIFAR10
+from fedleak.datamodules.images.cifar10 import CIFAR10
 from tests.datamodules import image_trees, owned_files
 from tests.datamodules.ranking_files import write_letor
 

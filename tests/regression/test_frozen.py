@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.registry import find
-from protocol.cache import CACHE_VARIABLE
-from tests.experiments.tables import check_by_hand
+from fedleak.core.cache import CACHE_VARIABLE
+from fedleak.evaluation.registry import find
 from tests.regression.cases import Values, attacks_in, names, reductions, run_case, run_cases, shrunk, table_command
 from tests.regression.data import write_data
 from tests.regression.frozen import FOLDER, differences, new_rows, path_of, read_frozen, write_frozen
+from tests.tables.tables import check_by_hand
 
 FAMILIES = (
     "raifle_table13",

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 
-from reports.evidence_bundle import MANIFEST, SIGNATURE
+from fedleak.reports.evidence_bundle import MANIFEST, SIGNATURE
 
 Entries = dict[str, bytes]
 

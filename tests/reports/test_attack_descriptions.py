@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from attacks.registry import REGISTRY
-from protocol.cache import CACHE_VARIABLE
-from reports import attack_descriptions
-from reports.attack_descriptions import described
+from fedleak.core.cache import CACHE_VARIABLE
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.reports import attack_descriptions
+from fedleak.reports.attack_descriptions import described
 
 
 def test_descriptions_are_those_of_the_registry() -> None:

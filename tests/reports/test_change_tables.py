@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from evaluation.changes import changes
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from evaluation.stored import StoredRun
-from reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
+from fedleak.evaluation.changes import changes
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.evaluation.stored import StoredRun
+from fedleak.reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
 
 LINES = {f"attack-{n}": AttackInfo(role="ours", family="ranking", question="q", tells="clicks") for n in range(14)}
 

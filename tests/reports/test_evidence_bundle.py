@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import InputError
-from reports.evidence_bundle import MANIFEST, RESULTS, SARIF, SIGNATURE, BundleError, archive, verified
-from reports.exporters.bundle import Bundle
-from reports.shared_run import shared_run
-from reports.ssh_signature import armoured
+from fedleak.core.errors import InputError
+from fedleak.reports.evidence_bundle import MANIFEST, RESULTS, SARIF, SIGNATURE, BundleError, archive, verified
+from fedleak.reports.exporters.bundle import Bundle
+from fedleak.reports.shared_run import shared_run
+from fedleak.reports.ssh_signature import armoured
 from tests.reports.bundle_toys import Entries, with_hashes
 from tests.reports.ssh_toys import allowed, key
 from tests.reports.toys import run

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from evaluation.captioned_figure import CaptionedFigure
-from reports.figures.figure_data import DrawnFigure
-from reports.files import Format, latex, write_files
-from reports.tables import Table
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.reports.figures.figure_data import DrawnFigure
+from fedleak.reports.files import Format, latex, write_files
+from fedleak.reports.tables import Table
 
 ROWS = pd.DataFrame({"attack": ["a_b", "c&d"], "auc": ["0.9", "0.5"], "text": ["50% ± 1", "{~^\\}"]})
 TABLE = Table("auc", "95% of $ signs", ROWS, attacks=1)

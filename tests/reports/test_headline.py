@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-import attacks.words.estimates  # noqa: F401 - says by which metric sets of words are judged
-from evaluation.luck import LUCK
-from evaluation.scores import AttackInfo
-from reports.headline import Headline, false_bounds, headline
+import fedleak.attacks.words.estimates  # noqa: F401 - says by which metric sets of words are judged
+from fedleak.evaluation.luck import LUCK
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports.headline import Headline, false_bounds, headline
 from tests.reports.toys import LINES, cell, table
 
 

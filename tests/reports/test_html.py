@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from evaluation.captioned_figure import CaptionedFigure
-from evaluation.scores import AttackInfo
-from reports.html import FEW, GENERATED, write_report
-from reports.questions import questions
-from reports.run import Run
-from reports.sections import detail_sections, sections
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports.html import FEW, GENERATED, write_report
+from fedleak.reports.questions import questions
+from fedleak.reports.run import Run
+from fedleak.reports.sections import detail_sections, sections
 from tests.reports.toys import LINES, cell, table
 from tests.reports.toys import run as toy_run
 

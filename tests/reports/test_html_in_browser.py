@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from reports.figures.report_figures import report_figures
-from reports.html import write_report
-from reports.questions import questions
-from reports.run import Run
-from reports.sections import sections
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.reports.figures.report_figures import report_figures
+from fedleak.reports.html import write_report
+from fedleak.reports.questions import questions
+from fedleak.reports.run import Run
+from fedleak.reports.sections import sections
 from tests.reports.toys import LINES, cell, table
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.estimates import ROC_GRID
-from evaluation.auditing import AuditResult
-from evaluation.runner import Evaluation
-from evaluation.scores import concat, score_table, with_setting
-from protocol.errors import InputError
-from reports.join import join_runs
-from reports.run import Run
-from reports.write_run import write_run
+from fedleak.core.errors import InputError
+from fedleak.core.estimates import ROC_GRID
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, score_table, with_setting
+from fedleak.reports.join import join_runs
+from fedleak.reports.run import Run
+from fedleak.reports.write_run import write_run
 from tests.reports.toys import LINES
 
 Left = Callable[..., Path]
@@ -84,7 +84,7 @@ def test_runs_with_the_same_cells_differ_by_their_names(
     assert joined.results["setting.run"].tolist() == ["one", "one", "two", "two"]
     page = (tmp_path / "both/report.html").read_text(encoding="utf-8")
     assert all(f">codebook, {name}: " in page for name in ("one", "two"))  # curves of their own
-    monkeypatch.setattr("reports.join.write_page", lambda *_, **__: [])
+    monkeypatch.setattr("fedleak.reports.join.write_page", lambda *_, **__: [])
     joined = join_runs([left("three"), left("four")], tmp_path / "same")
     assert joined.results["setting.run"].nunique() == 2
     runs = [*(left(name, name) for name in ("five", "six")), left("seven", "seven", epsilon=1)]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from reports.junit import NAME, write_gate
+from fedleak.reports.junit import NAME, write_gate
 
 
 def verdict(metric: str, outcome: str, message: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Numbers have names that tell settings apart."""
 
-from reports.leak_numbers import leak_numbers, leaks
+from fedleak.reports.leak_numbers import leak_numbers, leaks
 from tests.reports.toys import cell, table
 
 

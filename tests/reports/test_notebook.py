@@ -1,9 +1,9 @@
 """A notebook displays the table of an audit and the figures of its report."""
 
-from evaluation.auditing import AuditResult
-from evaluation.runner import Evaluation
-from evaluation.scores import concat, score_table
-from reports import show
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, score_table
+from fedleak.reports import show
 from tests.reports.toys import LINES
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from datamodules.partition.class_proportions import decaf_compositions
-from evaluation.scores import AttackInfo
-from reports import papers
-from reports.papers import PaperTable, paper_tables, with_papers
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports import papers
+from fedleak.reports.papers import PaperTable, paper_tables, with_papers
+from fedleak.training.class_proportions import decaf_compositions
 from tests.places import ROOT
 from tests.reports.toys import cell, table
 
@@ -114,7 +114,7 @@ def test_there_is_none_next_to_others(attack: str, metric: str, family: str, set
 
 
 def test_every_table_has_the_columns_of_the_schema() -> None:
-    assert len(paper_tables()) == len(list((ROOT / "reports/paper_values").glob("*.yaml"))) >= 8
+    assert len(paper_tables()) == len(list((ROOT / "fedleak/reports/paper_values").glob("*.yaml"))) >= 8
     for found in paper_tables():
         assert {"table", "attack", "metric", "statistic", "value"} <= set(found.values)
         assert pd.to_numeric(found.values["value"]).notna().all()

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacks.re_identification.profile_contrast import ProfileContrast
-from evaluation.auditing import AuditResult
-from evaluation.runner import Evaluation
-from evaluation.scores import concat, score_table
+from fedleak.attacks.re_identification.profile_contrast import ProfileContrast
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, score_table
+from fedleak.recordings.recording import Recording
+from fedleak.reports.recorded_places import recorded_places
+from fedleak.reports.run import Place
 from fedleak_recorder import Recorder
-from recordings.recording import Recording
-from reports.recorded_places import recorded_places
-from reports.run import Place
 
 
 @pytest.fixture(scope="module")

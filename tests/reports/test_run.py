@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import attack
-from evaluation.scores import AttackInfo
-from protocol.errors import InputError
-from reports.run import Run
+from fedleak.commands import program
+from fedleak.core.errors import InputError
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports.run import Run
 from tests.reports.toys import cell, run, table
 
 
@@ -60,7 +60,7 @@ def test_a_file_without_the_newer_keys_is_read(tmp_path: Path) -> None:
     later = {"role": "ours", "question": None, "sees": "", "knows": "", "tells": "", "family": None, "seeds": 1}
     later |= {"name": ""}
     same(old.results, run().results.assign(**later))
-    assert attack.main(["report", str(tmp_path), "--out", str(tmp_path / "page")]) == 0
+    assert program.main(["report", str(tmp_path), "--out", str(tmp_path / "page")]) == 0
 
 
 WRONG: list[Any] = [None, True, 7, -1.5, "x", [], {}, [1, 2], {"a": None}, 10**400]
@@ -93,7 +93,7 @@ def test_whatever_is_put_in_place_of_an_entry_is_read_or_refused_in_a_line(
     assert refused > 50
     for content in random.Random(0).sample(read, 8):  # a page is made of what is read
         (tmp_path / "results.json").write_text(json.dumps(content))
-        status = attack.main(["report", str(tmp_path), "--out", str(tmp_path / "page")])
+        status = program.main(["report", str(tmp_path), "--out", str(tmp_path / "page")])
         assert status in (0, 2), content
         assert capsys.readouterr().err.count("\n") == (status == 2)
 
@@ -120,7 +120,7 @@ def test_a_joined_report_has_the_threat_models_of_its_runs(tmp_path: Path) -> No
         results = table(cell("raifle", 0.7), lines={"raifle": line})
         run(experiment=name, results=results).write(tmp_path / name)
     folders = [str(tmp_path / name) for name in ("passive", "active")]
-    assert attack.main(["report", *folders, "--out", str(tmp_path / "page")]) == 0
+    assert program.main(["report", *folders, "--out", str(tmp_path / "page")]) == 0
     page = (tmp_path / "page/report.html").read_text()
     assert 'data-attack="raifle in passive"' in page
     assert "<td>raifle in active</td><td>active</td>" in page

@@ -4,8 +4,8 @@ import math
 
 import pandas as pd
 
-from evaluation.scores import AttackInfo
-from reports.sections import by_question, detail_sections, difference_tables, metrics_of, sections, text_tables
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports.sections import by_question, detail_sections, difference_tables, metrics_of, sections, text_tables
 from tests.reports.toys import LINES, cell, table
 
 SCORED = [

@@ -16,15 +16,15 @@ import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from attacks.estimates import ROC_GRID, Reconstruction
-from evaluation.auditing import AuditResult
-from evaluation.runner import Evaluation
-from evaluation.scores import concat, from_records, score_table
-from reports.exporters.bundle import Bundle
-from reports.exporters.model_card import ModelCard
-from reports.exporters.sarif import Sarif
-from reports.run import Run
-from reports.write_run import write_run
+from fedleak.core.estimates import ROC_GRID, Reconstruction
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, from_records, score_table
+from fedleak.reports.exporters.bundle import Bundle
+from fedleak.reports.exporters.model_card import ModelCard
+from fedleak.reports.exporters.sarif import Sarif
+from fedleak.reports.run import Run
+from fedleak.reports.write_run import write_run
 from tests.reports.toys import LINES
 
 CLIENTS, CLASSES = 9, 8

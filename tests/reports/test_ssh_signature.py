@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import InputError
-from reports.ssh_signature import SignatureError, signed, signer
+from fedleak.core.errors import InputError
+from fedleak.reports.ssh_signature import SignatureError, signed, signer
 from tests.reports.ssh_toys import allowed, key
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen")

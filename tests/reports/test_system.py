@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from evaluation.auditing import AuditResult
-from evaluation.runner import Evaluation
-from evaluation.scores import concat, score_table
-from reports.system import system_lines
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, score_table
+from fedleak.reports.system import system_lines
 from tests.reports.toys import LINES
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from protocol.errors import InputError
-from protocol.metric_table import METRICS, Metric
-from reports.tables import (
+from fedleak.core.errors import InputError
+from fedleak.core.metric_table import METRICS, Metric
+from fedleak.reports.tables import (
     Table,
     axis,
     best_first,
@@ -174,7 +174,7 @@ def test_what_is_expected_of_some_is_not_compared_with_the_mean_of_all() -> None
 
 
 def test_every_predicted_metric_names_what_was_measured_and_is_no_leak() -> None:
-    from attacks.registry import REGISTRY
+    from fedleak.evaluation.registry import REGISTRY
 
     assert {kind.estimates for kind in REGISTRY.values()}  # imports all metrics
     predicted = [entry for entry in METRICS.values() if entry.name.startswith("predicted")]

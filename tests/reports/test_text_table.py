@@ -2,7 +2,7 @@
 
 import pytest
 
-from reports.text_table import wrapped_table
+from fedleak.reports.text_table import wrapped_table
 
 ROWS = [("raifle", "`max_iter` simulated trainings per victim", "served, lists"), ("chance", "none", "a\nb")]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from evaluation.captioned_figure import CaptionedFigure
-from reports.wandb_log import log_results
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.reports.wandb_log import log_results
 from tests.reports.toys import cell, table
 
 

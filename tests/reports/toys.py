@@ -1,4 +1,4 @@
-"""Results as `evaluation.summary.summarise` gives them, made by hand."""
+"""Results as `fedleak.evaluation.summary.summarise` gives them, made by hand."""
 
 import dataclasses
 import math
@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from evaluation.luck import LUCK
-from evaluation.scores import SETTING, AttackInfo, from_records
-from evaluation.summary import described
-from reports.run import Run
+from fedleak.evaluation.luck import LUCK
+from fedleak.evaluation.scores import SETTING, AttackInfo, from_records
+from fedleak.evaluation.summary import described
+from fedleak.reports.run import Run
 
 LINES = {
     "codebook": AttackInfo(

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-import server
-from protocol.class_paths import classes_in
-from protocol.errors import InputError
-from server.deviation import Deviation, Notice
-from server.feature_manipulation import FeatureManipulation
+from fedleak import server
+from fedleak.core.class_paths import classes_in
+from fedleak.core.errors import InputError
+from fedleak.server.deviation import Deviation, Notice
+from fedleak.server.feature_manipulation import FeatureManipulation
 
 NEW = """
 from dataclasses import dataclass
 
-from server.deviation import Deviation
+from fedleak.server.deviation import Deviation
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,13 @@ def test_deviation_without_a_description_is_refused() -> None:
 def test_every_notice_names_checks_of_the_clients() -> None:
     for kind in classes_in(server, Deviation):
         assert all(isinstance(notice, Notice) for notice in kind.noticed)
-        assert all(check.__module__.startswith("defenses.") for notice in kind.noticed for check in notice.checks)
+        checks = [check for notice in kind.noticed for check in notice.checks]
+        assert all(check.__module__.startswith("fedleak.defenses.") for check in checks)
 
 
 def test_deviation_in_a_new_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "waiting_server.py").write_text(NEW)
     monkeypatch.setattr(server, "__path__", [*server.__path__, str(tmp_path)])
     found = {kind.__name__ for kind in classes_in(server, Deviation)}
-    sys.modules.pop("server.waiting_server")
+    sys.modules.pop("fedleak.server.waiting_server")
     assert {"Waiting", "Probing", "NoiseInjection"} <= found

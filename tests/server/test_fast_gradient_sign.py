@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from client.feature_extractor import FeatureExtractor
-from server.fast_gradient_sign import FastGradientSign
+from fedleak.client.feature_extractor import FeatureExtractor
+from fedleak.server.fast_gradient_sign import FastGradientSign
 from tests.extractor_toys import images, toy
 
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.feature_extractor import Crop, FeatureExtractor, Transform
-from protocol.errors import InputError
-from server.fast_gradient_sign import FastGradientSign
-from server.feature_noise import FeatureNoise, PixelSearch, manipulate, partition_of, partitioned_noise
-from server.image_manipulation import psnr, ssim
+from fedleak.client.feature_extractor import Crop, FeatureExtractor, Transform
+from fedleak.core.errors import InputError
+from fedleak.server.fast_gradient_sign import FastGradientSign
+from fedleak.server.feature_noise import FeatureNoise, PixelSearch, manipulate, partition_of, partitioned_noise
+from fedleak.server.image_manipulation import psnr, ssim
 from tests.extractor_toys import images, toy
 from tests.places import ROOT
 

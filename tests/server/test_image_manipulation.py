@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from server.image_manipulation import psnr, ssim
+from fedleak.server.image_manipulation import psnr, ssim
 from tests.extractor_toys import images
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import InputError
-from server.marked_document import MarkedDocument
+from fedleak.core.errors import InputError
+from fedleak.server.marked_document import MarkedDocument
 
 
 @pytest.mark.parametrize("value", [0, 0.0, math.nan, math.inf, "ten", None])

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from protocol.errors import InputError
-from server.memory_adapter import FirstAdapter, MemoryAdapter, place_functionals
+from fedleak.core.errors import InputError
+from fedleak.server.memory_adapter import FirstAdapter, MemoryAdapter, place_functionals
 from tests.memory_toys import fine_tuned, memory_model, states
 
 RECORDS = 12

@@ -7,27 +7,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.reconstruction import LinearDifferences, LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
-from defenses.secure_aggregation import SecureSum
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.errors import InputError, ViewError
-from protocol.view import RoundView
-from recordings.recording import Recording
-from server.canary_unit import CanaryUnit
-from server.imprint import Imprint, thresholds
-from server.model_manipulation import FirstLayer, ModelManipulation, SentModels
-from server.quantile_bias import QuantileBias
-from server.soliton import Soliton, soliton_degrees
-from server.sparse_imprint import SparseImprint
-from server.suppression import Suppression
-from server.trap_weights import TrapWeights
+from fedleak.attacks.reconstruction import LinearDifferences, LinearInversion
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.defenses.secure_aggregation import SecureSum
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.recordings.recording import Recording
+from fedleak.server.canary_unit import CanaryUnit
+from fedleak.server.imprint import Imprint, thresholds
+from fedleak.server.model_manipulation import FirstLayer, ModelManipulation, SentModels
+from fedleak.server.quantile_bias import QuantileBias
+from fedleak.server.soliton import Soliton, soliton_degrees
+from fedleak.server.sparse_imprint import SparseImprint
+from fedleak.server.suppression import Suppression
+from fedleak.server.trap_weights import TrapWeights
 from tests.attacks.runs import of_noise, of_others, run
 from tests.toys import quiet_trainer
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.ranking.list_matching import ListMatching
-from attacks.ranking.lists import ranked_lists
-from attacks.scoring import auc_per_victim
-from callbacks.noise_search import simulated_lists
-from defenses.base import Defense, Update
-from defenses.local_dp import LocalDP
-from server.noise_search import SimulatedLists, evolve_scale, mean_auc
+from fedleak.attacks.ranking.list_matching import ListMatching
+from fedleak.attacks.ranking.lists import ranked_lists
+from fedleak.callbacks.noise_search import simulated_lists
+from fedleak.core.scoring import auc_per_victim
+from fedleak.defenses.base import Defense, Update
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.server.noise_search import SimulatedLists, evolve_scale, mean_auc
 from tests.ranking_toys import ranker, source
 
 

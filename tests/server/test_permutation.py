@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 import torch
 
-from server.permutation import Permutation
+from fedleak.server.permutation import Permutation
 
 
 def ragged() -> tuple[torch.Tensor, torch.Tensor]:

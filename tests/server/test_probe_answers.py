@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.margin_losses import LOSSES, LossName
-from client.matrix_factorization import MFAlgorithm
-from client.recommendation import USER_EMBEDDING
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING
-from server.probe_answers import Answering, Probed, answer, answer_zeros, batch_memberships
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.margin_losses import LOSSES, LossName
+from fedleak.client.matrix_factorization import MFAlgorithm
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.server.probe_answers import Answering, Probed, answer, answer_zeros, batch_memberships
 
 SIZES = (6, 9, 12)
 

@@ -9,24 +9,24 @@ import torch
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
-import attack
-from attacks.identifiability import PAC, PACSpectral, RandomVector
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.recommendation import USER_EMBEDDING
-from defenses.local_dp import LocalDP
-from defenses.refusal import RefuseProbes
-from defenses.row_noise import RowNoise
-from evaluation.evaluate import evaluate
-from modules.learners.matrix_factorization import FederatedMF
-from modules.server import ServerOptimizer
-from protocol.errors import InputError
-from protocol.seeding import KEY_VARIABLE
-from protocol.view import ITEM_EMBEDDING, LEANING
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
-from server.probing import Probing
-from server.repeated_selection import RepeatedSelection
+from fedleak.attacks.identifiability import PAC, PACSpectral, RandomVector
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.commands import program
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import KEY_VARIABLE
+from fedleak.core.view import ITEM_EMBEDDING, LEANING
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.defenses.refusal import RefuseProbes
+from fedleak.defenses.row_noise import RowNoise
+from fedleak.evaluation.evaluate import evaluate
+from fedleak.modules.learners.matrix_factorization import FederatedMF
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
+from fedleak.server.probing import Probing
+from fedleak.server.repeated_selection import RepeatedSelection
+from fedleak.training.server_optimizer import ServerOptimizer
 from tests.probing_toys import AFTER, clients, learner, train
 
 
@@ -105,7 +105,7 @@ def test_messages_of_other_clients_tell_nothing(probed: Path) -> None:
 
 @pytest.mark.integration
 def test_the_command_line_attacks_such_a_recording(probed: Path, tmp_path: Path) -> None:
-    assert attack.main(["run", "--attack", "PACSpectral", "--deltas", str(probed), "--out", str(tmp_path)]) == 0
+    assert program.main(["run", "--attack", "PACSpectral", "--deltas", str(probed), "--out", str(tmp_path)]) == 0
     table = (tmp_path / "scores.csv").read_text()
     assert "setting.interactions" in table
     assert "success" in table
@@ -172,7 +172,7 @@ def test_clients_that_refuse_send_nothing(tmp_path: Path) -> None:
 def test_clients_may_be_taken_apart_where_nobody_reads_their_updates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("modules.federated._NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr("fedleak.training.federated._NUMBERS_AT_ONCE", 1000)
     data = clients()
     assert train(tmp_path, learner(data), data, callbacks=[]).global_step == AFTER + 3
 

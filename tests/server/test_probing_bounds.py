@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from server.probing_bounds import Noisy, theorem_1, theorem_2, theorem_3, tolerance
+from fedleak.server.probing_bounds import Noisy, theorem_1, theorem_2, theorem_3, tolerance
 
 NOISE = Noisy(scale=0.5, step=-0.1 * 0.5, items=1000, largest=2.0)
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from protocol.errors import InputError
-from protocol.view import ITEM_EMBEDDING
-from server.repeated_selection import RepeatedSelection
+from fedleak.core.errors import InputError
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.server.repeated_selection import RepeatedSelection
 from tests.probing_toys import AFTER, clients
 
 

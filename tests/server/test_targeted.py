@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.ranking.codebook import CodebookAttack
-from attacks.scoring import auc_per_victim
-from defenses.secure_aggregation import SecureSum
-from protocol.errors import ViewError
-from recordings.named_algorithm import learner_from
-from recordings.recording import Recording
-from server.codebook import Codebook
-from server.noise_injection import NoiseInjection
-from server.some_clients import SomeClients
-from server.targeted import Others, Targeted
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.ranking.codebook import CodebookAttack
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import auc_per_victim
+from fedleak.defenses.secure_aggregation import SecureSum
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recording import Recording
+from fedleak.server.codebook import Codebook
+from fedleak.server.noise_injection import NoiseInjection
+from fedleak.server.some_clients import SomeClients
+from fedleak.server.targeted import Others, Targeted
 from tests.attacks.runs import run, with_deltas
 from tests.ranking_toys import ranker, record, source
 

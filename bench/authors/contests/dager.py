@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.reconstruction.dager import Dager
-from attacks.reconstruction.estimates import ReconstructionEstimate
 from bench.authors.contest import Comparison, Contest
 from bench.authors.host import Arrays, part
-from client.decoder import DecoderAlgorithm, DecoderOptions, draw_weights
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import OUTPUT, text_cohort
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.dager import Dager
+from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate
+from fedleak.client.decoder import DecoderAlgorithm, DecoderOptions, draw_weights
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import OUTPUT, text_cohort
+from fedleak.core.view import RoundView
 
 _SENTENCES, _WORDS = 16, 12
 _NETWORK = DecoderOptions(vocabulary=50257, embedding=768, hidden=3072, layers=2, heads=12, places=32)

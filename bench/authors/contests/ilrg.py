@@ -7,13 +7,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attacks.composition.counts import CountEstimate
-from attacks.composition.ilrg import ILRG
 from bench.authors.contest import Comparison, Contest
 from bench.authors.host import Arrays, part
-from client.engine.local_hyperparameters import LocalTraining
-from client.network import ModuleClassifier
-from protocol.view import RoundView
+from fedleak.attacks.composition.counts import CountEstimate
+from fedleak.attacks.composition.ilrg import ILRG
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.network import ModuleClassifier
+from fedleak.core.view import RoundView
 
 _CLASSES, _EXAMPLES, _FEATURES = 100, 24, 84
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import torch
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.imia import IMIA
 from bench.authors.contest import Comparison, Contest
 from bench.authors.host import Arrays
 from bench.authors.users import compared_interactions, user_inputs, user_view
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.imia import IMIA
 
 
 class PortedIMIA(Contest):

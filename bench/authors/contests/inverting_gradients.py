@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages
 from bench.authors.contest import Comparison, Contest
 from bench.authors.host import Arrays, part
 from bench.authors.image_network import CLASSES, SHAPE, image_network
-from client.engine.local_hyperparameters import LocalTraining
-from client.network import ModuleClassifier
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.network import ModuleClassifier
+from fedleak.core.view import RoundView
 
 
 class MatchedGradients(Contest):

@@ -6,16 +6,16 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.ranking.list_matching import ListMatching
 from bench.authors.contest import Comparison, Contest
 from bench.authors.host import Arrays, part
 from bench.authors.users import compared_interactions
-from client.fpdgd import FPDGDAlgorithm
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from modules.learners.fpdgd import FPDGD
-from protocol.view import RoundView
-from server.noise_injection import NoiseInjection
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.ranking.list_matching import ListMatching
+from fedleak.client.fpdgd import FPDGDAlgorithm
+from fedleak.core.view import RoundView
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.modules.learners.fpdgd import FPDGD
+from fedleak.server.noise_injection import NoiseInjection
 
 
 class _Ranking(Contest):

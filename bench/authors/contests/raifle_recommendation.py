@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.raifle import Raifle
 from bench.authors.contest import Comparison, Contest
 from bench.authors.host import Arrays
 from bench.authors.users import compared_interactions, user_inputs, user_view
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.raifle import Raifle
 
 
 class RaifleRecommendation(Contest):

@@ -16,6 +16,6 @@ class OwnAdapterWords(OwnAttack):
     text = "number of words that the server can solve for from the update of adapters (adapter-words)"
 
     def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
-        found = estimate_of("attacks.words.adapter_words.AdapterWords", message, policy)
+        found = estimate_of("fedleak.attacks.words.adapter_words.AdapterWords", message, policy)
         words = int(found.decisions[0].sum()) if bool((found.expected == 1).all()) else 0
         return words, f"the server can solve for {words} words"

@@ -26,7 +26,7 @@ class OwnLabelCounts(OwnAttack):
     def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
         if message.labels is None:
             raise NotMadeError("the guard was not given the labels")
-        found = estimate_of("attacks.composition.output_counts.OutputCounts", message, policy)
+        found = estimate_of("fedleak.attacks.composition.output_counts.OutputCounts", message, policy)
         counts = found.counts[0].numpy()
         own = np.bincount(as_array(message.labels).astype(int), minlength=len(counts))
         share = 1 - np.abs(counts - own).sum() / (2 * max(own.sum(), 1))

@@ -18,7 +18,9 @@ class OwnRecords(OwnAttack):
     text = "number of training records that the server can solve for (linear-inversion)"
 
     def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
-        found = estimate_of("attacks.reconstruction.linear_inversion.LinearInversion", message, policy, images=True)
+        found = estimate_of(
+            "fedleak.attacks.reconstruction.linear_inversion.LinearInversion", message, policy, images=True
+        )
         certified = int(found.certified.sum())
         exact = 0
         if message.records is not None:

@@ -13,7 +13,7 @@ class OwnWords(OwnAttack):
     text = "number of words that the server can read off the rows of an embedding table (touched-rows)"
 
     def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
-        found = estimate_of("attacks.words.touched_rows.TouchedRows", message, policy)
+        found = estimate_of("fedleak.attacks.words.touched_rows.TouchedRows", message, policy)
         words, possible = int(found.decisions.sum()), int(found.decisions.shape[1])
         if words == possible:
             raise NotMadeError("all rows of the embedding table move, so that no set of words follows")

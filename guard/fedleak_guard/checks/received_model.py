@@ -13,7 +13,7 @@ from fedleak_recorder.errors import require
 
 
 class ReceivedModel(Check):
-    """Checks of the received model in `defenses.model_checks` whose statistic exceeds its threshold.
+    """Checks of the received model in `fedleak.defenses.model_checks` whose statistic exceeds its threshold.
 
     The thresholds are those of honest rounds of the same network, see `fedleak_guard.thresholds`; those of another one,
     or of another number of records, are an error. A check of these that lacks what it reads makes the whole one not
@@ -22,7 +22,8 @@ class ReceivedModel(Check):
 
     name = "received-model"
     text = (
-        "number of checks of the received model whose statistic exceeds that of honest rounds (defenses.model_checks)"
+        "number of checks of the received model whose statistic exceeds that of honest rounds "
+        "(fedleak.defenses.model_checks)"
     )
     exact = True
     may_lack = True

@@ -28,7 +28,7 @@ class ReleaseCheck(Check):
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None or policy.privacy is None or policy.privacy.noise is None:
             return None
-        path = "attacks.declared_privacy.release_check.ReleaseCheck"
+        path = "fedleak.attacks.declared_privacy.release_check.ReleaseCheck"
         found = estimate_of(path, message, policy, history=True, arguments={"alpha": 1e-6})
         count = int(found.findings.sum())
         return measured(count, policy.limits.get(self.name, 0), f"release-check has {count} findings")

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from attacks.attributes.baselines import ExampleCounts
-from attacks.attributes.estimates import AttributeEstimate
-from protocol.history import History
-from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
+from fedleak.attacks.attributes.baselines import ExampleCounts
+from fedleak.attacks.attributes.estimates import AttributeEstimate
+from fedleak.core.history import History
+from fedleak.core.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
 from tests.attacks.runs import plain_view, run
 
 

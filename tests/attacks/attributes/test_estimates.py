@@ -8,10 +8,10 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from torch import Tensor
 
-from attacks.attributes.estimates import AttributeEstimate, scores_of_people
-from attacks.estimates import EstimateError
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
+from fedleak.attacks.attributes.estimates import AttributeEstimate, scores_of_people
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import EstimateError
+from fedleak.core.seeding import generator_for
 from tests.attribute_toys import toy
 
 

@@ -7,12 +7,12 @@ from statistics import fmean
 import pytest
 import torch
 
-from attacks.attributes import AttributeLDA, ExampleCounts, MajorityValue, PropertyForest
-from attacks.attributes.estimates import AttributeEstimate, known_people
-from attacks.attributes.messages import AttributeAttack
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
+from fedleak.attacks.attributes import AttributeLDA, ExampleCounts, MajorityValue, PropertyForest
+from fedleak.attacks.attributes.estimates import AttributeEstimate, known_people
+from fedleak.attacks.attributes.messages import AttributeAttack
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
 from tests.attacks.runs import of_noise, run, with_deltas
 from tests.attribute_toys import Toy, toy, trained
 
@@ -138,8 +138,8 @@ def test_a_recording_gives_the_server_the_attributes_of_the_known_people_only() 
 
 @pytest.mark.integration
 def test_rows_that_were_not_sent_are_zeros() -> None:
-    from attacks.attributes.messages import blocks, products
-    from attacks.re_identification.messages import layer_vectors
+    from fedleak.attacks.attributes.messages import blocks, products
+    from fedleak.attacks.re_identification.messages import layer_vectors
 
     view, _ = trained()
     part = next(view.each_round())

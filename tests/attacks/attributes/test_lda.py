@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from attacks.attributes.lda import Discriminant, _whitening, in_span, stacked_weights
-from protocol.seeding import generator_for
+from fedleak.attacks.attributes.lda import Discriminant, _whitening, in_span, stacked_weights
+from fedleak.core.seeding import generator_for
 
 
 def test_coordinates_keep_the_inner_products_with_known_people() -> None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from attacks.attributes.messages import blocks, products_of_rounds
-from protocol.history import History
-from protocol.view import RoundView
+from fedleak.attacks.attributes.messages import blocks, products_of_rounds
+from fedleak.core.history import History
+from fedleak.core.view import RoundView
 from tests.attacks.runs import plain_view
 
 
@@ -15,7 +15,7 @@ from tests.attacks.runs import plain_view
 def test_blocks_of_served_rows_are_the_columns_of_the_whole_table(
     monkeypatch: pytest.MonkeyPatch, numbers: int
 ) -> None:
-    monkeypatch.setattr("attacks.attributes.messages._NUMBERS", numbers)
+    monkeypatch.setattr("fedleak.attacks.attributes.messages._NUMBERS", numbers)
     rows = torch.arange(1.0, 13.0).reshape(2, 3, 2)
     view = plain_view(
         2,
@@ -31,7 +31,7 @@ def test_blocks_of_served_rows_are_the_columns_of_the_whole_table(
 
 @pytest.mark.parametrize("held", [1, 50, 1000])
 def test_products_of_a_round_in_parts_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
-    monkeypatch.setattr("attacks.attributes.messages._HELD", held)
+    monkeypatch.setattr("fedleak.attacks.attributes.messages._HELD", held)
     deltas = {"a.weight": torch.randn(7, 3, 2), "a.bias": torch.randn(7, 3), "b.weight": torch.randn(7, 5)}
     whole = plain_view(7, deltas=deltas)
     read: list[int] = []

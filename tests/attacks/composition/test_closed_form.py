@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.composition.base import auxiliary
-from attacks.composition.closed_form import ClosedForm
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions
-from protocol.errors import ViewError
-from protocol.view import Release
+from fedleak.attacks.composition.base import auxiliary
+from fedleak.attacks.composition.closed_form import ClosedForm
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.errors import ViewError
+from fedleak.core.view import Release
 from tests.attacks.runs import with_deltas, with_noise
 from tests.composition_toys import estimate, l1, learner, views
 

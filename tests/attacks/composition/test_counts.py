@@ -5,16 +5,16 @@ import itertools
 import pytest
 import torch
 
-from attacks.composition.counts import (
+from fedleak.attacks.composition.counts import (
     CountEstimate,
     count_estimate,
     nearest_counts,
     right_when_rounded,
     shown_deviation,
 )
-from attacks.estimates import EstimateError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.core.estimates import EstimateError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 from tests.attacks.runs import plain_view
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from scipy.optimize import lsq_linear
 
-from attacks.composition.base import Auxiliary, auxiliary, flat_change, layer_change
-from attacks.composition.decaf import (
+from fedleak.attacks.composition.base import Auxiliary, auxiliary, flat_change, layer_change
+from fedleak.attacks.composition.decaf import (
     decompose,
     gradient_bases,
     published_present,
@@ -13,9 +13,9 @@ from attacks.composition.decaf import (
     round_robin_images,
     with_largest_class_if_empty,
 )
-from client.engine.local_hyperparameters import LocalTraining
-from client.network import ClassifierAlgorithm
-from protocol.seeding import generator_for
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.seeding import generator_for
 from tests.composition_toys import SGD, learner, views
 
 

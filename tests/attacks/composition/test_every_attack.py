@@ -9,24 +9,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.composition.base import CompositionAttack, by_information
-from attacks.composition.baselines import RandomGuess
-from attacks.composition.closed_form import ClosedForm
-from attacks.composition.decaf import Decaf
-from attacks.composition.decaf_match import DecafMatch
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.exact_counts import ExactCounts
-from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
-from attacks.composition.llg import LLG
-from attacks.composition.output_counts import OutputCounts
-from attacks.composition.rlu import RLU
-from attacks.composition.simulation import nearby_compositions
-from attacks.composition.uniform_present import UniformPresent
-from attacks.estimates import EstimateError
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import Release
+from fedleak.attacks.composition.base import CompositionAttack, by_information
+from fedleak.attacks.composition.baselines import RandomGuess
+from fedleak.attacks.composition.closed_form import ClosedForm
+from fedleak.attacks.composition.decaf import Decaf
+from fedleak.attacks.composition.decaf_match import DecafMatch
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.exact_counts import ExactCounts
+from fedleak.attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
+from fedleak.attacks.composition.llg import LLG
+from fedleak.attacks.composition.output_counts import OutputCounts
+from fedleak.attacks.composition.rlu import RLU
+from fedleak.attacks.composition.simulation import nearby_compositions
+from fedleak.attacks.composition.uniform_present import UniformPresent
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import EstimateError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release
 from tests.attacks.runs import of_noise, of_others, plain_view, state, unchanged
 from tests.composition_toys import estimate, l1, views
 
@@ -108,7 +108,7 @@ def test_settled_victims_are_not_simulated_again(monkeypatch: pytest.MonkeyPatch
         drawn.append(len(centre))
         return nearby_compositions(centre, count, spread=spread, generator=generator)
 
-    monkeypatch.setattr("attacks.composition.decaf_match.nearby_compositions", counted)
+    monkeypatch.setattr("fedleak.attacks.composition.decaf_match.nearby_compositions", counted)
     estimate(DecafMatch(shared=40, local=6, passes=6), view)
     assert drawn[0] == view.victims
     assert drawn == sorted(drawn, reverse=True)

@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from attacks.composition.base import Auxiliary
-from attacks.composition.exact_counts import ExactCounts, most_likely_counts
-from attacks.composition.simulation import draw_examples
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
+from fedleak.attacks.composition.base import Auxiliary
+from fedleak.attacks.composition.exact_counts import ExactCounts, most_likely_counts
+from fedleak.attacks.composition.simulation import draw_examples
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
 from tests.composition_toys import estimate, learner, views
 
 
@@ -91,7 +91,7 @@ def test_clients_with_less_than_a_mini_batch_are_simulated_with_all_of_their_exa
         drawn.append(counts.sum(1).tolist())
         return draw_examples(known, counts, generator=generator)
 
-    monkeypatch.setattr("attacks.composition.exact_counts.draw_examples", recorded)
+    monkeypatch.setattr("fedleak.attacks.composition.exact_counts.draw_examples", recorded)
     for batch, simulated in ((200, 120), (50, 100)):
         algorithm = learner(LocalTraining(optimizer="sgd", learning_rate=0.02, batch_size=batch))
         view = dataclasses.replace(views()[0][0].select(torch.arange(1)), algorithm=algorithm)

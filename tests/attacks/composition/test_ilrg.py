@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from attacks.composition.ilrg import restored
-from protocol.seeding import generator_for
+from fedleak.attacks.composition.ilrg import restored
+from fedleak.core.seeding import generator_for
 
 
 def test_counts_are_those_of_one_client_after_the_other() -> None:

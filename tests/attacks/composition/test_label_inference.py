@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.composition.base import auxiliary, layer_change, network_outputs
-from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
-from attacks.composition.llg import LLG
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.seeding import generator_for
+from fedleak.attacks.composition.base import auxiliary, layer_change, network_outputs
+from fedleak.attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
+from fedleak.attacks.composition.llg import LLG
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.seeding import generator_for
 from tests.composition_toys import estimate, l1, learner, views
 
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)

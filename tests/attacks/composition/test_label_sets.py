@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from attacks.composition.counts import CountEstimate
-from attacks.composition.label_sets import RLG, GradInversionLabels, IDLGLabels, LabelSet, separable
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.seeding import generator_for
+from fedleak.attacks.composition.counts import CountEstimate
+from fedleak.attacks.composition.label_sets import RLG, GradInversionLabels, IDLGLabels, LabelSet, separable
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.seeding import generator_for
 from tests.attacks.runs import run
 from tests.composition_toys import views
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attacks.composition.base import last_layer, output_layer
-from attacks.composition.baselines import RandomGuess
-from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.last_layer import LastLayerCounts, above_smallest
-from attacks.composition.uniform_present import UniformPresent
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.composition.base import last_layer, output_layer
+from fedleak.attacks.composition.baselines import RandomGuess
+from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.attacks.composition.last_layer import LastLayerCounts, above_smallest
+from fedleak.attacks.composition.uniform_present import UniformPresent
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_others, plain_view, run
 from tests.composition_toys import estimate, l1, views
 

@@ -9,15 +9,15 @@ import torch
 from scipy.optimize import minimize
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from attacks.composition.least_squares import (
+from fedleak.attacks.composition.least_squares import (
     LocalLeastSquares,
     Simulations,
     ledoit_wolf,
     left_out_errors,
     shares_on_simplex,
 )
-from attacks.composition.simulation import random_compositions
-from protocol.seeding import generator_for
+from fedleak.attacks.composition.simulation import random_compositions
+from fedleak.core.seeding import generator_for
 
 
 def _problem() -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,10 +2,10 @@
 
 import torch
 
-from attacks.composition.baselines import RandomGuess
-from attacks.composition.llg import LLG, LLGAlone, LLGDummies, greedy_counts
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.seeding import generator_for
+from fedleak.attacks.composition.baselines import RandomGuess
+from fedleak.attacks.composition.llg import LLG, LLGAlone, LLGDummies, greedy_counts
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.seeding import generator_for
 from tests.attacks.runs import of_others
 from tests.composition_toys import estimate, l1, views
 

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.composition.baselines import EqualCounts
-from attacks.composition.counts import CountEstimate
-from attacks.composition.ilrg import ILRG
-from attacks.composition.output_counts import OutputCounts, _way, class_counts
 from bench.hostile_federations import Federation
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.attacks.composition.baselines import EqualCounts
+from fedleak.attacks.composition.counts import CountEstimate
+from fedleak.attacks.composition.ilrg import ILRG
+from fedleak.attacks.composition.output_counts import OutputCounts, _way, class_counts
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release, RoundView
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
 from tests.attacks.runs import of_noise, of_others, run, with_noise
 from tests.composition_toys import SGD, views
 

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attacks.composition.output_mean import GuessedShare, OutputMean, OutputShare, PositiveShare, TargetMean
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.network import ModuleAlgorithm, OneOutput
-from modules.learners.network import NetworkLearner
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.composition.output_mean import GuessedShare, OutputMean, OutputShare, PositiveShare, TargetMean
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.network import ModuleAlgorithm, OneOutput
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.modules.learners.network import NetworkLearner
 from tests.attacks.runs import of_noise, of_others, plain_view, run
 
 CLIENTS, EXAMPLES = 12, 60

@@ -1,8 +1,8 @@
 """RLU is the linear system of soft labels, averaged over the steps."""
 
-from attacks.composition.label_inference import SoftLabels
-from attacks.composition.rlu import RLU
-from client.engine.local_hyperparameters import LocalTraining
+from fedleak.attacks.composition.label_inference import SoftLabels
+from fedleak.attacks.composition.rlu import RLU
+from fedleak.client.engine.local_hyperparameters import LocalTraining
 from tests.composition_toys import estimate, l1, views
 
 

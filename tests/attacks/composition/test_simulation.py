@@ -5,16 +5,16 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.composition.base import Auxiliary
-from attacks.composition.simulation import (
+from fedleak.attacks.composition.base import Auxiliary
+from fedleak.attacks.composition.simulation import (
     as_released,
     draw_examples,
     nearby_compositions,
     random_compositions,
     whole_counts,
 )
-from protocol.seeding import generator_for
-from protocol.view import Release
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release
 from tests.composition_toys import views
 
 

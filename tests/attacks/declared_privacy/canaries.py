@@ -2,11 +2,11 @@
 
 import torch
 
-from attacks.base import Attack
-from attacks.declared_privacy.canary_bounds import CanaryBounds
-from attacks.estimates import Scores
-from protocol.history import History
-from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, Release
+from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds
+from fedleak.core.attack import Attack
+from fedleak.core.estimates import Scores
+from fedleak.core.history import History
+from fedleak.core.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, Release
 
 CLIP, SIZE = 1.0, 300
 MU_OF_8 = 1.6658

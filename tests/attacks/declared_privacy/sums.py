@@ -2,9 +2,9 @@
 
 import torch
 
-from defenses.secure_aggregation import SecureSum
-from protocol.history import History
-from protocol.view import Release
+from fedleak.core.history import History
+from fedleak.core.view import Release
+from fedleak.defenses.secure_aggregation import SecureSum
 from tests.attacks.runs import plain_view
 
 CLIP = 1.0

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate, CoinGuess
-from protocol.errors import ViewError
-from protocol.view import CANARY_PLUS, CANARY_PSEUDONYMS
+from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate, CoinGuess
+from fedleak.core.errors import ViewError
+from fedleak.core.view import CANARY_PLUS, CANARY_PSEUDONYMS
 from tests.attacks.declared_privacy.canaries import SIZE, scored, toy, value
 from tests.attacks.runs import of_others
 

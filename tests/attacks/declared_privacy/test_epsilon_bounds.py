@@ -8,8 +8,8 @@ import pytest
 from dp_accounting import get_epsilon_gaussian
 from scipy import stats
 
-from attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate
-from attacks.declared_privacy.epsilon_bounds import (
+from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate
+from fedleak.attacks.declared_privacy.epsilon_bounds import (
     bound_at,
     canaries_to_show,
     clopper_pearson_epsilon,
@@ -21,7 +21,7 @@ from attacks.declared_privacy.epsilon_bounds import (
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
-from protocol.errors import ViewError
+from fedleak.core.errors import ViewError
 from tests.attacks.declared_privacy.canaries import scored, toy, value
 from tests.attacks.runs import run
 from tests.places import ROOT

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attacks.declared_privacy.findings import Findings
+from fedleak.attacks.declared_privacy.findings import Findings
 
 
 def test_the_level_is_shared_by_checks_and_tests() -> None:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from attacks.declared_privacy.findings import Findings
-from attacks.declared_privacy.message_tests import CHECKS, Group, MessageTests, _in_a_row
+from fedleak.attacks.declared_privacy.findings import Findings
+from fedleak.attacks.declared_privacy.message_tests import CHECKS, Group, MessageTests, _in_a_row
 from tests.attacks.runs import plain_view
 
 

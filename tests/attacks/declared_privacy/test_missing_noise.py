@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from attacks.declared_privacy.missing_noise import missing_noise, whole_numbers
-from protocol.seeding import generator_for
+from fedleak.attacks.declared_privacy.missing_noise import missing_noise, whole_numbers
+from fedleak.core.seeding import generator_for
 
 
 def noise_of(ratio: float, *shape: int, seed: int = 0) -> torch.Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attacks.declared_privacy.noise_reuse import Messages, SeenNoise, compared, compared_all
+from fedleak.attacks.declared_privacy.noise_reuse import Messages, SeenNoise, compared, compared_all
 
 
 def messages(numbers: torch.Tensor) -> Messages:

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtri
 from scipy.stats import ncx2
 
-from attacks.declared_privacy.noise_tests import grid, law, quiet_half, scale, upper_tail, zeros
+from fedleak.attacks.declared_privacy.noise_tests import grid, law, quiet_half, scale, upper_tail, zeros
 
 MESSAGES, NUMBERS = 400, 640
 

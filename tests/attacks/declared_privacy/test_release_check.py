@@ -9,18 +9,18 @@ import torch
 from diffprivlib.mechanisms import Gaussian, GaussianAnalytic, Laplace
 from torch import Tensor
 
-from attacks.declared_privacy.message_tests import Group
-from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
-from attacks.estimates import Detail
 from bench.release_check import EXPECTED, checked
 from bench.release_simulation import Fault, System, round_of
-from defenses.base import Update
-from defenses.local_dp import LocalDP
-from protocol.errors import ViewError
-from protocol.gaussian_budget import gaussian_epsilon
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.view import Release
+from fedleak.attacks.declared_privacy.message_tests import Group
+from fedleak.attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import Detail
+from fedleak.core.gaussian_budget import gaussian_epsilon
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release
+from fedleak.defenses.base import Update
+from fedleak.defenses.local_dp import LocalDP
 from tests.attacks.declared_privacy.sums import sums_of
 from tests.attacks.runs import plain_view, run, with_deltas
 
@@ -216,7 +216,7 @@ def test_silent_clients_are_left_out() -> None:
 def test_parts_of_bounded_size_give_the_same_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     view = one_round("one seed for all", torch.Generator().manual_seed(0))
     whole = check(view)
-    monkeypatch.setattr("attacks.declared_privacy.release_check._NUMBERS", 40_000)
+    monkeypatch.setattr("fedleak.attacks.declared_privacy.release_check._NUMBERS", 40_000)
     assert torch.equal(check(view).epsilon, whole.epsilon)
 
 

@@ -1,6 +1,6 @@
 import torch
 
-from attacks.declared_privacy.senders import Senders
+from fedleak.attacks.declared_privacy.senders import Senders
 from tests.attacks.runs import plain_view
 
 

@@ -5,16 +5,16 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.base import Attack
-from attacks.identifiability.likelihood import PACCatalogue, PACConsensus, PACLikelihood
-from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector, VectorEstimate
-from client.engine.local_hyperparameters import LocalTraining
-from client.margin_losses import LossName
-from client.matrix_factorization import MFAlgorithm
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, LEANING, Release, RoundView
-from server.probe_answers import Answering, Probed, answer_zeros
+from fedleak.attacks.identifiability.likelihood import PACCatalogue, PACConsensus, PACLikelihood
+from fedleak.attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector, VectorEstimate
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.margin_losses import LossName
+from fedleak.client.matrix_factorization import MFAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING, LEANING, Release, RoundView
+from fedleak.server.probe_answers import Answering, Probed, answer_zeros
 from tests.attacks.runs import of_others, plain_view, run, with_deltas
 
 ON_MESSAGES: list[Attack] = [PAC(), PACSpectral(), PACLikelihood()]

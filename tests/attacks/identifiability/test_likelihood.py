@@ -2,9 +2,9 @@
 
 import torch
 
-from attacks.identifiability.likelihood import PACLikelihood
-from attacks.identifiability.pac import MessageSums
-from protocol.seeding import generator_for
+from fedleak.attacks.identifiability.likelihood import PACLikelihood
+from fedleak.attacks.identifiability.pac import MessageSums
+from fedleak.core.seeding import generator_for
 
 
 def test_the_vector_is_the_mean_with_the_expected_labels() -> None:

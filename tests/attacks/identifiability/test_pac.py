@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from attacks.estimates import EstimateError
-from attacks.identifiability.pac import VectorEstimate
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.attacks.identifiability.pac import VectorEstimate
+from fedleak.core.estimates import EstimateError
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
 from tests.attacks.runs import plain_view
 
 

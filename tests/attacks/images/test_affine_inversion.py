@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import lsq_linear
 from torch import Tensor
 
-from attacks.images.affine_inversion import (
+from fedleak.attacks.images.affine_inversion import (
     AffineInversion,
     ClickMap,
     bridged,
@@ -17,12 +17,12 @@ from attacks.images.affine_inversion import (
     interior_point,
     ridge,
 )
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.scoring import auc_per_victim
-from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, Ranker, as_parameters, as_ranker, descend
-from protocol.errors import ViewError
-from protocol.rankers import HIDDEN, LINEAR, OUTPUT
-from protocol.view import RoundView
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, Ranker, as_parameters, as_ranker, descend
+from fedleak.core.errors import ViewError
+from fedleak.core.rankers import HIDDEN, LINEAR, OUTPUT
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.view import RoundView
 from tests.attacks.images.votes import models, toy, voting_round
 from tests.attacks.runs import of_others, run
 

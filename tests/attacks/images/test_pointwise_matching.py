@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.images.affine_inversion import pointwise_update
-from attacks.images.pointwise_matching import PointwiseMatching
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.scoring import auc_per_victim
-from protocol.view import RoundView
+from fedleak.attacks.images.affine_inversion import pointwise_update
+from fedleak.attacks.images.pointwise_matching import PointwiseMatching
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.view import RoundView
 from tests.attacks.images.votes import toy, voting_round
 from tests.attacks.runs import of_others, run
 from tests.places import ROOT

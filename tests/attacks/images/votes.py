@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, VoteAlgorithm
-from client.ranking import ranker_parameters
-from defenses.base import Defense, Update
-from defenses.local_dp import LocalDP
-from protocol.seeding import generator_for
-from protocol.view import RoundView
-from server.feature_noise import partition_of, partitioned_noise
+from fedleak.client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, VoteAlgorithm
+from fedleak.client.ranking import ranker_parameters
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.defenses.base import Defense, Update
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.server.feature_noise import partition_of, partitioned_noise
 
 
 def voting_round(

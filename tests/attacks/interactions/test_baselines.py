@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.base import Attack
-from attacks.interactions import Chance, Popularity
-from attacks.interactions.baselines import read_counts, two_means
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.scoring import auc_per_victim
-from protocol.errors import ViewError
-from protocol.view import POPULARITY
+from fedleak.attacks.interactions import Chance, Popularity
+from fedleak.attacks.interactions.baselines import read_counts, two_means
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.view import POPULARITY
 from tests.attacks.runs import run, with_deltas
 from tests.toys import leaky_view
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.interactions.taste_neighbours import TasteNeighbours
-from attacks.scoring import auc_per_victim
-from protocol.errors import ViewError
-from protocol.view import PUBLIC_INTERACTIONS, RoundView
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.interactions.taste_neighbours import TasteNeighbours
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.view import PUBLIC_INTERACTIONS, RoundView
 from tests.attacks.runs import plain_view, run
 
 ITEMS, PEOPLE = 60, 120

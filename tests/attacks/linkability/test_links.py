@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 
-from attacks.linkability.links import MOST_MESSAGES, LinkCounts, LinkEstimate, compared_messages
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.seeding import generator_for
+from fedleak.attacks.linkability.links import MOST_MESSAGES, LinkCounts, LinkEstimate, compared_messages
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
 from tests.attacks.runs import plain_view, run
 
 

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.linkability import similarity
-from attacks.linkability.links import LinkEstimate
-from attacks.linkability.similarity import Linkability, PlainCosine
-from protocol.history import History
-from protocol.seeding import generator_for
+from fedleak.attacks.linkability import similarity
+from fedleak.attacks.linkability.links import LinkEstimate
+from fedleak.attacks.linkability.similarity import Linkability, PlainCosine
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
 from tests.attacks.runs import plain_view, run
 
 CLIENTS, ROUNDS, WIDTH = 12, 3, 40

@@ -4,11 +4,11 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from attacks.matching.estimates import MatchingEstimate
-from attacks.scoring import precision_at_positives
-from evaluation.message_selection import draw_pairs
-from protocol.history import History
-from protocol.seeding import generator_for
+from fedleak.attacks.matching.estimates import MatchingEstimate
+from fedleak.core.history import History
+from fedleak.core.scoring import precision_at_positives
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation.message_selection import draw_pairs
 from tests.attacks.runs import plain_view
 
 

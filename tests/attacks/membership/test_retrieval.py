@@ -8,14 +8,14 @@ import torch
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from attacks.estimates import EstimateError
-from attacks.membership.retrieval import MembershipEstimate, RetrievalFingerprint, log_likelihood_ratio
-from client.fpdgd import FPDGDAlgorithm
-from client.ranking import ranker_parameters
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView
-from server.marked_document import MarkedDocument
+from fedleak.attacks.membership.retrieval import MembershipEstimate, RetrievalFingerprint, log_likelihood_ratio
+from fedleak.client.fpdgd import FPDGDAlgorithm
+from fedleak.client.ranking import ranker_parameters
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import EstimateError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release, RoundView
+from fedleak.server.marked_document import MarkedDocument
 from tests.attacks.runs import plain_view, run, with_deltas
 
 VICTIMS = 40

@@ -5,13 +5,13 @@ from typing import Literal
 
 import pytest
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.ranking import CodebookAttack
-from attacks.scoring import auc_per_victim
-from defenses.local_dp import LocalDP
-from protocol.errors import ViewError
-from protocol.view import RoundView
-from server.codebook import Codebook
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.ranking import CodebookAttack
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.view import RoundView
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.server.codebook import Codebook
 from tests.attacks.runs import of_others, run
 from tests.ranking_toys import first_view, ranker, record, source
 

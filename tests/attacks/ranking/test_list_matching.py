@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.ranking.list_matching import ListMatching
-from attacks.ranking.list_matching import _Loss as Loss
-from client.click_models import cascade_log_law, steps_for_grades
-from client.fpdgd import FPDGDAlgorithm
-from modules.attackers.batched_lbfgs import batched_lbfgs
+from fedleak.attacks.ranking.list_matching import ListMatching
+from fedleak.attacks.ranking.list_matching import _Loss as Loss
+from fedleak.client.click_models import cascade_log_law, steps_for_grades
+from fedleak.client.fpdgd import FPDGDAlgorithm
+from fedleak.modules.attackers.batched_lbfgs import batched_lbfgs
 from tests.attacks.runs import plain_view
 from tests.places import GOLDEN
 

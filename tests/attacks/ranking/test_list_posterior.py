@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.ranking.list_matching import ListMatching
-from attacks.ranking.list_posterior import ListPosterior, sample_lists
-from attacks.ranking.priors import PriorOnly
-from attacks.scoring import auc_per_victim
-from client.click_models import patterns, uniform_log_law
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from defenses.local_dp import LocalDP
-from protocol.view import RoundView
-from server.noise_injection import NoiseInjection
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.ranking.list_matching import ListMatching
+from fedleak.attacks.ranking.list_posterior import ListPosterior, sample_lists
+from fedleak.attacks.ranking.priors import PriorOnly
+from fedleak.client.click_models import patterns, uniform_log_law
+from fedleak.core.attack import Attack
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.view import RoundView
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.server.noise_injection import NoiseInjection
 from tests.attacks.runs import of_others, run, with_deltas
 from tests.ranking_toys import first_view, ranker, record, source
 

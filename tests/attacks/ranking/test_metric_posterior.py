@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.ranking.metric_posterior import MetricPosterior, click_posterior
-from attacks.ranking.priors import PriorOnly
-from attacks.scoring import auc_per_victim
-from client.click_models import patterns, sample_patterns, uniform_log_law
-from client.foltr_es import (
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.ranking.metric_posterior import MetricPosterior, click_posterior
+from fedleak.attacks.ranking.priors import PriorOnly
+from fedleak.client.click_models import patterns, sample_patterns, uniform_log_law
+from fedleak.client.foltr_es import (
     LEVELS,
     UTILITY,
     FOLtRESAlgorithm,
@@ -23,9 +22,10 @@ from client.foltr_es import (
     truthful_probability,
     units,
 )
-from client.fpdgd import FPDGDAlgorithm
-from protocol.errors import ViewError
-from protocol.view import RoundView
+from fedleak.client.fpdgd import FPDGDAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.view import RoundView
 from tests.attacks.runs import plain_view, run
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from attacks.re_identification.estimates import IdentityEstimate
+from fedleak.attacks.re_identification.estimates import IdentityEstimate
 from tests.attacks.runs import plain_view
 
 

@@ -6,22 +6,28 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.base import Attack
-from attacks.estimates import EstimateError
-from attacks.matching.same_user import MatchingChance, MatchingCounts, MatchingFingerprint, MatchingMLP, MatchingSiamese
-from attacks.re_identification.baselines import CountsOnly, IdentityChance
-from attacks.re_identification.estimates import IdentityEstimate
-from attacks.re_identification.fingerprint import FingerprintAttack, over_pseudonyms
-from attacks.re_identification.messages import in_span, layer_vectors
-from attacks.re_identification.plda import PLDA
-from attacks.re_identification.profile_contrast import ProfileContrast, ProfileWords
-from attacks.re_identification.reidentification import CentredSVM, ReidKNN, ReidMLP, ReidSVM, against_others
-from attacks.re_identification.word_counts import WordCounts, estimated_words, word_laws
-from evaluation.message_selection import MessageSelection, selected
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.view import HOLDOUT, USERS
+from fedleak.attacks.matching.same_user import (
+    MatchingChance,
+    MatchingCounts,
+    MatchingFingerprint,
+    MatchingMLP,
+    MatchingSiamese,
+)
+from fedleak.attacks.re_identification.baselines import CountsOnly, IdentityChance
+from fedleak.attacks.re_identification.estimates import IdentityEstimate
+from fedleak.attacks.re_identification.fingerprint import FingerprintAttack, over_pseudonyms
+from fedleak.attacks.re_identification.messages import in_span, layer_vectors
+from fedleak.attacks.re_identification.plda import PLDA
+from fedleak.attacks.re_identification.profile_contrast import ProfileContrast, ProfileWords
+from fedleak.attacks.re_identification.reidentification import CentredSVM, ReidKNN, ReidMLP, ReidSVM, against_others
+from fedleak.attacks.re_identification.word_counts import WordCounts, estimated_words, word_laws
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import EstimateError
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import HOLDOUT, USERS
+from fedleak.evaluation.message_selection import MessageSelection, selected
 from tests.attacks.runs import of_noise, plain_view, run, state, unchanged, with_deltas, with_noise
 from tests.deanonymization_toys import NETWORK, WRITERS, joined, shuffled, source
 from tests.toys import each

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from attacks.re_identification.word_counts import BIAS, WEIGHT, _bias_changes
-from protocol.history import History
-from protocol.view import Release
+from fedleak.attacks.re_identification.word_counts import BIAS, WEIGHT, _bias_changes
+from fedleak.core.history import History
+from fedleak.core.view import Release
 from tests.attacks.runs import plain_view
 
 

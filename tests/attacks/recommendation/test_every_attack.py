@@ -6,18 +6,18 @@ import functools
 import pytest
 import torch
 
-from attacks.base import Attack
-from attacks.estimates import EstimateError
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.imia import IMIA
-from attacks.recommendation.item_deltas import Direction, RowNorm
-from attacks.recommendation.matched_filter import MatchedFilter
-from attacks.recommendation.raifle import Raifle
-from attacks.scoring import auc_per_victim, f1_per_victim
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, RoundView
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.imia import IMIA
+from fedleak.attacks.recommendation.item_deltas import Direction, RowNorm
+from fedleak.attacks.recommendation.matched_filter import MatchedFilter
+from fedleak.attacks.recommendation.raifle import Raifle
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import EstimateError
+from fedleak.core.scoring import auc_per_victim, f1_per_victim
+from fedleak.core.seeding import generator_for
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
 from tests.attacks.runs import run, state, unchanged
 from tests.toys import each, leaky_view, with_shuffled_labels
 

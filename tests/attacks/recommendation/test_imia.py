@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.imia import IMIA
-from attacks.scoring import f1_per_victim
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.imia import IMIA
+from fedleak.core.scoring import f1_per_victim
 from tests.attacks.runs import run
 from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import leaky_view

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.matched_filter import MatchedFilter
-from attacks.scoring import auc_per_victim
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, Release, RoundView
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.matched_filter import MatchedFilter
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING, Release, RoundView
 from tests.attacks.runs import run
 from tests.toys import leaky_view, with_shuffled_labels
 

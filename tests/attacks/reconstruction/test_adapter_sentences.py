@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.adapter_sentences import AdapterSentences
-from attacks.reconstruction.last_words import last_words
-from attacks.reconstruction.sentence_span import SpanEstimate
-from attacks.reconstruction.simulated_step import explains
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import PretrainedAlgorithm
-from protocol.errors import ViewError
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.adapter_sentences import AdapterSentences
+from fedleak.attacks.reconstruction.last_words import last_words
+from fedleak.attacks.reconstruction.sentence_span import SpanEstimate
+from fedleak.attacks.reconstruction.simulated_step import explains
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_deltas, with_noise
 from tests.text_toys import plain
 from tests.transformer_toys import LLAMA, VOCABULARY, algorithm, moved_model, texts, twin_base, view_of

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.re_identification.simulated import FEATURES
-from attacks.reconstruction import MeanRecord, RandomSentences
-from protocol.errors import ViewError
+from fedleak.attacks.re_identification.simulated import FEATURES
+from fedleak.attacks.reconstruction import MeanRecord, RandomSentences
+from fedleak.core.errors import ViewError
 from tests.reconstruction_toys import LABELS, TRUE, images, truth_of, view_of
 from tests.text_toys import plain, seen
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import Dager
-from attacks.reconstruction.estimates import ReconstructionEstimate
-from attacks.reconstruction.word_layers import DecoderLayers
-from client.decoder import DecoderAlgorithm
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction import Dager
+from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate
+from fedleak.attacks.reconstruction.word_layers import DecoderLayers
+from fedleak.client.decoder import DecoderAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run
 from tests.text_toys import CLIENTS, WORDS, plain, seen
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.description_length import description_bits
-from attacks.reconstruction.estimates import reconstruction
-from protocol.record_hash import RECORD_ORIGIN, RECORD_STEP
+from fedleak.attacks.reconstruction.description_length import description_bits
+from fedleak.attacks.reconstruction.estimates import reconstruction
+from fedleak.core.record_hash import RECORD_ORIGIN, RECORD_STEP
 from tests.reconstruction_toys import truth_of, view_of
 
 

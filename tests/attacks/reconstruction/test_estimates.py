@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attacks.estimates import EstimateError
-from attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
+from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
+from fedleak.core.estimates import EstimateError
 from tests.reconstruction_toys import LABELS, SHAPE, TRUE, VIEW, images, truth_of, view_of
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attacks.reconstruction.gradient_matching import (
+from fedleak.attacks.reconstruction.gradient_matching import (
     DeepLeakage,
     FedAvgMatching,
     GradientMatching,
@@ -19,10 +19,10 @@ from attacks.reconstruction.gradient_matching import (
     labels_of,
     predicted_cosine,
 )
-from client.engine.local_hyperparameters import LocalTraining
-from modules.learners.network import NetworkLearner
-from protocol.errors import ViewError
-from protocol.view import RoundView
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.view import RoundView
+from fedleak.modules.learners.network import NetworkLearner
 from tests.attacks.runs import run, with_noise
 from tests.reconstruction_toys import psnr, view_of_images
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages, decoupled
-from attacks.reconstruction.informed_matching import InformedMatching
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from defenses.mixup import Mixup
-from defenses.soteria import Soteria
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients, MatchedImages, decoupled
+from fedleak.attacks.reconstruction.informed_matching import InformedMatching
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.defenses.mixup import Mixup
+from fedleak.defenses.soteria import Soteria
 from tests.attacks.runs import of_noise, run
 from tests.reconstruction_toys import few_images, psnr, view_of_images
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attacks.reconstruction.likeness import identified, nearest, rouge
+from fedleak.attacks.reconstruction.likeness import identified, nearest, rouge
 
 
 def test_originals_get_the_assignment_of_least_error() -> None:

@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate
-from attacks.reconstruction.linear_published import LinearRatio
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import ClassifierOptions
-from evaluation.failures import unfit
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView
+from fedleak.attacks.reconstruction import LinearInversion
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.attacks.reconstruction.linear_published import LinearRatio
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release, RoundView
+from fedleak.evaluation.failures import unfit
 from tests.attacks.runs import of_noise, of_others, run, with_deltas, with_noise
 from tests.inversion_toys import SHAPE, changed, pictures, server_view, truth_of
 from tests.text_toys import seen

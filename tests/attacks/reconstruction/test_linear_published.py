@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import LinearPeeling, LinearRatio
-from attacks.reconstruction.estimates import ReconstructionAttack
-from attacks.reconstruction.linear_layer import LinearEstimate, layer_errors
-from attacks.reconstruction.linear_published import distinct_ratios
-from client.engine.local_hyperparameters import LocalTraining
-from client.network import ClassifierAlgorithm
-from protocol.errors import ViewError
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction import LinearPeeling, LinearRatio
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate, layer_errors
+from fedleak.attacks.reconstruction.linear_published import distinct_ratios
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run
 from tests.inversion_toys import server_view
 

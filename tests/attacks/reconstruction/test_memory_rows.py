@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.memory_rows import MemoryRows, MemoryRowsEstimate
-from protocol.errors import ViewError
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.memory_rows import MemoryRows, MemoryRowsEstimate
+from fedleak.core.errors import ViewError
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run
 from tests.memory_toys import WORDS, fine_tuned, memory_model
 from tests.text_toys import plain

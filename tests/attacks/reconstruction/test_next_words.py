@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attacks.reconstruction.next_words import next_words
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction.next_words import next_words
+from fedleak.core.seeding import generator_for
 
 
 @pytest.mark.parametrize(("prefixes", "dimensions"), [(1, 5), (12, 20), (30, 24)])

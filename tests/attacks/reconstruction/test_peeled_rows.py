@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.peeled_rows import DistinctRows, RowChanges, nearest_rows, peel_rows
+from fedleak.attacks.reconstruction.peeled_rows import DistinctRows, RowChanges, nearest_rows, peel_rows
 from tests.reconstruction_toys import SMALL_TABLE
 
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attacks.reconstruction.pixel_grid import common_levels, on_grid
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction.pixel_grid import common_levels, on_grid
+from fedleak.core.seeding import generator_for
 
 PIXELS = 40
 HALF = 0.5

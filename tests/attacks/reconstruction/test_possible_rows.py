@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import ColumnPrior, LinearInversion, MajorityRow, TabLeak, possible_rows
-from attacks.reconstruction.estimates import ReconstructionEstimate
-from attacks.reconstruction.linear_layer import LinearEstimate
-from attacks.reconstruction.peeled_rows import RowChanges
-from attacks.reconstruction.possible_rows import (
+from fedleak.attacks.reconstruction import ColumnPrior, LinearInversion, MajorityRow, TabLeak, possible_rows
+from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.attacks.reconstruction.peeled_rows import RowChanges
+from fedleak.attacks.reconstruction.possible_rows import (
     _Atoms,
     _first_copies,
     _is_certain,
@@ -22,15 +22,15 @@ from attacks.reconstruction.possible_rows import (
     search_possible,
     whole_numbers,
 )
-from attacks.reconstruction.table_rows import row_accuracy
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from protocol.errors import ViewError
-from protocol.record_hash import RECORD_ORIGIN, RECORD_STEP, record_hashes
-from protocol.seeding import generator_for
-from protocol.table_columns import COLUMNS, TableColumns
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.table_rows import row_accuracy
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.errors import ViewError
+from fedleak.core.record_hash import RECORD_ORIGIN, RECORD_STEP, record_hashes
+from fedleak.core.seeding import generator_for
+from fedleak.core.table_columns import COLUMNS, TableColumns
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run
 
 KINDS = torch.tensor(

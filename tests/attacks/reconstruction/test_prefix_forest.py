@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.prefix_forest import GONE, PrefixForest
+from fedleak.attacks.reconstruction.prefix_forest import GONE, PrefixForest
 
 WORDS = torch.tensor([10, 11, 12, 13])
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.prefix_states import PrefixStates, prefix_states
-from attacks.reconstruction.word_layers import RecurrentLayers, word_layers
-from client.text import TextAlgorithm
+from fedleak.attacks.reconstruction.prefix_states import PrefixStates, prefix_states
+from fedleak.attacks.reconstruction.word_layers import RecurrentLayers, word_layers
+from fedleak.client.text import TextAlgorithm
 from tests.text_toys import KINDS, seen
 
 SENTENCES = [[5, 6, 7, 8], [9, 6, 7, 3], [11, 12, 13, 5]]

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.pixel_grid import as_levels, on_grid
-from attacks.reconstruction.record_span import RecordErrors, RecordSpan, confirm, decomposed
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction.pixel_grid import as_levels, on_grid
+from fedleak.attacks.reconstruction.record_span import RecordErrors, RecordSpan, confirm, decomposed
+from fedleak.core.seeding import generator_for
 
 PIXELS, NEURONS, CLASSES, RATE = 40, 24, 10, 0.1
 

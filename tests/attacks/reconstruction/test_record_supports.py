@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate
-from attacks.reconstruction.record_supports import _certified
-from client.binary_classifier import BinaryClassifierAlgorithm
-from client.engine.local_hyperparameters import LocalTraining
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from protocol.errors import ViewError
-from protocol.record_hash import RECORD_ORIGIN, RECORD_STEP, record_hashes
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction import LinearInversion
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.attacks.reconstruction.record_supports import _certified
+from fedleak.client.binary_classifier import BinaryClassifierAlgorithm
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.core.errors import ViewError
+from fedleak.core.record_hash import RECORD_ORIGIN, RECORD_STEP, record_hashes
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_deltas
 
 COLUMNS, STEP = 16, 0.01

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate
-from attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
-from attacks.reconstruction.row_certificate import certified_rows, remade_step
-from client.nets.classifiers import ClassifierOptions
-from datamodules.tables.schema import Column, encode
-from protocol.seeding import generator_for
-from protocol.table_columns import TableColumns
+from fedleak.attacks.reconstruction import LinearInversion
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
+from fedleak.attacks.reconstruction.row_certificate import certified_rows, remade_step
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.core.seeding import generator_for
+from fedleak.core.table_columns import TableColumns
+from fedleak.datamodules.tables.schema import Column, encode
 from tests.attacks.runs import run
 from tests.tables_of_people import people, people_view
 

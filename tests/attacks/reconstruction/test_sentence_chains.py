@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.reconstruction import SentenceChains, SentenceSpan
-from attacks.reconstruction.estimates import ReconstructionEstimate
-from attacks.reconstruction.simulated_step import explains
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction import SentenceChains, SentenceSpan
+from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate
+from fedleak.attacks.reconstruction.simulated_step import explains
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, run, with_noise
 from tests.text_toys import KINDS, plain, seen
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import SentenceSpan
-from attacks.reconstruction.sentence_span import SpanEstimate, moved_rows
-from client.engine.local_hyperparameters import LocalTraining
-from defenses.local_dp import LocalDP
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView
+from fedleak.attacks.reconstruction import SentenceSpan
+from fedleak.attacks.reconstruction.sentence_span import SpanEstimate, moved_rows
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release, RoundView
+from fedleak.defenses.local_dp import LocalDP
 from tests.attacks.runs import of_noise, run
 from tests.text_toys import CLIENTS, KINDS, WORDS, plain, seen
 

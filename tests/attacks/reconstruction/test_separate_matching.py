@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attacks.reconstruction.gradient_matching import decoupled
-from attacks.reconstruction.likeness import likeness, nearest
-from attacks.reconstruction.separate_matching import SeparatedImages, SeparateMatching, UnrelatedSeparate
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
-from modules.learners.network import NetworkLearner
-from protocol.errors import ViewError
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.gradient_matching import decoupled
+from fedleak.attacks.reconstruction.likeness import likeness, nearest
+from fedleak.attacks.reconstruction.separate_matching import SeparatedImages, SeparateMatching, UnrelatedSeparate
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.core.errors import ViewError
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.modules.learners.network import NetworkLearner
 from tests.attacks.runs import of_noise, run, with_noise
 
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attacks.reconstruction.separated_features import Errors, Separated, separate
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction.separated_features import Errors, Separated, separate
+from fedleak.core.seeding import generator_for
 
 EXAMPLES, HIDDEN, WIDTH, CLASSES = 4, 40, 30, 5
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attacks.reconstruction.span import span_of
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction.span import span_of
+from fedleak.core.seeding import generator_for
 
 
 def change(rank: int, noise: float) -> tuple[torch.Tensor, torch.Tensor]:

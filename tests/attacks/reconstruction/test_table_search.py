@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import LinearInversion, LinearPeeling, LinearRatio
-from attacks.reconstruction.estimates import ReconstructionAttack
-from attacks.reconstruction.linear_layer import LinearEstimate
-from attacks.reconstruction.record_supports import FoundRecords
-from attacks.reconstruction.table_search import TableUpdate, distinct_rows, search_table
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction import LinearInversion, LinearPeeling, LinearRatio
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.attacks.reconstruction.record_supports import FoundRecords
+from fedleak.attacks.reconstruction.table_search import TableUpdate, distinct_rows, search_table
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_deltas
 from tests.reconstruction_toys import SMALL_TABLE
 from tests.tables_of_people import people, people_view

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.update_precision import common_step, number_errors
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction.update_precision import common_step, number_errors
+from fedleak.core.seeding import generator_for
 
 NEURONS, PIXELS = 32, 48
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.word_layers import word_layers
-from attacks.reconstruction.word_sums import WordSums, word_sums
-from client.text import TextAlgorithm
-from protocol.view import RoundView
+from fedleak.attacks.reconstruction.word_layers import word_layers
+from fedleak.attacks.reconstruction.word_sums import WordSums, word_sums
+from fedleak.client.text import TextAlgorithm
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise
 from tests.text_toys import CLIENTS, KINDS, seen
 

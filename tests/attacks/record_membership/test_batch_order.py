@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.record_membership.batch_order import whitened
-from attacks.record_membership.joint_fit import Basis, Fit, fit, without_common_noise
-from attacks.scoring import auc_per_victim
+from fedleak.attacks.record_membership.batch_order import whitened
+from fedleak.attacks.record_membership.joint_fit import Basis, Fit, fit, without_common_noise
+from fedleak.core.scoring import auc_per_victim
 
 WEIGHTS = (0.3, 0.5, 0.2)
 CANDIDATES, NUMBERS = 60, 200

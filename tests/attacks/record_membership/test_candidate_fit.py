@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.record_membership import CandidateFit, FedMIACosine, GradientCosine, RecordLoss
-from attacks.record_membership.candidate_fit import JointFitAttack, _summed
-from attacks.record_membership.effects import AdamScales
-from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.joint_fit import Fit
-from attacks.record_membership.pool import Pool, PoolAttack, record_gradients, weighted_gradient
-from attacks.source.source_inference import CandidateSource, SmallestLoss
-from client.binary_classifier import BinaryClassifierAlgorithm
-from client.engine.local_hyperparameters import LocalTraining
-from client.nets.classifiers import build_classifier
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, RoundView
+from fedleak.attacks.record_membership import CandidateFit, FedMIACosine, GradientCosine, RecordLoss
+from fedleak.attacks.record_membership.candidate_fit import JointFitAttack, _summed
+from fedleak.attacks.record_membership.effects import AdamScales
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
+from fedleak.attacks.record_membership.joint_fit import Fit
+from fedleak.attacks.record_membership.pool import Pool, PoolAttack, record_gradients, weighted_gradient
+from fedleak.attacks.source.source_inference import CandidateSource, SmallestLoss
+from fedleak.client.binary_classifier import BinaryClassifierAlgorithm
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.nets.classifiers import build_classifier
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES, Release, RoundView
 from tests.attacks.runs import of_others, run
 from tests.membership_toys import CLIENTS, NETWORK, ONE_EPOCH, SHAPE, learner, scored, several_rounds, toy
 
@@ -163,8 +163,8 @@ def test_little_memory_changes_no_score(
     """Gradients by a few sums at a time, and clients one by one."""
     view, _ = toy(local)
     whole = run(attack, view, RecordMembershipEstimate).scores
-    monkeypatch.setattr("attacks.record_membership.effects._BYTES", 1)
-    monkeypatch.setattr("attacks.record_membership.effects._COLUMNS", 50)
+    monkeypatch.setattr("fedleak.attacks.record_membership.effects._BYTES", 1)
+    monkeypatch.setattr("fedleak.attacks.record_membership.effects._COLUMNS", 50)
 
     def one_by_one(number: int, clients: set[int]) -> Iterator[RoundView]:
         part = view.in_round(number)
@@ -176,7 +176,7 @@ def test_little_memory_changes_no_score(
 
 
 def test_more_pairs_of_candidates_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attacks.record_membership.candidate_fit.memory_bound", lambda: 10**6)
+    monkeypatch.setattr("fedleak.attacks.record_membership.candidate_fit.memory_bound", lambda: 10**6)
     with pytest.raises(ViewError, match="compares 160 candidates with each other"):
         run(CandidateFit(), dataclasses.replace(toy()[0]), RecordMembershipEstimate)
 

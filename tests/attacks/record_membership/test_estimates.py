@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from attacks.estimates import EstimateError
-from attacks.record_membership.estimates import RecordMembershipEstimate, class_auc
-from protocol.errors import ViewError
-from protocol.view import CANDIDATE_LABELS
+from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate, class_auc
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import EstimateError
+from fedleak.core.view import CANDIDATE_LABELS
 from tests.membership_toys import MEMBER, SCORES, TRUTH, of_two_clients
 
 VIEW = of_two_clients()

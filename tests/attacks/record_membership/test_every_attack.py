@@ -7,10 +7,10 @@ from typing import Literal
 import pytest
 import torch
 
-from attacks.base import Attack
-from attacks.registry import REGISTRY
-from protocol.errors import ViewError
-from protocol.view import CANDIDATES
+from fedleak.core.attack import Attack
+from fedleak.core.errors import ViewError
+from fedleak.core.view import CANDIDATES
+from fedleak.evaluation.registry import REGISTRY
 from tests.attacks.runs import of_noise, of_others
 from tests.membership_toys import CLIENTS, ONE_EPOCH, Toy, scored, several_rounds, toy
 

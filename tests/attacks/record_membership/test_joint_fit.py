@@ -8,8 +8,8 @@ import torch
 from scipy.stats import kstest
 from torch import Tensor
 
-from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
-from attacks.scoring import auc_per_victim
+from fedleak.attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
+from fedleak.core.scoring import auc_per_victim
 
 
 def effects(candidates: int = 30, numbers: int = 200, *, seed: int = 0) -> Tensor:

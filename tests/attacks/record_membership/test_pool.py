@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.record_membership.candidate_fit import CandidateFit
-from attacks.record_membership.marginal import FedMIACosine
-from attacks.record_membership.pool import record_gradients
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import AdapterOptions, PretrainedAlgorithm
-from protocol.view import CANDIDATE_LABELS, CANDIDATES
+from fedleak.attacks.record_membership.candidate_fit import CandidateFit
+from fedleak.attacks.record_membership.marginal import FedMIACosine
+from fedleak.attacks.record_membership.pool import record_gradients
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import AdapterOptions, PretrainedAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES
 from tests.membership_toys import as_history, scored
 
 pytestmark = pytest.mark.integration

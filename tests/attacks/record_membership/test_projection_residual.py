@@ -6,12 +6,12 @@ import functools
 import pytest
 import torch
 
-from attacks.record_membership.candidate_fit import CandidateFit
-from attacks.record_membership.pool import Pool, PoolAttack
-from attacks.record_membership.projection_residual import ProjectionResidual
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.errors import ViewError
-from protocol.view import CANDIDATE_LABELS, CANDIDATES
+from fedleak.attacks.record_membership.candidate_fit import CandidateFit
+from fedleak.attacks.record_membership.pool import Pool, PoolAttack
+from fedleak.attacks.record_membership.projection_residual import ProjectionResidual
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES
 from tests.attacks.runs import of_noise, of_others
 from tests.membership_toys import Toy, as_history, scored
 from tests.transformer_toys import algorithm, moved_model, texts

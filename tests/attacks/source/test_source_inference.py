@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attacks.source.source_inference import SourceEstimate
-from protocol.errors import ViewError
+from fedleak.attacks.source.source_inference import SourceEstimate
+from fedleak.core.errors import ViewError
 from tests.membership_toys import MEMBER, SCORES, TRUTH, of_two_clients
 
 VIEW = of_two_clients()

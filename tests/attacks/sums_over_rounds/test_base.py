@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.composition.output_counts import OutputCounts
-from attacks.sums_over_rounds.base import class_sums, lengths, predicted_widths, shuffled_participants
-from attacks.sums_over_rounds.received_sums import Participants
-from attacks.sums_over_rounds.tracking import SumsOf
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.composition.output_counts import OutputCounts
+from fedleak.attacks.sums_over_rounds.base import class_sums, lengths, predicted_widths, shuffled_participants
+from fedleak.attacks.sums_over_rounds.received_sums import Participants
+from fedleak.attacks.sums_over_rounds.tracking import SumsOf
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 from tests.attacks.runs import with_noise
 from tests.composition_toys import views
 from tests.sum_toys import summed

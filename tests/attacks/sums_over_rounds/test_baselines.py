@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.sums_over_rounds.base import class_sums
-from attacks.sums_over_rounds.baselines import MeanOfSums
-from attacks.sums_over_rounds.estimates import SharesOverRounds
-from attacks.sums_over_rounds.received_sums import Participants
-from protocol.seeding import generator_for
+from fedleak.attacks.sums_over_rounds.base import class_sums
+from fedleak.attacks.sums_over_rounds.baselines import MeanOfSums
+from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
+from fedleak.attacks.sums_over_rounds.received_sums import Participants
+from fedleak.core.seeding import generator_for
 from tests.attacks.runs import run
 from tests.sum_toys import digits, history_of, record, scored, sums
 

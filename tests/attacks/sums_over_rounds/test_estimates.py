@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.estimates import EstimateError
-from attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, first_revealed, truth_after
-from protocol.errors import ViewError
-from protocol.history import History
+from fedleak.attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, first_revealed, truth_after
+from fedleak.core.errors import ViewError
+from fedleak.core.estimates import EstimateError
+from fedleak.core.history import History
 from tests.attacks.runs import plain_view
 
 SENT_IN = [2, 2, 5, 5, 9]

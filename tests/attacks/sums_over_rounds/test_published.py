@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.composition.output_counts import OutputCounts
-from attacks.sums_over_rounds.estimates import SharesOverRounds
-from attacks.sums_over_rounds.published import RidgeOnSums, SeparatedUpdates
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.composition.output_counts import OutputCounts
+from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
+from fedleak.attacks.sums_over_rounds.published import RidgeOnSums, SeparatedUpdates
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, run
 from tests.composition_toys import l1, views
 from tests.sum_toys import summed

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums, round_sums
-from client.algorithm import ExampleAlgorithm
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.errors import ViewError
-from protocol.history import History
-from protocol.view import Release, RoundView
-from recordings.recording import Recording
+from fedleak.attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums, round_sums
+from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.core.view import Release, RoundView
+from fedleak.recordings.recording import Recording
 from tests.attacks.runs import plain_view
 from tests.composition_toys import learner
 from tests.sum_toys import digits, history_of, record, sums

@@ -5,14 +5,14 @@ from typing import Literal
 import pytest
 import torch
 
-from attacks.sums_over_rounds.estimates import Revealed
-from attacks.sums_over_rounds.records_over_rounds import HoldersOverRounds, HoldersToReveal, alike_participation
-from datamodules.candidates import CandidateOptions
-from datamodules.partition.client_split import ClientSplit
-from protocol.errors import ViewError
-from protocol.history import History
-from recordings.control import ControlRecording
-from recordings.recording import Recording
+from fedleak.attacks.sums_over_rounds.estimates import Revealed
+from fedleak.attacks.sums_over_rounds.records_over_rounds import HoldersOverRounds, HoldersToReveal, alike_participation
+from fedleak.core.errors import ViewError
+from fedleak.core.history import History
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.recording import Recording
+from fedleak.training.candidates import CandidateOptions
 from tests.attacks.runs import plain_view
 from tests.sum_toys import digits, record, scored, sums
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.sums_over_rounds.received_sums import Participants
-from attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal, bounded
-from attacks.sums_over_rounds.tracking import Posterior, rank
-from datamodules.schedule import Schedule
-from evaluation.message_selection import client_truth
-from protocol.seeding import generator_for
-from recordings.control import ControlRecording
-from recordings.recording import Recording
+from fedleak.attacks.sums_over_rounds.received_sums import Participants
+from fedleak.attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal, bounded
+from fedleak.attacks.sums_over_rounds.tracking import Posterior, rank
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation.message_selection import client_truth
+from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.recording import Recording
+from fedleak.training.schedule import Schedule
 from tests.sum_toys import digits, history_of, record, scored, sums
 
 AFTER = (4, 8, 12, 14)

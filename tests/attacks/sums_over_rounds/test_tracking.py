@@ -8,8 +8,8 @@ from scipy.optimize import lsq_linear
 from scipy.stats import multivariate_normal
 from torch import Tensor
 
-from attacks.sums_over_rounds.rounds_to_reveal import bounded
-from attacks.sums_over_rounds.tracking import (
+from fedleak.attacks.sums_over_rounds.rounds_to_reveal import bounded
+from fedleak.attacks.sums_over_rounds.tracking import (
     _WIDE,
     Law,
     Posterior,
@@ -24,8 +24,8 @@ from attacks.sums_over_rounds.tracking import (
     whole_numbers_of,
     within_common_error,
 )
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
 
 CLIENTS, TOGETHER = 10, 4
 

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from attacks.estimates import EstimateError
-from attacks.sums_over_rounds.estimates import Revealed
-from attacks.sums_over_rounds.words_over_rounds import WordsOverRounds, WordsToReveal
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import TextOptions
-from datamodules.devices.device_split import Devices
-from datamodules.devices.synthetic_posts import SyntheticPosts
-from modules.learners.text import FederatedText
-from recordings.control import ControlRecording
-from recordings.recording import Recording
+from fedleak.attacks.sums_over_rounds.estimates import Revealed
+from fedleak.attacks.sums_over_rounds.words_over_rounds import WordsOverRounds, WordsToReveal
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import TextOptions
+from fedleak.core.estimates import EstimateError
+from fedleak.datamodules.devices.device_split import Devices
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.modules.learners.text import FederatedText
+from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.recording import Recording
 from tests.attacks.runs import plain_view
 from tests.sum_toys import scored, sums
 from tests.toys import quiet_trainer

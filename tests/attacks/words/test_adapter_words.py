@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.words.adapter_span import AdapterSpan
-from attacks.words.adapter_words import AdapterWords
-from attacks.words.estimates import WordSetEstimate
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.errors import ViewError
-from protocol.view import Release, RoundView
+from fedleak.attacks.words.adapter_span import AdapterSpan
+from fedleak.attacks.words.adapter_words import AdapterWords
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import ViewError
+from fedleak.core.view import Release, RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_deltas
 from tests.transformer_toys import (
     LLAMA,

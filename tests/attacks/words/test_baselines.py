@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.scoring import best_decisions
-from attacks.words.baselines import PopularWords, words_of_others
-from attacks.words.estimates import WordSetEstimate
-from attacks.words.frequencies import TEXTS, word_frequencies
-from protocol.errors import ViewError
-from protocol.view import RoundView
-from reports.statement.measured import reading_baselines
+from fedleak.attacks.words.baselines import PopularWords, words_of_others
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.attacks.words.frequencies import TEXTS, word_frequencies
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import best_decisions
+from fedleak.core.view import RoundView
+from fedleak.reports.statement.measured import reading_baselines
 from tests.attacks.runs import plain_view, run
 from tests.transformer_toys import algorithm, moved_model, view_of
 from tests.word_toys import STEP, words_seen

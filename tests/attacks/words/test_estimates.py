@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attacks.words.estimates import WordCountEstimate, WordSetEstimate, dense
+from fedleak.attacks.words.estimates import WordCountEstimate, WordSetEstimate, dense
 from tests.attacks.runs import plain_view
 
 VIEW = plain_view(2)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attacks.words import joint_pursuit
-from attacks.words.joint_pursuit import Sums, pursue
+from fedleak.attacks.words import joint_pursuit
+from fedleak.attacks.words.joint_pursuit import Sums, pursue
 
 NUMBERS, ROWS, VECTORS = 96, 8, 2000
 

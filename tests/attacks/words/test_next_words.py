@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.words.estimates import WordCountEstimate
-from attacks.words.next_words import NextWords, next_word_shares, words_per_text
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.attacks.words.estimates import WordCountEstimate
+from fedleak.attacks.words.next_words import NextWords, next_word_shares, words_per_text
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, plain_view, run, with_deltas, with_noise
 from tests.word_toys import words_seen
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.words.joint_pursuit import Pursuit, Sums, pursue
-from attacks.words.only_words import are_only_words, log_accidents, no_word_can_be_another, norm_after_swap
+from fedleak.attacks.words.joint_pursuit import Pursuit, Sums, pursue
+from fedleak.attacks.words.only_words import are_only_words, log_accidents, no_word_can_be_another, norm_after_swap
 
 VECTORS, NUMBERS, ROWS = 300, 48, 6
 ERROR = 1e-6

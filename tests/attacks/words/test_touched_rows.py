@@ -5,14 +5,14 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.words.baselines import PopularWords
-from attacks.words.estimates import WordSetEstimate
-from attacks.words.touched_rows import TouchedRows, embedding_table
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import EMBEDDING
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView
+from fedleak.attacks.words.baselines import PopularWords
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.attacks.words.touched_rows import TouchedRows, embedding_table
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import EMBEDDING
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import Release, RoundView
 from tests.attacks.runs import of_others, run, with_deltas, with_noise
 from tests.word_toys import STEP, words_seen
 

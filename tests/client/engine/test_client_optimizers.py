@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.engine.client_optimizers import build_optimizer
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.seeding import generator_for
+from fedleak.client.engine.client_optimizers import build_optimizer
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.seeding import generator_for
 
 SGD = LocalTraining(learning_rate=0.1)
 CASES: list[tuple[LocalTraining, type[torch.optim.Optimizer], tuple[str, ...]]] = [

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from client.engine.client_optimizers import build_optimizer
-from client.engine.differentiable_training import by_autograd, full_batches, train_differentiably
-from client.engine.local_hyperparameters import LocalTraining
-from protocol.errors import InputError
+from fedleak.client.engine.client_optimizers import build_optimizer
+from fedleak.client.engine.differentiable_training import by_autograd, full_batches, train_differentiably
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.errors import InputError
 
 ADAM = LocalTraining(optimizer="adam", learning_rate=0.05, epochs=4, eps_root=1e-8)
 

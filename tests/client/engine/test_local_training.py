@@ -6,21 +6,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.cohort import Cohort
-from client.engine.batches import batch_schedule
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import Engine, LocalTraining
-from client.engine.local_training import train_clients
-from client.engine.task import Task
-from client.fncf import FNCFAlgorithm
-from client.nets.ncf import ncf_mlp
-from client.network import ModuleAlgorithm
-from client.recommendation import USER_EMBEDDING
-from defenses.base import Defense
-from defenses.update_l1 import UpdateL1
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.batches import batch_schedule
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import Engine, LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.engine.task import Task
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.nets.ncf import ncf_mlp
+from fedleak.client.network import ModuleAlgorithm
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.defenses.base import Defense
+from fedleak.defenses.update_l1 import UpdateL1
 
 SIZES = [7, 3, 12, 5, 1]
 OPTIMIZERS = [

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.cohort import Cohort
-from client.engine.batches import batch_schedule
-from client.engine.local_hyperparameters import Engine, LocalTraining
-from client.engine.local_training import train_clients
-from client.engine.private_gradients import private_gradients
-from client.fncf import FNCFAlgorithm
-from client.nets.batch_norm import BatchNorm
-from client.network import ModuleAlgorithm
-from protocol.errors import InputError
-from protocol.seeding import generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.batches import batch_schedule
+from fedleak.client.engine.local_hyperparameters import Engine, LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.engine.private_gradients import private_gradients
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.nets.batch_norm import BatchNorm
+from fedleak.client.network import ModuleAlgorithm
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
 
 SIZES = [7, 3, 5]
 PRIVATE = LocalTraining(optimizer="sgd", learning_rate=0.2, batch_size=4, example_clip=0.5, noise_multiplier=0.3)

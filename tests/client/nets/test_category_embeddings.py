@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.reconstruction.linear_layer import layer_update
-from client.nets.category_embeddings import CategoryEmbeddings
-from client.nets.classifiers import ClassifierOptions, build_classifier, classifier_shapes
-from protocol.errors import InputError, ViewError
-from protocol.seeding import generator_for
+from fedleak.attacks.reconstruction.linear_layer import layer_update
+from fedleak.client.nets.category_embeddings import CategoryEmbeddings
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier, classifier_shapes
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.seeding import generator_for
 from tests.attacks.runs import plain_view
 
 OPTIONS = ClassifierOptions(name="mlp", hidden=5, embedding=2, categories=[(1, 3), (4, 2)])

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
-from datamodules.devices.device_split import Devices
-from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from recordings.adversary_devices import prior_knowledge
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
+from fedleak.datamodules.devices.device_split import Devices
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
+from fedleak.recordings.adversary_devices import prior_knowledge
 
 OWN, CROWD = torch.arange(40), torch.arange(100, 200)
 

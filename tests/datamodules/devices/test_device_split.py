@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.devices.device_split import (
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.devices.device_split import (
     HOLDOUT,
     SEEN,
     UNSEEN,
@@ -18,11 +20,9 @@ from datamodules.devices.device_split import (
     split_devices,
     without_poor_users,
 )
-from datamodules.devices.profiles import Profile, profile_fit
-from datamodules.devices.split_units import in_order
-from datamodules.devices.user_examples import UNDATED, OwnedExamples
-from protocol.errors import InputError
-from protocol.seeding import generator_for
+from fedleak.datamodules.devices.profiles import Profile, profile_fit
+from fedleak.datamodules.devices.split_units import in_order
+from fedleak.datamodules.devices.user_examples import UNDATED, OwnedExamples
 
 DAY = datetime.date(2004, 8, 2).toordinal()
 

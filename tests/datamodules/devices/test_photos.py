@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from datamodules.devices.device_split import Devices
-from datamodules.devices.open_images import OpenImages, read_open_images
-from datamodules.devices.photos import frequent_tags, tag_table
-from datamodules.devices.pipa import PIPA, read_annotations, read_pipa
-from datamodules.devices.profiles import Profile
-from datamodules.devices.user_filter import UserFilter
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.datamodules.devices.device_split import Devices
+from fedleak.datamodules.devices.open_images import OpenImages, read_open_images
+from fedleak.datamodules.devices.photos import frequent_tags, tag_table
+from fedleak.datamodules.devices.pipa import PIPA, read_annotations, read_pipa
+from fedleak.datamodules.devices.profiles import Profile
+from fedleak.datamodules.devices.user_filter import UserFilter
 from tests.datamodules.owned_files import write_open_images, write_pipa
 from tests.datamodules.refusals import refused
 from tests.places import REAL

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
-from datamodules.devices.user_examples import OwnedExamples
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
+from fedleak.datamodules.devices.user_examples import OwnedExamples
 
 
 def frequencies(posts: OwnedExamples, chosen: torch.Tensor) -> torch.Tensor:

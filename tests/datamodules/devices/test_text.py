@@ -9,17 +9,17 @@ import pytest
 import torch
 from jsonargparse import ArgumentParser
 
-from datamodules.base import FederatedDataModule
-from datamodules.devices.blog import Blog
-from datamodules.devices.dates import blog_day, days_of, iso_day, tweet_moment
-from datamodules.devices.device_split import Devices
-from datamodules.devices.profiles import Profile
-from datamodules.devices.sent140 import Sentiment140
-from datamodules.devices.text import OwnedTextDataModule
-from datamodules.devices.tokenization import TextOptions, Vocabulary, sentences_of, words_of
-from datamodules.devices.user_filter import UserFilter
-from datamodules.devices.yelp import Yelp
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.datamodules.devices.blog import Blog
+from fedleak.datamodules.devices.dates import blog_day, days_of, iso_day, tweet_moment
+from fedleak.datamodules.devices.device_split import Devices
+from fedleak.datamodules.devices.profiles import Profile
+from fedleak.datamodules.devices.sent140 import Sentiment140
+from fedleak.datamodules.devices.text import OwnedTextDataModule
+from fedleak.datamodules.devices.tokenization import TextOptions, Vocabulary, sentences_of, words_of
+from fedleak.datamodules.devices.user_filter import UserFilter
+from fedleak.datamodules.devices.yelp import Yelp
+from fedleak.training.data import FederatedDataModule
 from tests.datamodules import owned_files as files
 from tests.datamodules.refusals import refused
 from tests.places import REAL
@@ -417,7 +417,10 @@ def test_a_config_says_it_all(tmp_path: Path) -> None:
     parser.add_subclass_arguments(FederatedDataModule, "data")
 
     def parsed(**settings: object) -> Blog:
-        given = {"class_path": "datamodules.devices.blog.Blog", "init_args": {"root": str(tmp_path), **settings}}
+        given = {
+            "class_path": "fedleak.datamodules.devices.blog.Blog",
+            "init_args": {"root": str(tmp_path), **settings},
+        }
         return parser.instantiate(parser.parse_object({"data": given})).data  # type: ignore[no-any-return]
 
     data = parsed(

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.candidates import CandidateOptions
-from evaluation.message_selection import client_truth
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.evaluation.message_selection import client_truth
+from fedleak.training.candidates import CandidateOptions
 from tests.sum_toys import digits, history_of, record
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datamodules.images.cifar10 import CIFAR10
-from datamodules.partition.client_split import ClientSplit
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.datamodules.images.cifar10 import CIFAR10
+from fedleak.datamodules.partition.client_split import ClientSplit
 from tests.datamodules import image_trees as trees
 
 FEW = ClientSplit(clients=3)

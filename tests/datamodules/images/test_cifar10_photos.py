@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 
-from client.feature_extractor import Crop
-from datamodules.images.cifar10 import CIFAR10
-from datamodules.images.cifar10_photos import CIFAR10Photos
-from datamodules.partition.client_split import ClientSplit
+from fedleak.client.feature_extractor import Crop
+from fedleak.datamodules.images.cifar10 import CIFAR10
+from fedleak.datamodules.images.cifar10_photos import CIFAR10Photos
+from fedleak.datamodules.partition.client_split import ClientSplit
 from tests.datamodules import image_trees
 
 

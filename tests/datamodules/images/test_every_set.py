@@ -10,16 +10,16 @@ from jsonargparse import ArgumentParser
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from datamodules.base import FederatedDataModule
-from datamodules.images.base import ClassificationDataModule
-from datamodules.images.cifar10 import CIFAR10
-from datamodules.images.digits import Digits
-from datamodules.images.fer import FER
-from datamodules.images.mnist import MNIST, FashionMNIST
-from datamodules.images.skin_cancer import SkinCancer
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.datamodules.images.base import ClassificationDataModule
+from fedleak.datamodules.images.cifar10 import CIFAR10
+from fedleak.datamodules.images.digits import Digits
+from fedleak.datamodules.images.fer import FER
+from fedleak.datamodules.images.mnist import MNIST, FashionMNIST
+from fedleak.datamodules.images.skin_cancer import SkinCancer
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.training.data import FederatedDataModule
 from tests.datamodules import image_trees as trees
 from tests.datamodules.refusals import refused
 from tests.places import REAL
@@ -180,7 +180,7 @@ def test_a_command_line_says_who_holds_what(arguments: str, split: ClientSplit) 
     parser = ArgumentParser()
     parser.add_subclass_arguments(FederatedDataModule, "data")
     data = parser.instantiate(
-        parser.parse_args(["--data", "datamodules.images.digits.Digits", *arguments.split()])
+        parser.parse_args(["--data", "fedleak.datamodules.images.digits.Digits", *arguments.split()])
     ).data
     assert isinstance(data, Digits)
     assert data.split == split

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.images.fer import FER
+from fedleak.datamodules.images.fer import FER
 from tests.datamodules import image_trees as trees
 from tests.datamodules.refusals import refused
 

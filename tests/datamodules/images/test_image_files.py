@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.images import image_files
-from datamodules.images.fer import FER
+from fedleak.datamodules.images import image_files
+from fedleak.datamodules.images.fer import FER
 from tests.datamodules import image_trees as trees
 from tests.datamodules.refusals import refused
 

@@ -15,10 +15,10 @@ from torchvision.datasets.utils import calculate_md5
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms._presets import ImageClassification
 
-from client.feature_extractor import Crop, FeatureExtractor, Transform
-from datamodules.images.image_set import GeneratedImages, StoredImages
-from datamodules.images.imagenet import ValidationImages
-from protocol.errors import InputError
+from fedleak.client.feature_extractor import Crop, FeatureExtractor, Transform
+from fedleak.core.errors import InputError
+from fedleak.datamodules.images.image_set import GeneratedImages, StoredImages
+from fedleak.datamodules.images.imagenet import ValidationImages
 from tests.datamodules import image_trees as trees
 from tests.places import REAL
 

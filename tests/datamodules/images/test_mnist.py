@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datamodules.images.mnist import MNIST
+from fedleak.datamodules.images.mnist import MNIST
 from tests.datamodules import image_trees as trees
 from tests.datamodules.refusals import refused
 

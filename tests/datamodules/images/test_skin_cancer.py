@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datamodules.candidates import CandidateOptions
-from datamodules.images.skin_cancer import SkinCancer
-from datamodules.partition.client_split import ClientSplit
+from fedleak.datamodules.images.skin_cancer import SkinCancer
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.training.candidates import CandidateOptions
 from tests.datamodules import image_trees as trees
 from tests.datamodules.refusals import refused
 

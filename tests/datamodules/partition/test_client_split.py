@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.partition.class_proportions import composition_counts, decaf_composition, decaf_compositions
-from datamodules.partition.client_split import (
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.partition.client_split import (
     ClientSplit,
     deal_by_counts,
     deal_dirichlet,
@@ -16,9 +17,8 @@ from datamodules.partition.client_split import (
     dirichlet_table,
     split_clients,
 )
-from datamodules.partition.pool import Pool, hold_back, shuffled_pool, split_off
-from protocol.errors import InputError
-from protocol.seeding import generator_for
+from fedleak.datamodules.partition.pool import Pool, hold_back, shuffled_pool, split_off
+from fedleak.training.class_proportions import composition_counts, decaf_composition, decaf_compositions
 
 NAMES = ("ant", "bee", "cow", "dog")
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from datamodules.ranking.letor import LETOR
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.datamodules.ranking.letor import LETOR
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
 from tests.datamodules.ranking_files import assert_equal, check_cohort, slowly, write_letor
 from tests.places import REAL
 

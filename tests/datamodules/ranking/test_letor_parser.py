@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datamodules.io.array_files import load_arrays, store_arrays
-from datamodules.ranking import letor_parser as letor_file
-from datamodules.ranking.letor import LETOR
-from datamodules.ranking.letor_parser import Queries, read_queries
-from datamodules.ranking.mslr import MSLR
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.core.io.array_files import load_arrays, store_arrays
+from fedleak.datamodules.ranking import letor_parser as letor_file
+from fedleak.datamodules.ranking.letor import LETOR
+from fedleak.datamodules.ranking.letor_parser import Queries, read_queries
+from fedleak.datamodules.ranking.mslr import MSLR
 from tests.datamodules.ranking_files import assert_equal, documents, slowly, text, write
 from tests.datamodules.refusals import refused
 

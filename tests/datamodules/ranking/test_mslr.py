@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datamodules.ranking.mslr import MSLR, column_statistics, standardise_
+from fedleak.datamodules.ranking.mslr import MSLR, column_statistics, standardise_
 from tests.datamodules.ranking_files import check_cohort, documents, text, write
 
 

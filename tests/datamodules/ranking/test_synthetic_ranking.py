@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from protocol.errors import InputError
+from fedleak.core.errors import InputError
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
 
 
 @pytest.mark.parametrize(("shape", "features", "grades"), [("mslr", 136, 5), ("letor", 46, 3)])

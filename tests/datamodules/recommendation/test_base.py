@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.movielens import MovieLens
-from datamodules.recommendation.steam import Steam
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from protocol.errors import InputError
-from protocol.view import PUBLIC_INTERACTIONS
+from fedleak.core.errors import InputError
+from fedleak.core.view import PUBLIC_INTERACTIONS
+from fedleak.datamodules.recommendation.base import RecommenderDataModule
+from fedleak.datamodules.recommendation.movielens import MovieLens
+from fedleak.datamodules.recommendation.steam import Steam
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from tests.datamodules.ratings_files import LINES, movielens
 from tests.datamodules.refusals import refused
 from tests.places import REAL

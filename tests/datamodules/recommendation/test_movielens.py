@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.recommendation.movielens import MovieLens
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from protocol.view import ITEM_EMBEDDING
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.datamodules.recommendation.movielens import MovieLens
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from tests.datamodules.refusals import refused
 from tests.places import REAL
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from datamodules.partition.client_split import ClientSplit
-from datamodules.tables import CsvTable, LesionRecords, MovieLensUsers, SklearnTable
-from datamodules.tables.base import TableDataModule
-from datamodules.tables.schema import Column
-from protocol.errors import InputError
-from protocol.record_hash import record_hashes
-from protocol.table_columns import COLUMNS, TableColumns
+from fedleak.core.errors import InputError
+from fedleak.core.record_hash import record_hashes
+from fedleak.core.table_columns import COLUMNS, TableColumns
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.datamodules.tables import CsvTable, LesionRecords, MovieLensUsers, SklearnTable
+from fedleak.datamodules.tables.base import TableDataModule
+from fedleak.datamodules.tables.schema import Column
 from tests.datamodules.refusals import refused
 from tests.places import REAL
 

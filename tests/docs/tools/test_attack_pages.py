@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from attacks.registry import REGISTRY
 from docs.tools.attack_pages import FAMILIES, SECTIONS, is_listed, own_text, pages
-from experiments.commands.attack_parser import parsed
-from protocol.errors import InputError
+from fedleak.commands.attack_parser import parsed
+from fedleak.core.errors import InputError
+from fedleak.evaluation.registry import REGISTRY
 
 pytestmark = pytest.mark.inventory
 

@@ -10,8 +10,8 @@ import pytest
 
 from docs.tools import results_page
 from docs.tools.results_page import FOLDER, PAGE, README, TEMPLATE, Published, add, figures, page, readme
-from protocol.errors import InputError
-from reports.run import Run
+from fedleak.core.errors import InputError
+from fedleak.reports.run import Run
 from tests.places import ROOT
 from tests.reports.toys import cell, run, table
 

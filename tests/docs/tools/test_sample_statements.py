@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from attacks.registry import REGISTRY
 from docs.tools.sample_statements import SAMPLES, SOURCES, commands, page
-from reports.statement.system_file import Declaration
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.reports.statement.system_file import Declaration
 
 
 def test_each_sample_has_a_training_and_a_system() -> None:

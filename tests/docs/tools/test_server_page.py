@@ -1,11 +1,11 @@
-"""The page on what a server can do has every deviation of `server/`."""
+"""The page on what a server can do has every deviation of `fedleak/server/`."""
 
 import re
 
-import server
 from docs.tools.server_page import pages
-from protocol.class_paths import classes_in
-from server.deviation import Deviation
+from fedleak import server
+from fedleak.core.class_paths import classes_in
+from fedleak.server.deviation import Deviation
 
 PAGE = pages()["index.md"]
 

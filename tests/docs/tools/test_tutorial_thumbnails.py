@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from docs.tools import tutorial_thumbnails
-from evaluation.auditing import AuditResult
+from fedleak.evaluation.auditing import AuditResult
 
 
 def test_the_first_audit_is_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

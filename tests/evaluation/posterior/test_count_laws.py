@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.posterior.count_laws import CountLaw, DirichletLaw, HistogramLaw, likeliest_law
+from fedleak.evaluation.posterior.count_laws import CountLaw, DirichletLaw, HistogramLaw, likeliest_law
 
 CLIENTS = 40
 SOME = np.array([[3, 1, 0], [0, 4, 0], [2, 2, 0]])

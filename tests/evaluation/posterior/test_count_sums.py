@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from evaluation.posterior.count_sums import log_total, marginals
+from fedleak.evaluation.posterior.count_sums import log_total, marginals
 
 TOTALS = np.array([4, 6, 0])
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evaluation.posterior.gaussian import VectorPosterior, vector_posterior
+from fedleak.evaluation.posterior.gaussian import VectorPosterior, vector_posterior
 
 
 def posterior(noise: float, *, people: int = 4000, grid: float = 0.0, related: bool = True) -> VectorPosterior:

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from evaluation.posterior.given_counts import log_probability_given_counts
+from fedleak.evaluation.posterior.given_counts import log_probability_given_counts
 
 ODDS = torch.tensor([0.3, -1.2, 2.0, 0.0, 0.7, -0.4], dtype=torch.float64)
 LABELS = torch.tensor([True, False, True, False, True, False])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evaluation.posterior.log_odds import Column, cross_fitted, folds_of
+from fedleak.evaluation.posterior.log_odds import Column, cross_fitted, folds_of
 
 GENERATOR = 0
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from evaluation.posterior.matching import matched
+from fedleak.evaluation.posterior.matching import matched
 
 
 def test_exact_updates_are_all_matched_and_equal_answers_none() -> None:

@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.baselines import Popularity
-from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from attacks.words.estimates import WordSetEstimate
-from evaluation.posterior.posterior import combined_label, with_posteriors
-from evaluation.runner import Evaluation, attack_view, joined
-from evaluation.summary import paired_differences, summarise
-from protocol.threat_model import ThreatModel
-from protocol.view import POPULARITY, Release, RoundView
-from reports.figures.report_figures import report_figures
+from fedleak.attacks.interactions.baselines import Popularity
+from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
+from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.core.attack import Attack
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import POPULARITY, Release, RoundView
+from fedleak.evaluation.posterior.posterior import combined_label, with_posteriors
+from fedleak.evaluation.runner import Evaluation, attack_view, joined
+from fedleak.evaluation.summary import paired_differences, summarise
+from fedleak.reports.figures.report_figures import report_figures
 
 PEOPLE, ITEMS = 40, 60
 

@@ -8,8 +8,8 @@ import torch
 from scipy.special import gammaln
 from torch import Tensor
 
-from evaluation.posterior.gaussian import VectorPosterior, vector_posterior
-from evaluation.posterior.shares import MOST_EXAMPLES, share_posterior, whole_parts
+from fedleak.evaluation.posterior.gaussian import VectorPosterior, vector_posterior
+from fedleak.evaluation.posterior.shares import MOST_EXAMPLES, share_posterior, whole_parts
 
 PEOPLE, CLASSES, EXAMPLES = 400, 5, 50
 

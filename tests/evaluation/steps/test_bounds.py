@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments import tables
 from tests.places import CONFIGS
+from tests.tables import tables
 
 RANKED = f"""
 over: {CONFIGS / "paper" / "raifle_bounds.yaml"}

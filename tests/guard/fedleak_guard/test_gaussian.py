@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from fedleak.core import gaussian_budget
 from fedleak_guard.gaussian import gaussian_epsilon
-from protocol import gaussian_budget
 
 
 @pytest.mark.parametrize("precision", [1e-6, 0.01, 1.0, 30.0, 1e4])

@@ -46,11 +46,24 @@ def sent(folder: Path, *path: Path) -> dict[str, object]:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("hiding", ["client.py", "defenses.py", "attacks.py", "protocol.py"])
-def test_an_apps_file_that_hides_a_module_is_a_refusal(tmp_path: Path, hiding: str) -> None:
-    (tmp_path / hiding).write_text('"""The app of somebody."""\n')
+def test_an_app_that_hides_the_package_is_a_refusal(tmp_path: Path) -> None:
+    (tmp_path / "fedleak.py").write_text('"""The app of somebody."""\n')
     said = sent(tmp_path, ROOT)
     assert "of fedleak, which is installed" in str(said["reasons"])
+
+
+@pytest.mark.integration
+def test_files_of_an_app_change_no_check(tmp_path: Path) -> None:
+    """These names are those of Flower's tutorials, and of folders in the checkout."""
+    alone, app = tmp_path / "alone", tmp_path / "app"
+    alone.mkdir()
+    app.mkdir()
+    for name in ("client.py", "server.py", "task.py", "attacks.py", "protocol.py"):
+        (app / name).write_text("raise ImportError('a file of the app')\n")
+    (app / "modules").mkdir()
+    said = sent(app, ROOT)
+    assert said == sent(alone, ROOT)
+    assert "is not installed" not in str(said["not_made"])
 
 
 @pytest.mark.integration
@@ -66,8 +79,8 @@ def test_a_distribution_is_enough_to_be_installed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "path", [])
     assert not is_installed()
     with pytest.raises(NotMadeError, match="not installed"):
-        main_module("protocol.view")
-    monkeypatch.setattr(main_package, "_DISTRIBUTION", "numpy")
+        main_module("fedleak.core.view")
+    monkeypatch.setattr(main_package, "_NAME", "numpy")
     monkeypatch.setattr(sys, "path", [str(Path(pytest.__file__).parents[1])])
     assert is_installed()
     with pytest.raises(InputError, match=r"no_such_module of fedleak, which is installed"):
@@ -75,8 +88,11 @@ def test_a_distribution_is_enough_to_be_installed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_checkout_on_the_path_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sys, "path", [str(tmp_path), "", "\0"])
-    (tmp_path / "protocol").mkdir()
-    (tmp_path / "protocol/view.py").touch()
+    monkeypatch.setattr(main_package, "_NAME", "fedleak_of_a_test")
     monkeypatch.chdir(tmp_path)
-    assert [main_package._is_checkout(Path(one)) for one in (tmp_path, ROOT)] == [False, True]
+    monkeypatch.setattr(sys, "path", [""])
+    assert not is_installed()
+    (tmp_path / "fedleak_of_a_test").mkdir()
+    (tmp_path / "fedleak_of_a_test" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert is_installed()

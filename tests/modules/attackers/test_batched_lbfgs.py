@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from modules.attackers.batched_lbfgs import batched_lbfgs
+from fedleak.modules.attackers.batched_lbfgs import batched_lbfgs
 
 
 def rosenbrock(point: Tensor, numbers: Tensor) -> Tensor:

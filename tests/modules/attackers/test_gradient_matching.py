@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.recommendation.raifle import Raifle
-from attacks.scoring import auc_per_victim
-from client.engine.local_hyperparameters import LocalTraining
-from client.fncf import FNCFAlgorithm
-from client.recommendation import RecommenderAlgorithm
-from defenses.update_l1 import UpdateL1
-from modules.attackers.gradient_matching import Code, GradientMatching
-from modules.learners.fncf import FNCF
-from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, Release, RoundView
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.recommendation.raifle import Raifle
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.core.errors import ViewError
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING, Release, RoundView
+from fedleak.defenses.update_l1 import UpdateL1
+from fedleak.modules.attackers.gradient_matching import Code, GradientMatching
+from fedleak.modules.learners.fncf import FNCF
 from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import LOCAL, quiet_trainer
 

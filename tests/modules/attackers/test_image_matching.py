@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from modules.attackers.image_matching import ImageMatching, total_variation
-from modules.attackers.trainer import fit_quietly
-from protocol.seeding import generator_for
-from protocol.view import RoundView
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.modules.attackers.image_matching import ImageMatching, total_variation
+from fedleak.modules.attackers.trainer import fit_quietly
 from tests.golden.image_matching import CASES, clients, stored
 
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 import torch
 
-from modules.attackers.side_by_side import side_by_side
-from protocol.progress import progress_listener, report_progress
+from fedleak.core.progress import progress_listener, report_progress
+from fedleak.modules.attackers.side_by_side import side_by_side
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from modules.attackers.gradient_matching import GradientMatching
-from modules.attackers.identity_nets import ReidentificationNet
-from modules.attackers.trainer import fit_quietly
+from fedleak.modules.attackers.gradient_matching import GradientMatching
+from fedleak.modules.attackers.identity_nets import ReidentificationNet
+from fedleak.modules.attackers.trainer import fit_quietly
 from tests.toys import Line, leaky_view
 from tests.two_ranks import TwoRanks
 

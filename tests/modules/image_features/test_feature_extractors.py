@@ -13,10 +13,10 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from safetensors.torch import save_file
 from torch import nn
 
-from client.feature_extractor import Crop, FeatureExtractor, Transform
-from datamodules.images.imagenet import ValidationImages
-from modules.image_features.feature_extractors import Extractor, extractor
-from protocol.errors import InputError
+from fedleak.client.feature_extractor import Crop, FeatureExtractor, Transform
+from fedleak.core.errors import InputError
+from fedleak.datamodules.images.imagenet import ValidationImages
+from fedleak.modules.image_features.feature_extractors import Extractor, extractor
 from tests.places import REAL
 
 SMALL = Crop(32, 32)

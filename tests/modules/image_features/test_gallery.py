@@ -9,12 +9,12 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.functional import pil_to_tensor
 
-from client.feature_extractor import Crop, FeatureExtractor
-from datamodules.images.image_set import GeneratedImages, StoredImages
-from modules.image_features.feature_extractors import Extractor
-from modules.image_features.gallery import Gallery, as_bytes, halved_to_memory
-from protocol.errors import InputError
-from server.feature_noise import FeatureNoise, PixelSearch
+from fedleak.client.feature_extractor import Crop, FeatureExtractor
+from fedleak.core.errors import InputError
+from fedleak.datamodules.images.image_set import GeneratedImages, StoredImages
+from fedleak.modules.image_features.feature_extractors import Extractor
+from fedleak.modules.image_features.gallery import Gallery, as_bytes, halved_to_memory
+from fedleak.server.feature_noise import FeatureNoise, PixelSearch
 from tests.extractor_toys import toy
 from tests.two_ranks import TwoRanks
 

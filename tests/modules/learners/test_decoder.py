@@ -5,13 +5,13 @@ import torch
 from torch.func import grad
 from torch.nn.functional import cross_entropy
 
-from attacks.reconstruction.word_layers import word_layers
-from client.decoder import BODY, DecoderOptions
-from client.engine.local_hyperparameters import LocalTraining
-from client.text import TextAlgorithm
-from modules.learners.decoder import FederatedDecoder
-from protocol.errors import InputError
-from recordings.named_algorithm import learner_from
+from fedleak.attacks.reconstruction.word_layers import word_layers
+from fedleak.client.decoder import BODY, DecoderOptions
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.text import TextAlgorithm
+from fedleak.core.errors import InputError
+from fedleak.modules.learners.decoder import FederatedDecoder
+from fedleak.recordings.named_algorithm import learner_from
 from tests.text_toys import CLIENTS, learner, seen
 
 

@@ -13,42 +13,42 @@ from lightning import LightningModule, Trainer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-import modules
-from client.cohort import Cohort
-from client.decoder import DecoderOptions
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.engine.task import Task
-from client.fncf import FNCFAlgorithm
-from client.nets.classifiers import ClassifierOptions
-from client.tagger import TaggerOptions
-from client.text import TextOptions
-from datamodules.base import FederatedDataModule
-from datamodules.devices.synthetic_posts import SyntheticPosts
-from datamodules.images.synthetic_features import SyntheticFeatures
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.partition.client_split import ClientSplit
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from defenses.device_noise import DeviceNoise
-from defenses.local_dp import LocalDP
-from modules.federated import FederatedModule
-from modules.learners.decoder import FederatedDecoder
-from modules.learners.fncf import FNCF
-from modules.learners.foltr_es import FOLtRES
-from modules.learners.fpdgd import FPDGD
-from modules.learners.image_classifier import FederatedClassifier
-from modules.learners.image_ranker import ImageRanker
-from modules.learners.matrix_factorization import FederatedMF
-from modules.learners.photo_tagger import FederatedTagger
-from modules.learners.pretrained import Pretrained
-from modules.learners.text import FederatedText
-from modules.lightning.built_from_data import BuiltFromData
-from modules.lightning.hyper_parameters import described
-from modules.references.central import CentralFNCF
-from modules.references.feature_network import FeatureNetwork
-from protocol.class_paths import classes_in
-from protocol.errors import InputError
-from server.feature_noise import FeatureNoise
+from fedleak import modules
+from fedleak.client.cohort import Cohort
+from fedleak.client.decoder import DecoderOptions
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.engine.task import Task
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.nets.classifiers import ClassifierOptions
+from fedleak.client.tagger import TaggerOptions
+from fedleak.client.text import TextOptions
+from fedleak.core.class_paths import classes_in
+from fedleak.core.errors import InputError
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.datamodules.images.synthetic_features import SyntheticFeatures
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.defenses.device_noise import DeviceNoise
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.modules.learners.decoder import FederatedDecoder
+from fedleak.modules.learners.fncf import FNCF
+from fedleak.modules.learners.foltr_es import FOLtRES
+from fedleak.modules.learners.fpdgd import FPDGD
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.modules.learners.image_ranker import ImageRanker
+from fedleak.modules.learners.matrix_factorization import FederatedMF
+from fedleak.modules.learners.photo_tagger import FederatedTagger
+from fedleak.modules.learners.pretrained import Pretrained
+from fedleak.modules.learners.text import FederatedText
+from fedleak.modules.references.central import CentralFNCF
+from fedleak.modules.references.feature_network import FeatureNetwork
+from fedleak.server.feature_noise import FeatureNoise
+from fedleak.training.data import FederatedDataModule
+from fedleak.training.federated import FederatedModule
+from fedleak.training.lightning.built_from_data import BuiltFromData
+from fedleak.training.lightning.hyper_parameters import described
 from tests import toys
 from tests.places import CONFIGS
 from tests.toys import quiet_trainer
@@ -188,7 +188,10 @@ def test_the_engine_without_fast_code_uses_none_of_it(monkeypatch: pytest.Monkey
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("fast code was used")
 
-    for name in ("client.engine.local_training.keep_freed_memory", "client.engine.client_optimizers.KernelOptimizer"):
+    for name in (
+        "fedleak.client.engine.local_training.keep_freed_memory",
+        "fedleak.client.engine.client_optimizers.KernelOptimizer",
+    ):
         monkeypatch.setattr(name, forbidden)
     monkeypatch.setattr(FNCFAlgorithm, "fast", forbidden)
     cohort, public = source.cohort(0), module.public_parameters()

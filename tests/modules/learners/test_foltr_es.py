@@ -8,26 +8,26 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.ranking.list_matching import ListMatching
-from attacks.ranking.list_posterior import ListPosterior
-from attacks.ranking.lists import ranked_lists
-from attacks.ranking.metric_posterior import MetricPosterior
-from attacks.ranking.priors import ListPrior, PriorOnly
-from attacks.scoring import auc_per_victim
-from client.foltr_es import UTILITY
-from client.ranking import RankingAlgorithm
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from defenses.base import Update
-from modules.learners.foltr_es import FOLtRES
-from modules.server import ServerOptimizer
-from protocol.errors import InputError, ViewError
-from protocol.rankers import rank_scores
-from protocol.seeding import generator_for
-from protocol.view import RoundView
-from recordings.named_algorithm import learner_from
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.ranking.list_matching import ListMatching
+from fedleak.attacks.ranking.list_posterior import ListPosterior
+from fedleak.attacks.ranking.lists import ranked_lists
+from fedleak.attacks.ranking.metric_posterior import MetricPosterior
+from fedleak.attacks.ranking.priors import ListPrior, PriorOnly
+from fedleak.client.foltr_es import UTILITY
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.rankers import rank_scores
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.defenses.base import Update
+from fedleak.modules.learners.foltr_es import FOLtRES
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
+from fedleak.training.server_optimizer import ServerOptimizer
 from tests.ranking_toys import ndcg, source
 from tests.ranking_toys import record as record_parameters
 from tests.toys import LastRecord

@@ -7,27 +7,27 @@ import numpy as np
 import pytest
 import torch
 
-from attacks.interactions.estimates import InteractionEstimate
-from attacks.ranking.list_posterior import ListPosterior
-from attacks.ranking.lists import ranked_lists
-from attacks.scoring import auc_per_victim
-from client.cohort import Cohort
-from client.engine.batches import batch_schedule
-from client.engine.fast.memory import BufferPool
-from client.engine.local_hyperparameters import Engine
-from client.engine.local_training import train_clients
-from client.fpdgd import FPDGDAlgorithm
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from modules.learners.fpdgd import FPDGD
-from protocol.errors import InputError
-from protocol.rankers import rank_scores
-from protocol.seeding import generator_for
-from recordings.named_algorithm import learner_from
-from server.codebook import Codebook
-from server.feature_manipulation import FeatureManipulation
-from server.fingerprint import Fingerprint
-from server.noise_injection import NoiseInjection
-from server.permutation import Permutation
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.ranking.list_posterior import ListPosterior
+from fedleak.attacks.ranking.lists import ranked_lists
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.batches import batch_schedule
+from fedleak.client.engine.fast.memory import BufferPool
+from fedleak.client.engine.local_hyperparameters import Engine
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.fpdgd import FPDGDAlgorithm
+from fedleak.core.errors import InputError
+from fedleak.core.rankers import rank_scores
+from fedleak.core.scoring import auc_per_victim
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
+from fedleak.modules.learners.fpdgd import FPDGD
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.server.codebook import Codebook
+from fedleak.server.feature_manipulation import FeatureManipulation
+from fedleak.server.fingerprint import Fingerprint
+from fedleak.server.noise_injection import NoiseInjection
+from fedleak.server.permutation import Permutation
 from tests.places import GOLDEN
 from tests.ranking_toys import first_view, ndcg, ranker, record, source
 from tests.toys import LastRecord

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.membership import RetrievalFingerprint
-from defenses.local_dp import LocalDP
-from evaluation.evaluate import evaluate
-from protocol.errors import InputError, ViewError
-from recordings.recording import Recording
-from server.marked_document import MarkedDocument, marked_feature
+from fedleak.attacks.membership import RetrievalFingerprint
+from fedleak.core.errors import InputError, ViewError
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.evaluation.evaluate import evaluate
+from fedleak.recordings.recording import Recording
+from fedleak.server.marked_document import MarkedDocument, marked_feature
 from tests.ranking_toys import ranker, record, source
 
 

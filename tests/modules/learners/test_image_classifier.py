@@ -7,25 +7,31 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attacks.composition.base import network_outputs
-from callbacks.delta_recorder import DeltaRecorder
-from client.cohort import Cohort
-from client.engine.batches import client_draws, step_draws
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.engine.task import DRAWS
-from client.image_classifier import ImageClassifierAlgorithm
-from client.nets.batch_norm import BatchNorm
-from client.nets.classifiers import Classifier, ClassifierOptions, NetworkName, build_classifier, classifier_shapes
-from client.nets.dropout import Dropout, draw_noise
-from client.network import ModuleAlgorithm
-from datamodules.images.digits import Digits
-from datamodules.partition.client_split import ClientSplit
-from modules.learners.image_classifier import FederatedClassifier
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from recordings.named_algorithm import learner_from
-from recordings.recording import Recording
+from fedleak.attacks.composition.base import network_outputs
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.batches import client_draws, step_draws
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.engine.task import DRAWS
+from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.nets.batch_norm import BatchNorm
+from fedleak.client.nets.classifiers import (
+    Classifier,
+    ClassifierOptions,
+    NetworkName,
+    build_classifier,
+    classifier_shapes,
+)
+from fedleak.client.nets.dropout import Dropout, draw_noise
+from fedleak.client.network import ModuleAlgorithm
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.images.digits import Digits
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.modules.learners.image_classifier import FederatedClassifier
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recording import Recording
 from tests.composition_toys import SHAPE, learner, source, views
 from tests.toys import quiet_trainer
 

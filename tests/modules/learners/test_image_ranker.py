@@ -7,24 +7,23 @@ import pytest
 import torch
 from torch import Tensor
 
-import attack
-import train
-from callbacks.delta_recorder import DeltaRecorder
-from client.pointwise_descent import VoteAlgorithm
-from datamodules.images.synthetic_features import SyntheticFeatures, natural_features
-from datamodules.images.voters import SyntheticPhotos
-from defenses.base import Defense
-from defenses.local_dp import LocalDP
-from defenses.update_l1 import UpdateL1
-from modules.learners.image_ranker import ImageRanker
-from protocol.cache import CACHE_VARIABLE
-from protocol.errors import InputError
-from protocol.view import RoundView
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
-from server.fast_gradient_sign import FastGradientSign
-from server.feature_noise import FeatureNoise
-from server.image_manipulation import ImageManipulation
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.pointwise_descent import VoteAlgorithm
+from fedleak.commands import program, train
+from fedleak.core.cache import CACHE_VARIABLE
+from fedleak.core.errors import InputError
+from fedleak.core.view import RoundView
+from fedleak.datamodules.images.synthetic_features import SyntheticFeatures, natural_features
+from fedleak.datamodules.images.voters import SyntheticPhotos
+from fedleak.defenses.base import Defense
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.defenses.update_l1 import UpdateL1
+from fedleak.modules.learners.image_ranker import ImageRanker
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
+from fedleak.server.fast_gradient_sign import FastGradientSign
+from fedleak.server.feature_noise import FeatureNoise
+from fedleak.server.image_manipulation import ImageManipulation
 from tests.places import CONFIGS
 from tests.toys import quiet_trainer
 
@@ -74,7 +73,7 @@ def test_votes_are_recorded_and_inferred(
         alone = trained(models[victim], view.features[victim], truth["labels"][victim], learner)
         torch.testing.assert_close(models[victim] + view.deltas["ranker.weight"][victim], alone)
     assert not bool(recording.model(1)["ranker.weight"].any())  # nobody trains the global model
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path)]) == 0
+    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path)]) == 0
     results = json.loads((tmp_path / "results.json").read_text())["results"]
     found = {result["attack"]: result for result in results if result["metric"] == "auc"}
     assert found["affine-inversion"]["n"] == 10

@@ -6,25 +6,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from callbacks.delta_recorder import DeltaRecorder
-from client.cohort import Cohort
-from client.engine.batches import batch_schedule
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.margin_losses import LOSSES, LossName
-from client.matrix_factorization import MFAlgorithm
-from client.recommendation import USER_EMBEDDING
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from defenses.local_dp import LocalDP
-from defenses.row_noise import RowNoise
-from modules.federated import FederatedModule
-from modules.learners.matrix_factorization import FederatedMF
-from modules.server import ServerOptimizer
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING
-from recordings.named_algorithm import learner_from
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.batches import batch_schedule
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.margin_losses import LOSSES, LossName
+from fedleak.client.matrix_factorization import MFAlgorithm
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.defenses.row_noise import RowNoise
+from fedleak.modules.learners.matrix_factorization import FederatedMF
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recording import Recording
+from fedleak.training.federated import FederatedModule
+from fedleak.training.server_optimizer import ServerOptimizer
 from tests import toys
 
 SIZES = [7, 4, 12]

@@ -9,20 +9,20 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attacks.composition.base import network_outputs
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.network import ClassifierAlgorithm, ModuleAlgorithm
-from datamodules.images.digits import Digits
-from datamodules.partition.client_split import ClientSplit
-from defenses.base import Defense
-from defenses.update_l1 import UpdateL1
-from modules.learners.network import NetworkLearner
-from protocol.errors import InputError
-from protocol.seeding import generator_for
-from recordings.named_algorithm import network_of
-from recordings.recorded_learner import recorded_learner
-from recordings.recording import Recording
+from fedleak.attacks.composition.base import network_outputs
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.network import ClassifierAlgorithm, ModuleAlgorithm
+from fedleak.core.errors import InputError
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.images.digits import Digits
+from fedleak.datamodules.partition.client_split import ClientSplit
+from fedleak.defenses.base import Defense
+from fedleak.defenses.update_l1 import UpdateL1
+from fedleak.modules.learners.network import NetworkLearner
+from fedleak.recordings.named_algorithm import network_of
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
 from tests.toys import quiet_trainer
 
 LOCAL = LocalTraining(learning_rate=0.1, epochs=2)

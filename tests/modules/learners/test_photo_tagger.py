@@ -6,13 +6,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from client.cohort import Cohort
-from client.engine.local_hyperparameters import Engine, LocalTraining
-from client.engine.local_training import train_clients
-from client.tagger import Tagger, TaggerAlgorithm, TaggerOptions
-from modules.learners.photo_tagger import FederatedTagger
-from protocol.errors import InputError
-from recordings.named_algorithm import learner_from
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.local_hyperparameters import Engine, LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.tagger import Tagger, TaggerAlgorithm, TaggerOptions
+from fedleak.core.errors import InputError
+from fedleak.modules.learners.photo_tagger import FederatedTagger
+from fedleak.recordings.named_algorithm import learner_from
 
 SMALL = TaggerOptions(name="mobilenetv3_small_050")
 

@@ -8,18 +8,18 @@ import pytest
 import torch
 from safetensors import safe_open
 
-import attack
-from callbacks.delta_recorder import DeltaRecorder
-from client.engine.local_hyperparameters import LocalTraining
-from client.pretrained import AdapterOptions
-from datamodules.devices.synthetic_posts import SyntheticPosts
-from datamodules.images.synthetic_images import SyntheticImages
-from evaluation.auditing import audit
-from experiments.commands.open_recording import open_recording
-from modules.learners.pretrained import Pretrained
-from modules.round_record import TrainingExamples
-from protocol.errors import InputError
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.pretrained import AdapterOptions
+from fedleak.commands import program
+from fedleak.commands.open_recording import open_recording
+from fedleak.core.errors import InputError
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
+from fedleak.datamodules.images.synthetic_images import SyntheticImages
+from fedleak.evaluation.auditing import audit
+from fedleak.modules.learners.pretrained import Pretrained
+from fedleak.recordings.recording import Recording
+from fedleak.training.round_record import TrainingExamples
 from tests.places import ROOT
 from tests.toys import quiet_trainer
 from tests.transformer_toys import LLAMA, QUERY_AND_VALUE, algorithm
@@ -143,6 +143,6 @@ def test_a_table_finds_the_weights_of_its_cells(tmp_path: Path) -> None:
         f"train: {ROOT / 'configs/train/adapters_synthetic.yaml'}\nmetrics: [read-f1]\nset: {{model.path: {base}}}\n"
         "axes: {data: {synthetic-posts: {}}}\nattacks: {adapter-words: {}}\n"
     )
-    assert attack.main(["reproduce", str(table), "--jobs", "1", "--out", str(tmp_path / "out")]) == 0
+    assert program.main(["reproduce", str(table), "--jobs", "1", "--out", str(tmp_path / "out")]) == 0
     found = json.loads((tmp_path / "out/results.json").read_text())
     assert {row["attack"] for row in found["results"]} >= {"adapter-words"}

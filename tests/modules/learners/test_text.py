@@ -8,20 +8,20 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from callbacks.delta_recorder import DeltaRecorder
-from client.cohort import Cohort
-from client.engine.fast.lstm import lstm_gradients, lstm_trace
-from client.engine.fast.text_gradients import word_loss
-from client.engine.local_hyperparameters import Engine, LocalTraining
-from client.engine.local_training import train_clients
-from client.text import TextAlgorithm, TextOptions, text_cohort
-from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
-from defenses.base import Defense
-from defenses.local_dp import LocalDP
-from modules.learners.text import FederatedText
-from protocol.errors import InputError
-from recordings.named_algorithm import learner_from
-from recordings.recording import Recording
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.lstm import lstm_gradients, lstm_trace
+from fedleak.client.engine.fast.text_gradients import word_loss
+from fedleak.client.engine.local_hyperparameters import Engine, LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.text import TextAlgorithm, TextOptions, text_cohort
+from fedleak.core.errors import InputError
+from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
+from fedleak.defenses.base import Defense
+from fedleak.defenses.local_dp import LocalDP
+from fedleak.modules.learners.text import FederatedText
+from fedleak.recordings.named_algorithm import learner_from
+from fedleak.recordings.recording import Recording
 from tests.toys import quiet_trainer
 
 NETWORKS = [TextOptions(task=task, vocabulary=50, embedding=7, hidden=6) for task in ("next-word", "rating")]

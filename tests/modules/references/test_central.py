@@ -6,7 +6,7 @@ import pytest
 import torch
 from lightning import Trainer
 
-from modules.references.central import CentralFNCF
+from fedleak.modules.references.central import CentralFNCF
 from tests.toys import data, quiet_trainer
 
 pytestmark = pytest.mark.integration

@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-import train
-from client.feature_extractor import Crop
-from datamodules.images.cifar10 import CIFAR10
-from modules.image_features.feature_extractors import extractor
-from modules.references.feature_network import FeatureNetwork, moved_images
+from fedleak.client.feature_extractor import Crop
+from fedleak.commands import train
+from fedleak.datamodules.images.cifar10 import CIFAR10
+from fedleak.modules.image_features.feature_extractors import extractor
+from fedleak.modules.references.feature_network import FeatureNetwork, moved_images
 from tests.datamodules import image_trees
 from tests.places import CONFIGS
 

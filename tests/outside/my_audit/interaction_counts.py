@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.estimates import Estimate, Scores, check_tensor
-from protocol.metric_table import POSITIVE, Metric
-from protocol.taxonomy import PROPERTY
-from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, RoundView, View
+from fedleak.core.attack import Attack
+from fedleak.core.estimates import Estimate, Scores, check_tensor
+from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.core.taxonomy import PROPERTY
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import ITEM_EMBEDDING, RoundView, View
 
 
 @dataclass(frozen=True, kw_only=True)

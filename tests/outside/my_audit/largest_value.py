@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from defenses.manipulation_checks import Check, Received
+from fedleak.defenses.manipulation_checks import Check, Received
 
 
 class LargestValue(Check):

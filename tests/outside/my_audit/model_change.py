@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from evaluation.runner import Evaluation
-from experiments.after import AfterStep
-from experiments.cell_cache import CellRun
-from protocol.metric_table import POSITIVE, Metric
+from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.evaluation.runner import Evaluation
+from fedleak.tables.after import AfterStep
+from fedleak.tables.cell_cache import CellRun
 
 
 class ModelChange(AfterStep):

@@ -5,13 +5,13 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from client.algorithm import DescentAlgorithm
-from client.cohort import Cohort
-from client.engine.fast.gradients import Parameters
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.task import POSITION
-from modules.federated import FederatedModule, Federation
-from protocol.view import ITEM_EMBEDDING
+from fedleak.client.algorithm import DescentAlgorithm
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.task import POSITION
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.training.federated import FederatedModule, Federation
 
 
 class PlaceAlgorithm(DescentAlgorithm):

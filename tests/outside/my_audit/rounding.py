@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from defenses.base import Defense, Update
+from fedleak.defenses.base import Defense, Update
 
 
 class Rounding(Defense):

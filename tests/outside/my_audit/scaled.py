@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from server import FeatureManipulation, Notice
+from fedleak.server import FeatureManipulation, Notice
 
 
 @dataclass(frozen=True, kw_only=True)

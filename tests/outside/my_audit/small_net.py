@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import nn
 
-from client.engine.local_hyperparameters import LocalTraining
-from modules.learners.network import NetworkLearner
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.modules.learners.network import NetworkLearner
 
 DEFAULT = LocalTraining(learning_rate=0.1, batch_size=12)
 

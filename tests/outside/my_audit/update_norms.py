@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pandas as pd
 import torch
 
-from evaluation.steps import RecordingRun, RecordingStep
-from protocol.metric_table import POSITIVE, Metric
+from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.evaluation.steps import RecordingRun, RecordingStep
 
 
 class UpdateNorms(RecordingStep):

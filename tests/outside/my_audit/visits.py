@@ -6,8 +6,8 @@ import hashlib
 
 import numpy as np
 
-from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.interactions import Interactions, unique_interactions
+from fedleak.datamodules.recommendation.base import RecommenderDataModule
+from fedleak.datamodules.recommendation.interactions import Interactions, unique_interactions
 
 
 class Visits(RecommenderDataModule):

@@ -2,9 +2,9 @@
 
 import torch
 
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
 from my_audit.interaction_counts import CountByNorm, CountEstimate
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
 
 
 class UnknownNeed(CountByNorm):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fedleak.core.signals import Stopped
 from fedleak_recorder.files import write_once, write_whole
-from protocol.signals import Stopped
 
 
 def test_a_signal_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import InputError, Recorder
 from fedleak_recorder.format import read_journal
 from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.pseudonyms import pseudonym
-from recordings.recording import Recording
 
 CLIENTS = ["alice", "bob", "carol"]
 KEY = b"k" * 32

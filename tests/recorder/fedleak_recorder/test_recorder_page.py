@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import attack
+from fedleak.commands import program
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
-from recordings.recording import Recording
 from tests.places import ROOT
 
 PAGE = (ROOT / "docs/record-your-system.md").read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def test_the_loop_of_the_page_is_recorded_exactly_and_audited(tmp_path: Path, mo
             own = torch.stack([state[name] - before for state, _ in sent[number].values()])
             assert torch.equal(view.model[name], before)
             assert sorted(view.deltas[name].flatten(1).tolist()) == sorted(own.flatten(1).tolist())
-    assert attack.main(["audit", "--deltas", "runs/mine/deltas", "--out", "runs/mine"]) == 0
+    assert program.main(["audit", "--deltas", "runs/mine/deltas", "--out", "runs/mine"]) == 0
     assert "last-layer-counts" in Path("runs/mine/results.json").read_text(encoding="utf-8")
 
 

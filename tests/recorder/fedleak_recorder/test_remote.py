@@ -11,10 +11,10 @@ import fsspec
 import numpy as np
 import pytest
 
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import InputError, Recorder
 from fedleak_recorder.remote import RemoteCopy, main
 from fedleak_recorder.urls import without_secrets
-from recordings.recording import Recording
 
 KEY = b"k" * 32
 MODEL = {"weight": np.zeros(4, np.float32)}

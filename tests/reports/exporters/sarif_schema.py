@@ -5,7 +5,7 @@ The standard's repository has it under terms of its own, so it is no file of thi
 
 import pooch
 
-from protocol.cache import cache_folder
+from fedleak.core.cache import cache_folder
 
 URL = (
     "https://raw.githubusercontent.com/oasis-tcs/sarif-spec/e0583813964ec43cea53b6b531b402866095ed1f"

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import attack
-from datamodules.io.files import sha256_of
+from fedleak.commands import program
+from fedleak.core.errors import InputError
+from fedleak.core.io.files import sha256_of
+from fedleak.recordings.recording import Recording
+from fedleak.reports.evidence_bundle import FILES, MANIFEST, BundleError, archive, verified
+from fedleak.reports.exporters.bundle import Bundle
+from fedleak.reports.run import Run
 from fedleak_recorder.format import read_manifest
-from protocol.errors import InputError
-from recordings.recording import Recording
-from reports.evidence_bundle import FILES, MANIFEST, BundleError, archive, verified
-from reports.exporters.bundle import Bundle
-from reports.run import Run
 from tests.places import FILLED_SYSTEM
 from tests.reports.bundle_toys import with_hashes
 from tests.reports.toys import run
@@ -27,7 +27,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit")
     train(folder, rounds=2, users=12, items=60)
     options = ("--gate", "auc=0.6", "--statement", str(FILLED_SYSTEM), "--persons")
-    assert attack.main(["audit", "--deltas", str(folder / "deltas"), *options]) == 3
+    assert program.main(["audit", "--deltas", str(folder / "deltas"), *options]) == 3
     return folder
 
 
@@ -74,11 +74,11 @@ def test_no_client_is_in_a_bundle(audited: Path) -> None:
 @pytest.mark.usefixtures("without_figures")
 def test_a_bundle_of_an_audit_is_verified_by_the_command(audited: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = audited / "audit.zip"
-    assert attack.main(["export", str(audited), "--to", "bundle"]) == 0
-    assert attack.main(["verify", str(archive)]) == 0
+    assert program.main(["export", str(audited), "--to", "bundle"]) == 0
+    assert program.main(["verify", str(archive)]) == 0
     assert "bundle ok: 5 files" in capsys.readouterr().out
     archive.write_bytes(archive.read_bytes()[:-1])
-    assert attack.main(["verify", str(archive)]) == 3
+    assert program.main(["verify", str(archive)]) == 3
     said = capsys.readouterr().out
     assert said.startswith("BUNDLE FAILED: ")
     assert said.count("\n") == 1

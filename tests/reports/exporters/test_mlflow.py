@@ -14,9 +14,9 @@ from urllib.request import urlopen
 
 import pytest
 
-import attack
-from protocol.errors import InputError
-from reports.exporters.mlflow import MLflow
+from fedleak.commands import program
+from fedleak.core.errors import InputError
+from fedleak.reports.exporters.mlflow import MLflow
 from tests.reports.toys import LINES, cell, run, table
 
 
@@ -57,7 +57,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_values_and_intervals_are_read_back(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results(command="python /somewhere/attack.py audit --deltas /somewhere/else/deltas").write(tmp_path)
     words = ("export", str(tmp_path), "--to", "mlflow", "--to.tracking_uri", server, "--to.experiment", "leaks")
-    assert attack.main(words) == 0
+    assert program.main(words) == 0
     said = capsys.readouterr().out
     assert "mlflow: 6 metrics in run " in said
     from mlflow import MlflowClient

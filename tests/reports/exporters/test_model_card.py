@@ -6,7 +6,7 @@ from typing import Any
 from huggingface_hub import ModelCard as Card
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
-from reports.exporters.model_card import ModelCard
+from fedleak.reports.exporters.model_card import ModelCard
 from tests.reports.toys import LINES, cell, run, table
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import InputError
-from reports.exporters.otlp import Otlp
+from fedleak.core.errors import InputError
+from fedleak.reports.exporters.otlp import Otlp
 from tests.reports.toys import LINES, cell, run, table
 
 needs_otel = pytest.mark.usefixtures("otel")

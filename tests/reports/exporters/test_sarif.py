@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reports.exporters.sarif import GATE, Sarif, write_gate_alerts
-from reports.run import Place, Recorded, Run
+from fedleak.reports.exporters.sarif import GATE, Sarif, write_gate_alerts
+from fedleak.reports.run import Place, Recorded, Run
 from tests.reports.toys import LINES, cell, run, table
 
 OUTCOMES = ("ok", "failed", "undecided", "unchecked")

@@ -1,11 +1,11 @@
 """The figure of attacks below a bound shows every line, and takes the place of the plain one."""
 
-from evaluation.runner import Evaluation
-from reports.figures.below_bounds import below_bounds, bounded
-from reports.figures.by_setting import by_setting
-from reports.figures.figure_data import FigureData
-from reports.figures.line_styles import line_styles
-from reports.figures.report_figures import report_figures
+from fedleak.evaluation.runner import Evaluation
+from fedleak.reports.figures.below_bounds import below_bounds, bounded
+from fedleak.reports.figures.by_setting import by_setting
+from fedleak.reports.figures.figure_data import FigureData
+from fedleak.reports.figures.line_styles import line_styles
+from fedleak.reports.figures.report_figures import report_figures
 from tests.reports.toys import cell, table
 
 ROWS = [

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 from matplotlib.figure import Figure
 
-from evaluation.persons import client_labels
-from evaluation.scores import concat, score_table
-from reports.figures.by_attack import by_attack
-from reports.figures.figure_data import DrawnFigure, FigureData
-from reports.figures.line_styles import line_styles
+from fedleak.evaluation.persons import client_labels
+from fedleak.evaluation.scores import concat, score_table
+from fedleak.reports.figures.by_attack import by_attack
+from fedleak.reports.figures.figure_data import DrawnFigure, FigureData
+from fedleak.reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from evaluation.persons import CLIENTS, DISTANCE, client_labels
-from evaluation.scores import with_setting
-from reports.figures.compositions import compositions, mean_compositions
-from reports.figures.figure_data import FigureData
-from reports.figures.line_styles import line_styles
+from fedleak.evaluation.persons import CLIENTS, DISTANCE, client_labels
+from fedleak.evaluation.scores import with_setting
+from fedleak.reports.figures.compositions import compositions, mean_compositions
+from fedleak.reports.figures.figure_data import FigureData
+from fedleak.reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
 
 ROLES = {"codebook": "ours", "raifle": "published", "chance": "baseline"}

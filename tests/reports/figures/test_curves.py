@@ -3,10 +3,10 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from attacks.estimates import ROC_GRID
-from reports.figures.curves import roc
-from reports.figures.figure_data import DrawnFigure, FigureData
-from reports.figures.line_styles import line_styles
+from fedleak.core.estimates import ROC_GRID
+from fedleak.reports.figures.curves import roc
+from fedleak.reports.figures.figure_data import DrawnFigure, FigureData
+from fedleak.reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
 
 RESULTS = table(cell("codebook", 0.9), cell("raifle", 0.9), cell("chance", 0.5))

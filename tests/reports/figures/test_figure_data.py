@@ -5,8 +5,8 @@ import copy
 import pytest
 from matplotlib.figure import Figure
 
-from evaluation.captioned_figure import CaptionedFigure
-from reports.figures.figure_data import DrawnFigure, legend_right, styled
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.reports.figures.figure_data import DrawnFigure, legend_right, styled
 
 
 def made() -> DrawnFigure:

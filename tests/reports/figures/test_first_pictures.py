@@ -3,11 +3,11 @@
 import pandas as pd
 import torch
 
-from attacks.estimates import Reconstruction
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table, with_setting
-from reports.figures.first_pictures import first_pictures
-from reports.questions import questions
+from fedleak.core.estimates import Reconstruction
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table, with_setting
+from fedleak.reports.figures.first_pictures import first_pictures
+from fedleak.reports.questions import questions
 from tests.reports.toys import LINES, cell, table
 
 WORDS = AttackInfo(role="ours", family="words", question="another", tells="which words")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from attacks.estimates import Reconstruction
-from reports.figures.images import reconstructions
+from fedleak.core.estimates import Reconstruction
+from fedleak.reports.figures.images import reconstructions
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,7 +1,7 @@
 """An attack looks the same on every page, and no two lines of a page look the same."""
 
-from evaluation.scores import AttackInfo
-from reports.figures.line_styles import COLOURS, line_styles
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports.figures.line_styles import COLOURS, line_styles
 from tests.reports.toys import cell, table
 
 NAMES = ("decaf", "decaf-match", "exact-counts", "llg", "soft-labels", "rlu", "closed-form", "decaf-shared")

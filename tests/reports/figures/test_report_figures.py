@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 import torch
 
-import attacks.registry  # noqa: F401  # attacks define their metrics
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo
-from protocol.metric_table import METRICS
-from reports.figures.maps import update_maps
-from reports.figures.report_figures import FIGURES, report_figures
+import fedleak.evaluation.registry  # noqa: F401  # attacks define their metrics
+from fedleak.core.metric_table import METRICS
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports.figures.maps import update_maps
+from fedleak.reports.figures.report_figures import FIGURES, report_figures
 from tests.reports.toys import LINES, cell, table
 
 

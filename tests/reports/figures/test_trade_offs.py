@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from evaluation.what_if import COSINE
-from reports.figures.figure_data import FigureData
-from reports.figures.line_styles import line_styles
-from reports.figures.trade_offs import against_rank, detectability, privacy_and_utility, signal_kept
+from fedleak.evaluation.what_if import COSINE
+from fedleak.reports.figures.figure_data import FigureData
+from fedleak.reports.figures.line_styles import line_styles
+from fedleak.reports.figures.trade_offs import against_rank, detectability, privacy_and_utility, signal_kept
 from tests.reports.toys import cell, table
 
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from reports.statement.assessment import OPEN, Assessment, assessment
-from reports.statement.system_file import Declaration
+from fedleak.reports.statement.assessment import OPEN, Assessment, assessment
+from fedleak.reports.statement.system_file import Declaration
 from tests.places import FILLED_SYSTEM, ROOT
 
 QUESTIONS = ("recommendation", "composition", "reconstruction", "sums-over-rounds")

@@ -1,8 +1,8 @@
 import pytest
 
-from evaluation.risk import Range
-from reports.statement.combined import exposure
-from reports.statement.numbers import Interval
+from fedleak.evaluation.risk import Range
+from fedleak.reports.statement.combined import exposure
+from fedleak.reports.statement.numbers import Interval
 
 
 def test_exposure_by_hand() -> None:

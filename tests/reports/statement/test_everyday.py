@@ -3,11 +3,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from attacks.registry import REGISTRY
-from protocol.metric_table import METRICS, metric
-from reports.statement.everyday import answer, everyday, gain
-from reports.statement.measured import Baseline
-from reports.statement.numbers import Interval
+from fedleak.core.metric_table import METRICS, metric
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.reports.statement.everyday import answer, everyday, gain
+from fedleak.reports.statement.measured import Baseline
+from fedleak.reports.statement.numbers import Interval
 
 WHO = "Whoever can read a client's updates"
 

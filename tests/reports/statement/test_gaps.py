@@ -1,12 +1,12 @@
-import server
-from attacks.record_membership.baselines import SentModelLoss
-from attacks.registry import REGISTRY
-from evaluation.runner import Evaluation
-from evaluation.time_budget import TimeBudget
-from protocol.class_paths import classes_in
-from protocol.taxonomy import RECONSTRUCTION
-from reports.statement.gaps import KNOWN_CLASSES, not_tried
-from server.model_manipulation import ModelManipulation
+from fedleak import server
+from fedleak.attacks.record_membership.baselines import SentModelLoss
+from fedleak.core.class_paths import classes_in
+from fedleak.core.taxonomy import RECONSTRUCTION
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.time_budget import TimeBudget
+from fedleak.reports.statement.gaps import KNOWN_CLASSES, not_tried
+from fedleak.server.model_manipulation import ModelManipulation
 from tests.places import ROOT
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from protocol.metric_table import metric
-from protocol.taxonomy import NONE_FITS
-from reports.statement.lowering import Lowering, lowering
-from reports.statement.measured import Measured
-from reports.statement.numbers import Interval, of_taxonomy
+from fedleak.core.metric_table import metric
+from fedleak.core.taxonomy import NONE_FITS
+from fedleak.reports.statement.lowering import Lowering, lowering
+from fedleak.reports.statement.measured import Measured
+from fedleak.reports.statement.numbers import Interval, of_taxonomy
 from tests.places import ROOT
 
 RESULTS = ROOT / "docs" / "results"

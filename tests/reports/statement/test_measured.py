@@ -2,13 +2,13 @@ from typing import Any
 
 import pytest
 
-from attacks.registry import REGISTRY
-from evaluation.luck import with_luck
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, Role, concat, score_table
-from evaluation.summary import summarise
-from reports.statement.measured import Measured, measured, names_of
-from reports.statement.system_file import Declaration
+from fedleak.evaluation.luck import with_luck
+from fedleak.evaluation.registry import REGISTRY
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, Role, concat, score_table
+from fedleak.evaluation.summary import summarise
+from fedleak.reports.statement.measured import Measured, measured, names_of
+from fedleak.reports.statement.system_file import Declaration
 from tests.places import FILLED_SYSTEM
 
 ATTACKS = [kind() for kind in REGISTRY.values()]

@@ -1,6 +1,6 @@
 import pytest
 
-from reports.statement.numbers import hundredths, in_percent, shown
+from fedleak.reports.statement.numbers import hundredths, in_percent, shown
 
 
 @pytest.mark.parametrize("value", [1.0, 50.0, 0.9999, 0.00001, 1.23456, 12345.678, 999.999, 30.0001, 0.5, 0.0])

@@ -3,12 +3,12 @@ import math
 import pandas as pd
 import pytest
 
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, concat, score_table
-from evaluation.summary import summarise
-from reports.statement.measured import DECLARED_PRIVACY
-from reports.statement.privacy import BOUNDS, Privacy, privacy
-from reports.statement.system_file import Declaration, Promise
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
+from fedleak.evaluation.summary import summarise
+from fedleak.reports.statement.measured import DECLARED_PRIVACY
+from fedleak.reports.statement.privacy import BOUNDS, Privacy, privacy
+from fedleak.reports.statement.system_file import Declaration, Promise
 from tests.places import FILLED_SYSTEM
 
 QUESTIONS = ("recommendation", "composition")

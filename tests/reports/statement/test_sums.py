@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from evaluation.runner import Evaluation
-from evaluation.scores import AttackInfo, Role, score_table
-from reports.statement.sums import sums
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo, Role, score_table
+from fedleak.reports.statement.sums import sums
 
 
 def evaluation(

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 import yaml
 
-from protocol.errors import InputError
-from reports.statement.system_file import Declaration, System
+from fedleak.core.errors import InputError
+from fedleak.reports.statement.system_file import Declaration, System
 from tests.places import FILLED_SYSTEM, ROOT
 
 EXAMPLE = ROOT / "docs" / "system-example.yaml"

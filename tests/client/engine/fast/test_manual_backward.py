@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from client.cohort import Cohort
-from client.engine.fast.gradients import Descent
-from client.engine.fast.manual_backward import Collected, chain_loss, chain_of, product, with_marked_layout
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.nets.classifiers import ClassifierOptions, build_classifier
-from client.network import ModuleAlgorithm
-from defenses.base import Update
-from protocol.seeding import generator_for
+from fedleak.client.cohort import Cohort
+from fedleak.client.engine.fast.gradients import Descent
+from fedleak.client.engine.fast.manual_backward import Collected, chain_loss, chain_of, product, with_marked_layout
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.local_training import train_clients
+from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
+from fedleak.client.network import ModuleAlgorithm
+from fedleak.core.seeding import generator_for
+from fedleak.defenses.base import Update
 
 SIZES = [6, 3, 4, 0]
 NETWORKS = {

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from client.engine.fast.memory import BufferPool, FlatParameters
+from fedleak.client.engine.fast.memory import BufferPool, FlatParameters
 
 
 def parameters() -> dict[str, Tensor]:

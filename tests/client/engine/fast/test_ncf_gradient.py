@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from client.engine.fast.memory import BufferPool
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.task import POSITION
-from client.fncf import FNCFAlgorithm
-from client.recommendation import USER_EMBEDDING
-from modules.learners.fncf import FNCF
-from protocol.view import ITEM_EMBEDDING
+from fedleak.client.engine.fast.memory import BufferPool
+from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.engine.task import POSITION
+from fedleak.client.fncf import FNCFAlgorithm
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.view import ITEM_EMBEDDING
+from fedleak.modules.learners.fncf import FNCF
 
 
 def test_written_gradient_is_autograds() -> None:

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attacks.reconstruction.linear_inversion import LinearInversion
-from attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.attacks.reconstruction.linear_inversion import LinearInversion
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
+from fedleak.core.view import RoundView
 from fedleak_guard import RefusedError
 from fedleak_guard.check import NotMadeError
 from fedleak_guard.checks.own_label_counts import OwnLabelCounts
@@ -17,7 +18,6 @@ from fedleak_guard.checks.own_records import OwnRecords
 from fedleak_guard.checks.own_words import OwnWords
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Policy, read_policy
-from protocol.view import RoundView
 from tests.guard_toys import message, site
 
 RECORDS = 6

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from fedleak.server.imprint import Imprint
+from fedleak.server.model_manipulation import ModelManipulation
+from fedleak.server.sparse_imprint import SparseImprint
+from fedleak.server.suppression import Suppression
 from fedleak_guard import RefusedError
 from fedleak_guard.checks.received_rows import share
 from fedleak_recorder.arrays import Array
-from server.imprint import Imprint
-from server.model_manipulation import ModelManipulation
-from server.sparse_imprint import SparseImprint
-from server.suppression import Suppression
 from tests.guard_toys import message as toy_message
 from tests.guard_toys import site
 

@@ -1,0 +1,116 @@
+"""Local training of one client after another: for convolutions on a CPU."""
+
+import functools
+
+import torch
+from torch import Tensor
+
+from fedleak.client.engine.client_optimizers import build_optimizer
+from fedleak.client.engine.fast.gradients import Descent, Parameters
+from fedleak.client.engine.fast.memory import BufferPool, FlatParameters
+from fedleak.client.engine.private_gradients import private_gradients
+from fedleak.client.engine.training_job import (
+    TrainingJob,
+    defended_step,
+    loss_and_gradients,
+    penalties_of,
+    received_by,
+    steps_of,
+)
+from fedleak.defenses.base import Defense
+
+
+def train_one(job: TrainingJob, position: Tensor) -> None:
+    """Trains one client on unstacked parameters; images and kernels are channels-last, which is faster on a CPU."""
+    client = int(position[0])
+    part = job.cohort.select(position)
+    received = {name: _channels_last(value[0]) for name, value in received_by(job, part).items()}
+    private = {name: value[client] for name, value in job.private.items()}
+    copy = functools.partial(_copy, job, client)
+    trained = FlatParameters({**received, **private}, 1, copy, share=job.local.fast)
+    leaves, optimizer, buffers = trained.leaves, build_optimizer(job.local, trained.owners), BufferPool()
+    schedule = None if job.schedule is None else [job.schedule[client]]
+    loss, elements = torch.zeros(()), job.elements_of(position)
+    for examples, mask, _ in steps_of(part, job.local, schedule, job.draws_of(position)):
+        own = {name: _channels_last(value[0]) for name, value in examples.items()}
+        step, own = defended_step(job, leaves, own, mask[0], client)
+        with torch.no_grad():
+            written = None if job.fast is None else job.fast.single(leaves, own, mask[0])
+        if job.noise:
+            losses, grads = private_gradients(
+                job.task, _stacked(leaves), _stacked(own), mask, job.local, [job.noise[client]]
+            )
+            written = losses[0], {name: value[0] for name, value in grads.items()}
+        penalty: Tensor | float = 0.0
+        if job.defenses:
+            public = {name: leaves[name] for name in received}
+            penalty = torch.as_tensor(penalties_of(job, _stacked(public), _stacked(received), elements)).sum()
+        loss, grads = loss_and_gradients(
+            written, functools.partial(job.task.loss, leaves, own, mask[0]), penalty, leaves
+        )
+        if step is not None:
+            for defense in job.defenses:
+                grads = defense.change_gradients(step, grads)
+        optimizer.step(trained.of_owners(grads, buffers))
+    _finish(job, client, received, leaves, loss.detach())
+
+
+def _stacked(values: Parameters) -> Parameters:
+    return {name: value[None] for name, value in values.items()}
+
+
+def descends(job: TrainingJob) -> bool:
+    """Whether clients run plain SGD with hand-written gradients, so that steps may overwrite the parameters."""
+    free = all(type(defense).penalty is Defense.penalty for defense in job.defenses)
+    written = job.fast is not None and job.fast.descends
+    return job.local.plain_sgd and free and written and not job.private and not job.cohort.rows
+
+
+@torch.no_grad()
+def descend_one(job: TrainingJob, position: Tensor) -> None:
+    """Trains one client by plain SGD; the first step reads the shared global model without a copy."""
+    assert job.fast is not None
+    client = int(position[0])
+    part = job.cohort.select(position)
+    received = {name: _channels_last(value) for name, value in job.public.items()}
+    after = {
+        name: job.result.deltas[name][client] if value.is_contiguous() else torch.empty_like(value)
+        for name, value in received.items()
+    }
+    schedule = None if job.schedule is None else [job.schedule[client]]
+    steps = job.local.epochs if schedule is None else len(schedule[0])
+    before, loss = received, torch.zeros(())
+    for examples, mask, _ in steps_of(part, job.local, schedule, None):
+        own = {name: _channels_last(value[0]) for name, value in examples.items()}
+        step = Descent(before, after, job.local.learning_rate, change_only=steps == 1)
+        loss = job.fast.descend(step, own, mask[0])
+        before = after
+    for name, value in received.items():
+        place = job.result.deltas[name][client]
+        if steps > 1:
+            torch.sub(after[name], value, out=place)
+        elif steps == 1 and place.data_ptr() != after[name].data_ptr():
+            place.copy_(after[name])
+    job.losses[client] = loss
+
+
+def _copy(job: TrainingJob, client: int, name: str, value: Tensor) -> Tensor:
+    """Client's copy of a large parameter, if possible in the memory of its delta."""
+    if name in job.private or not value.is_contiguous():
+        return value.clone()
+    # `data` has its own version counter; a view would share it with clients in other threads.
+    return job.result.deltas[name][client][: len(value)].data.copy_(value)
+
+
+@torch.no_grad()
+def _finish(job: TrainingJob, client: int, received: Parameters, leaves: Parameters, loss: Tensor) -> None:
+    for name, before in received.items():
+        place = job.result.deltas[name][client].data
+        torch.sub(leaves[name].detach(), before, out=place[: len(before)] if before.dim() else place)
+    for name in job.private:
+        job.result.private[name][client] = leaves[name].detach()
+    job.losses[client] = loss
+
+
+def _channels_last(value: Tensor) -> Tensor:
+    return value.contiguous(memory_format=torch.channels_last) if value.dim() == 4 else value

@@ -1,0 +1,174 @@
+"""``attack.py audit``: all attacks on a recording."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from fedleak.commands.defences_file import read_defences
+from fedleak.commands.open_recording import open_recording
+from fedleak.commands.results_place import check_results_place, only_command
+from fedleak.core.attack import Attack
+from fedleak.core.errors import require
+from fedleak.core.seeding import secret_key
+from fedleak.evaluation.auditing import audit as run_audit
+from fedleak.evaluation.auditing import recorded_clients
+from fedleak.evaluation.changes import Changes, changes
+from fedleak.evaluation.estimates_in_processes import estimate_in_processes
+from fedleak.evaluation.failures import reasons
+from fedleak.evaluation.gate import About, gate_status
+from fedleak.evaluation.gate import gate as check_gate
+from fedleak.evaluation.kept_estimates import UNFINISHED, KeptEstimates, kept_until_end
+from fedleak.evaluation.limit_names import check_limits, read_gate
+from fedleak.evaluation.persons import without_persons
+from fedleak.evaluation.processes import default_jobs, place_of
+from fedleak.evaluation.registry import REGISTRY, check_distinct, make_attack
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.stored import StoredRun, read_run
+from fedleak.evaluation.time_budget import time_shares
+from fedleak.evaluation.what_if import what_if as with_defences
+from fedleak.recordings.control import Control
+from fedleak.recordings.recording import Recording
+from fedleak.reports.exporters.sarif import write_gate_alerts
+from fedleak.reports.files import Format
+from fedleak.reports.junit import write_gate
+from fedleak.reports.results_folder import folder_above, print_outputs, results_folder, results_in, shell_command
+from fedleak.reports.statement.statement import write_statement
+from fedleak.reports.statement.system_file import Declaration
+from fedleak.reports.wandb_log import shows_in_wandb
+from fedleak.reports.write_run import write_run
+
+_MINUTES = 30.0
+"""Time of an audit for which none is set."""
+
+
+def audit(
+    deltas: str,
+    out: str | None = None,
+    seed: int = 0,
+    victims: int | None = None,
+    gate: list[str] | None = None,
+    wandb: str | None = None,
+    attacks: list[str] | None = None,
+    slow: bool = False,
+    learner: str | None = None,
+    learner_arguments: dict[str, Any] | None = None,
+    format: list[Format] | None = None,
+    statement: str | None = None,
+    persons: bool = False,
+    control: Control | None = None,
+    what_if: str | None = None,
+    minutes: float | None = None,
+    jobs: int | None = None,
+    part: str | None = None,
+    reference: str | None = None,
+    about: About = "clients",
+) -> int:
+    """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
+    judged = any(option is not None for option in (gate, statement, reference))
+    way_out = "Omit one of them: a control says nothing about the system."
+    expected = "--control without --gate, --statement and --reference"
+    require(control is None or not judged, expected, f"--control {control}", way_out)
+    way_out = "Omit one of them."
+    require(what_if is None or control is None, "--what-if without --control", f"--what-if {what_if}", way_out)
+    alone = part is None or not any((judged, what_if, format, wandb))
+    way_out = "A part only computes estimates: give these to the command without --part, after all parts."
+    require(alone, "--part with options of the attacks only", "one of the results", way_out)
+    unbounded = slow or what_if is not None or part is not None
+    way_out = "Omit one of them."
+    require(minutes is None or not (what_if or part), "--minutes without --what-if and --part", str(minutes), way_out)
+    minutes = _MINUTES if minutes is None and not unbounded else minutes
+    defences = None if what_if is None else read_defences(Path(what_if))
+    default = folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}")
+    check_results_place(out or default, recordings=[deltas], inputs=[statement, what_if], holds_files=out is not None)
+    with results_folder(out or default) as directory, only_command(directory, shared=part is not None):
+        write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
+        write_gate_alerts(directory, None)
+        limits = None if gate is None else read_gate(gate)
+        compared = None if reference is None else read_run(Path(reference))
+        recording = open_recording(deltas, learner, learner_arguments, control)
+        given = [make_attack(name) for name in attacks or []]
+        added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
+        chosen = [*(kind() for kind in REGISTRY.values()), *added]
+        check_distinct([type(attack) for attack in chosen])
+        declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
+        limits = limits if declared is None else declared.with_limits(limits)
+        check_limits(limits or {}, chosen, reference=compared is not None)
+        if part is not None:
+            return _estimated(
+                directory / UNFINISHED, recording, chosen, part, jobs, seed=seed, victims=victims, slow=slow
+            )
+        keeps = nullcontext() if what_if else kept_until_end(directory / UNFINISHED, recording, chosen, seed=seed)
+        with keeps as estimates_on_disk:
+            options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
+            if defences is None:
+                audited = run_audit(
+                    recording, chosen, estimates_on_disk=estimates_on_disk, jobs=jobs or 1, minutes=minutes, **options
+                )
+            else:
+                audited = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
+            key = secret_key()
+
+            def changed(evaluation: Evaluation) -> Changes:
+                assert compared is not None  # checked with the limits
+                return changes(compared, StoredRun(directory.resolve().name, evaluation, audited.data), key=key)
+
+            done = write_run(
+                audited,
+                directory=directory,
+                gate=None
+                if limits is None
+                else check_gate(limits, chosen, changed, recorded_clients(recording, about)),
+                shows=shows_in_wandb(wandb, directory),
+                formats=format or (),
+                persons=persons,
+                key=key,
+                reference=compared,
+            )
+        evaluation, verdicts = audited.evaluation if persons else without_persons(audited.evaluation, key), done.gate
+        if declared is not None:
+            write_statement(
+                directory, done, evaluation, attacks=chosen, recording=recording, declared=declared, persons=persons
+            )
+        print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
+        print(time_shares(audited.scores, audited.evaluation.lines, audited.seconds))
+        print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
+        return gate_status([verdict["verdict"] for verdict in verdicts])
+
+
+def _estimated(
+    folder: Path,
+    recording: Recording,
+    attacks: Sequence[Attack],
+    part: str,
+    jobs: int | None,
+    *,
+    seed: int,
+    victims: int | None,
+    slow: bool,
+) -> int:
+    """Writes the estimates of one part of an audit into the folder that all parts share."""
+    estimates_on_disk, place = KeptEstimates(folder, recording, attacks, seed=seed, part=True), place_of(part)
+    options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
+    estimate_in_processes(recording, attacks, estimates_on_disk, jobs=jobs or default_jobs(), machine=place, **options)
+    print(f"part {part}: {estimates_on_disk.made} new estimates")
+    print_outputs({"estimates": [folder]}, then="the same command without --part, after all parts")
+    return 0
+
+
+def _next(
+    deltas: str,
+    directory: Path,
+    missing: Mapping[str, str],
+    limits: Mapping[str, float] | None,
+    reference: str | None,
+) -> str:
+    """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
+    given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
+    given += [] if reference is None else ["--reference", reference]
+    if any("--slow" in reason for reason in missing.values()):
+        return shell_command("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
+    if limits is None:
+        words = "audit", "--deltas", deltas, "--gate", "METRIC=LIMIT"
+        return shell_command(*words, why="fails a CI job, see docs/gate.md")
+    return shell_command("report", directory, "RUN", why="joins it with other runs")

@@ -1,0 +1,137 @@
+"""A recording with the learner that the auditor names by ``--learner``: a class, or a module to import."""
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from jsonargparse import ArgumentError, ArgumentParser
+
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core.class_paths import classes_in
+from fedleak.core.errors import InputError, require
+from fedleak.modules import learners
+from fedleak.recordings.control import Control, ControlRecording
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
+from fedleak.tables.overrides import near
+from fedleak.training.federated import FederatedModule
+from fedleak.training.lightning.hyper_parameters import argument_names, class_path, described, plain
+from fedleak.training.lightning.train_parser import one_line
+
+
+def open_recording(
+    folder: str | Path,
+    learner: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    control: Control | None = None,
+    *,
+    running: bool = False,
+) -> Recording:
+    """Opens a recording, whose learner the auditor may name in place of the one in its manifest; or a control of it.
+
+    Of clients that fine-tune a frozen network, the argument ``path`` alone gives the folder of that network. The name
+    is that of a learner of this project, e.g. ``Pretrained``, the path of another subclass of `FederatedModule`, which
+    take the arguments, or the path of a module that defines the learner of the manifest. Paths are imported. With
+    `running`, a recording that its training still writes needs no warning.
+
+    Raises:
+        InputError: there is no such class or module, it does not accept the arguments, or its network differs from
+            the recorded one.
+    """
+    found = None if learner is None else _imported(learner)
+    recording = Recording(folder, running=running) if control is None else ControlRecording(folder, control)
+    fine_tunes = (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name
+    if learner is None and fine_tunes and arguments:
+        unknown = ", ".join(name for name in arguments if name != "path")
+        require(not unknown, "--learner.path with the folder of the base network", f"--learner.{unknown}", "Omit it.")
+        recording.base = Path(str(arguments["path"]))
+        return recording
+    takes = isinstance(found, type) or not arguments
+    require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
+    if learner is None or not isinstance(found, type):
+        return recording
+    names = list(argument_names(found))
+    for name in arguments or {}:
+        way_out = near(name, names) or f"Known: {', '.join(names)}."
+        require(name in names, f"--learner.NAME with the name of an argument of {learner}", repr(name), way_out)
+    if found in _project_learners().values():
+        _describe(recording, _built(found, arguments or {}))
+        known = recorded_learner(recording) is not None
+        require(known, "--learner: a learner whose clients can be simulated", learner, "Name another one.")
+        return recording
+    named = {"name": learner, "arguments": _plain_arguments(found, arguments) if arguments else {}}
+    recording.manifest = dataclasses.replace(recording.manifest, learner=named)
+    try:
+        algorithm = recorded_learner(recording)
+    except InputError as error:
+        cause = error.__context__
+        found = error.found if cause is None or isinstance(cause, InputError) else one_line(cause)
+        raise _misfit(learner, error.expected, found) from None
+    except Exception as error:
+        raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
+    if algorithm is None:
+        raise _misfit(learner, "a learner that gives its `algorithm`", learner)
+    return recording
+
+
+def _project_learners() -> dict[str, type[FederatedModule]]:
+    """Learners of this project by the names of their classes."""
+    return {kind.__name__: kind for kind in classes_in(learners, FederatedModule)}
+
+
+def _describe(recording: Recording, built: FederatedModule) -> None:
+    """Puts a learner of this project into the manifest, in place of what another system did not write."""
+    description = plain(built.learner_description())
+    if isinstance(built.algorithm, PretrainedAlgorithm):
+        require(
+            built.algorithm.adapter.variant != "ffa",
+            "an adapter whose frozen matrices lora_A are in the recording",
+            "--learner.adapter.variant ffa, which takes them from a seed",
+            "Record lora_A of the clients too, and give --learner.adapter.variant lora.",
+        )
+        recording.base = built.algorithm.folder
+        description["arguments"]["base"] = ""  # the recording does not say which one it is
+    recording.manifest = dataclasses.replace(recording.manifest, learner=description)
+
+
+def _imported(path: str) -> Any:
+    if path in _project_learners():
+        return _project_learners()[path]
+    module, _, name = path.rpartition(".")
+    expected = "--learner: the path of a subclass of NetworkLearner or FederatedModule, or an importable module"
+    way_out = "Check the spelling, and that its folder is in PYTHONPATH; docs/own-network.md has an example."
+    try:
+        found = getattr(importlib.import_module(module), name, None) if module else None
+        found = importlib.import_module(path) if found is None else found
+    except ImportError as error:
+        raise InputError(expected=expected, found=f"{path}: {error}", way_out=way_out) from None
+    right = issubclass(found, FederatedModule) if isinstance(found, type) else isinstance(found, ModuleType)
+    require(right, expected, f"{path}, which is {found!r}", way_out)
+    return found
+
+
+def _plain_arguments(kind: type[FederatedModule], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The auditor's arguments as plain values, as a recording has them; only these are parsed."""
+    return {
+        name: value for name, value in described(kind, _built(kind, arguments).hparams).items() if name in arguments
+    }
+
+
+def _built(kind: type[FederatedModule], arguments: Mapping[str, Any]) -> FederatedModule:
+    """A learner with the auditor's arguments."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(FederatedModule, "learner")
+    named = {"class_path": class_path(kind), "init_args": dict(arguments)}
+    try:
+        built: FederatedModule = parser.instantiate(parser.parse_object({"learner": named})).learner
+    except (ArgumentError, TypeError, ValueError, AttributeError) as error:
+        raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(error)) from None
+    return built
+
+
+def _misfit(learner: str, expected: str, found: str) -> InputError:
+    way_out = f"Correct {learner} or its arguments (--learner.NAME VALUE), or omit --learner."
+    return InputError(expected=expected, found=found, way_out=way_out)

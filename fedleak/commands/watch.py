@@ -1,0 +1,106 @@
+"""``attack.py watch``: audit of a recording while the training that writes it runs."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedleak.commands.open_recording import open_recording
+from fedleak.commands.results_place import check_results_place
+from fedleak.core.attack import Attack
+from fedleak.core.errors import require
+from fedleak.core.signals import Stopped
+from fedleak.evaluation.confidence_sequence import EXPECTED_ROUNDS
+from fedleak.evaluation.fitting import misfits
+from fedleak.evaluation.gate import FAILED, UNCHECKED, UNDECIDED
+from fedleak.evaluation.limit_names import asks, parts_of, read_gate
+from fedleak.evaluation.registry import REGISTRY, check_distinct, make_attack
+from fedleak.evaluation.sequential_gate import LimitState, measuring
+from fedleak.evaluation.unmeasured_limits import fitting_metric, why_unmeasured
+from fedleak.evaluation.watching import Look, Watch
+from fedleak.reports.results_folder import folder_above, results_folder
+from fedleak.reports.watch_view import LoggerName, WatchView, log_look, make_loggers
+from fedleak_recorder.verdict import VERDICT
+
+_PRIORITY = 5
+_KEPT = "the scores of the audited rounds are kept, and the same command goes on from them"
+
+
+def watch(
+    recording: str,
+    gate: list[str] | None = None,
+    out: str | None = None,
+    every: int = 1,
+    until: int | None = None,
+    expected_rounds: int | None = None,
+    seed: int = 0,
+    victims: int | None = None,
+    attacks: list[str] | None = None,
+    slow: bool = False,
+    learner: str | None = None,
+    learner_arguments: dict[str, Any] | None = None,
+    logger: list[LoggerName] | None = None,
+) -> int:
+    """Audits new rounds of a recording as they are written, and writes a verdict that servers read."""
+    require(gate, "attack.py watch with a limit", "none", "E.g. --gate auc=0.6; see docs/gate.md.")
+    limits = read_gate(gate or [])
+    given = [make_attack(name) for name in attacks or []]
+    added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
+    chosen = [*(kind() for kind in REGISTRY.values()), *added]
+    check_distinct([type(attack) for attack in chosen])
+    asked = measuring(limits, chosen)
+    folder = Path(out) if out is not None else folder_above(recording) / "watch"
+    check_results_place(folder, recordings=[recording], holds_files=out is not None)
+    torch.set_num_threads(1)
+    os.nice(max(_PRIORITY - os.nice(0), 0))  # the training goes first
+    with results_folder(folder, readable=VERDICT), WatchView(len(limits), expected_rounds or until) as view:
+        loggers = make_loggers(logger or [], str(folder))
+        audit = Watch(
+            Path(recording),
+            folder,
+            limits,
+            asked,
+            open_recording=lambda: open_recording(recording, learner, learner_arguments, running=True),
+            every=every,
+            until=until,
+            expected=expected_rounds or EXPECTED_ROUNDS,
+            seed=seed,
+            victims=victims,
+            slow=slow,
+        )
+        last: Look | None = None
+        try:
+            for last in audit.looks():
+                view.show(last)
+                log_look(loggers, last)
+        except Stopped as stopped:
+            stopped.kept = _KEPT
+            raise
+        finally:
+            for each in loggers:
+                each.finalize("success")
+    print("\n".join(f"round {last.round}: {state.sentence}" for state in last.states) if last else "no round to audit")
+    unmeasured = [state for state in last.states if state.attack is None] if last else []
+    if unmeasured:
+        did_not_run = misfits(open_recording(recording, learner, learner_arguments, running=True), chosen)
+        print("\n".join(_why_unmeasured(state, chosen, did_not_run) for state in unmeasured))
+    print(f"verdict: {folder / VERDICT}" if last else f"no verdict in {folder}: no round was audited")
+    return _status(last)
+
+
+def _why_unmeasured(state: LimitState, attacks: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
+    """Why no attack has measured a limit, and which metric its question has for the recorded network."""
+    question, _ = parts_of(state.limit)
+    asked = [a for a in attacks if not a.baseline and asks(question)(a.family, a.estimates.inferred)]
+    metric_here = fitting_metric(state.limit, state.at, attacks, asked, did_not_run)
+    return f"{state.limit}: {metric_here}{why_unmeasured(state.limit, asked, did_not_run)}"
+
+
+def _status(last: Look | None) -> int:
+    """Exit status as of ``audit --gate``."""
+    if last is None or last.overall == "unknown":
+        return UNCHECKED
+    verdicts = {state.verdict for state in last.states}
+    return FAILED if "exceeded" in verdicts else UNDECIDED if "open" in verdicts else 0

@@ -1,0 +1,17 @@
+"""What the server and its clients both know: views, threat models, metrics, seeds, errors."""
+
+from typing import TYPE_CHECKING
+
+from fedleak.core.exports import exports
+
+if TYPE_CHECKING:
+    from fedleak.core.errors import InputError as InputError
+    from fedleak.core.errors import ViewError as ViewError
+    from fedleak.core.metric_table import Metric as Metric
+    from fedleak.core.metric_table import add_metric as add_metric
+    from fedleak.core.seeding import generator_for as generator_for
+    from fedleak.core.threat_model import ThreatModel as ThreatModel
+    from fedleak.core.view import Release as Release
+    from fedleak.core.view import RoundView as RoundView
+
+__all__ = exports(__name__)

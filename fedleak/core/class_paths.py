@@ -1,0 +1,69 @@
+"""Classes that users name by a path, and those that a package's modules define: what is added needs no list."""
+
+import importlib
+import inspect
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from fedleak.core.errors import InputError, require
+from fedleak.core.moved import current_path
+
+_Kind = TypeVar("_Kind")
+
+
+def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
+    """The class at a path such as ``my_package.MyClass``, whose module is imported.
+
+    Args:
+        path: from the user, never from a recording: an import runs code.
+        base: what it must be a subclass of.
+
+    Raises:
+        InputError: there is none, it is no subclass of `base`, it is abstract, or it lacks an attribute.
+    """
+    module, _, name = current_path(path).rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, SyntaxError, AttributeError, ValueError) as error:
+        raise InputError(
+            expected=f"the path of a subclass of {base.__name__}, such as my_package.MyClass",
+            found=f"{path}: {error}",
+            way_out="Check the spelling, and that the package can be imported from here (PYTHONPATH).",
+        ) from error
+    if not (isinstance(kind, type) and issubclass(kind, base)) or inspect.isabstract(kind) or kind is base:
+        raise InputError(
+            expected=f"a subclass of {base.__module__}.{base.__name__} without abstract methods",
+            found=f"{path}, which is {kind!r}",
+            way_out=f"Derive the class from {base.__name__}.",
+        )
+    check_declared(kind, base)
+    return kind
+
+
+def check_declared(kind: type, base: type) -> None:
+    """Checks that a class, unless it is abstract, has every attribute that its base class declares without a value."""
+    missing = [name for name in inspect.get_annotations(base) if not hasattr(kind, name)]
+    require(
+        not missing or inspect.isabstract(kind),
+        f"{', '.join(missing)} in {kind.__module__}.{kind.__qualname__}",
+        "none",
+        f"Set it in the class; see {base.__module__}.{base.__qualname__}.",
+    )
+
+
+def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
+    """Subclasses of `base` that the modules of a package define, without abstract ones, by module and place in it."""
+    found = []
+    files = [(root, path) for root in package.__path__ for path in Path(root).rglob("*.py")]
+    below = [path.relative_to(root).with_suffix("").parts for root, path in files if path.name != "__init__.py"]
+    for name in sorted(".".join([package.__name__, *parts]) for parts in below):
+        members = vars(importlib.import_module(name)).values()
+        own = [one for one in members if isinstance(one, type) and one.__module__ == name]
+        found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
+    return found
+
+
+def named_classes(package: ModuleType, base: type[_Kind]) -> dict[str, type[_Kind]]:
+    """Classes of `classes_in` that have a `name` of their own, by it; the others are bases of these."""
+    return {vars(kind)["name"]: kind for kind in classes_in(package, base) if "name" in vars(kind)}

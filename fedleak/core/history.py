@@ -1,0 +1,76 @@
+"""The server's view of several rounds, for attacks on all messages of a recording together."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from fedleak.core.view import RoundView, View
+
+
+@dataclass(frozen=True, kw_only=True)
+class History(View):
+    """What the server saw in several rounds: one victim per message, and the rounds, which are read on access.
+
+    Attributes:
+        sent_in: ``(V,)`` round of each message; pseudonyms may repeat.
+        round_models: the global model before each of these rounds, by number.
+        by_round: view of each round's messages, read on access, where the deltas are not in memory.
+        read_parts: the same in parts of bounded size, of the clients in a set, by the number of the round.
+        pairs: ``(M, 2)`` pairs of messages for matching attacks, which are numbered over this view and then `known`.
+        known: what the server saw of its own devices, whose users are ``known.priors["users"]`` ``(P,)``; None without
+            such devices.
+    """
+
+    of_victims: ClassVar[tuple[str, ...]] = (*View.of_victims, "sent_in")
+
+    sent_in: Tensor
+    round_models: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
+    by_round: Mapping[int, RoundView] = field(default_factory=dict)
+    read_parts: Callable[[int, set[int]], Iterator[RoundView]] | None = None
+    pairs: Tensor | None = None
+    known: "History | None" = None
+
+    def select(self, positions: Tensor) -> Self:
+        """Pairs are kept if both of their messages are."""
+        chosen = super().select(positions)
+        return chosen if chosen is self else dataclasses.replace(chosen, pairs=self._pairs_among(positions))
+
+    def _pairs_among(self, positions: Tensor) -> Tensor | None:
+        if self.pairs is None:
+            return None
+        known = 0 if self.known is None else self.known.victims
+        moved = torch.full((self.victims + known,), -1)
+        moved[positions] = torch.arange(len(positions))
+        moved[self.victims :] = len(positions) + torch.arange(known)
+        pairs = moved[self.pairs]
+        return pairs[(pairs >= 0).all(1)]
+
+    def each_round(self) -> Iterator[RoundView]:
+        """Views of the messages of one round each, ascending, one in memory at a time where they are read lazily."""
+        if self.by_round:
+            for number in sorted(self.by_round):
+                own = self.pseudonyms[self.sent_in == number]
+                if len(own):
+                    whole = self.by_round[number]
+                    yield whole.select(torch.isin(whole.pseudonyms, own).nonzero().flatten())
+            return
+        for number in torch.unique(self.sent_in).tolist():
+            yield self.in_round(number)
+
+    def each_part(self, messages: Tensor | None = None) -> Iterator[RoundView]:
+        """Messages of some numbers ``(M,)``, or all, in views of one round and of bounded size, rounds ascending."""
+        chosen = self if messages is None else self.select(messages.sort().values)
+        if self.read_parts is None:
+            yield from chosen.each_round()
+            return
+        for number in torch.unique(chosen.sent_in).tolist():
+            yield from self.read_parts(number, set(chosen.pseudonyms[chosen.sent_in == number].tolist()))
+
+    def in_round(self, number: int) -> RoundView:
+        """View of the messages of one round, of those whose deltas are in memory."""
+        own = self.select((self.sent_in == number).nonzero().flatten())
+        return RoundView(**own.common() | {"round": number, "model": self.round_models.get(number, self.model)})

@@ -1,0 +1,236 @@
+"""Provenance of results: command, code, packages and hardware."""
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from importlib.machinery import PathFinder
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedleak.core.places import CHECKOUT, PACKAGE
+
+_PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "diffprivlib", "safetensors")
+_COVERED = ("fedleak", "fedleak_recorder", "lightning", "torch")
+"""Packages that `source_hash` or `versions` covers."""
+
+
+def hashed(content: Any) -> str:
+    """SHA-256 of the JSON of some content."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that affect numbers."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
+
+
+def commit() -> str | None:
+    """Commit of the code, with a plus if tracked files have been changed since; None outside of a checkout."""
+    if CHECKOUT is None:
+        return None  # git would answer for the repository that the installation happens to lie in
+    asked = ["git", "describe", "--always", "--abbrev=40", "--match=", "--dirty=+"]
+    try:
+        done = subprocess.run(asked, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+@functools.cache
+def source_hash() -> str:
+    """Hash of the source files and tables of numbers on disk, committed or not."""
+    whole = hashlib.sha256()
+    # Rooms of additions are links in a checkout, which a search from above would not follow.
+    for room in sorted(init.parent for init in PACKAGE.glob("*/__init__.py")):
+        for path in sorted(room.rglob("*")):
+            if path.suffix in {".py", ".csv", ".json", ".yaml"}:
+                own = hashlib.sha256(path.read_bytes()).hexdigest()
+                whole.update(f"{path.relative_to(PACKAGE).as_posix()} {own}\n".encode())
+    return whole.hexdigest()
+
+
+def outside_sources(modules: Iterable[str]) -> list[str]:
+    """Hashes of modules from outside the project and of all modules that they import, within functions too.
+
+    Imports of installed packages are not followed.
+
+    Args:
+        modules: names of modules that are imported; those of the project are left out.
+    """
+    waiting = [name for name in modules if name.partition(".")[0] not in _COVERED]
+    files = {name: Path(str(sys.modules[name].__file__)) for name in waiting}
+    known = set[str]()
+    while waiting:
+        name = waiting.pop()
+        file = None if name in known else _outside_file(name)
+        known.add(name)
+        if file is not None:
+            files[name] = file
+            package = name if file.stem == "__init__" else name.rpartition(".")[0]
+            waiting += [name.rpartition(".")[0], *_imports(file, package)]
+    return [hashlib.sha256(files[name].read_bytes()).hexdigest() for name in sorted(files)]
+
+
+def _outside_file(module: str) -> Path | None:
+    """Source of a module, without importing it; None if it is the project's, installed, or no module."""
+    top, *below = module.split(".")
+    if top in _COVERED or top in sys.stdlib_module_names or not top:
+        return None
+    spec = importlib.util.find_spec(top)
+    for name in below:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        spec = PathFinder.find_spec(f"{spec.name}.{name}", spec.submodule_search_locations)
+    installed = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py") or spec.origin.startswith(installed):
+        return None
+    return Path(spec.origin)
+
+
+def _imports(file: Path, package: str) -> Iterator[str]:
+    """Names that a module of a package may import as modules."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
+
+
+def hardware() -> str:
+    """Processor, number of cores and GPUs."""
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return ", ".join([_processor(), f"{os.cpu_count()} cores", *gpus])
+
+
+def command() -> str:
+    """Command line of the process as it was typed, with its paths."""
+    return shlex.join(sys.orig_argv)
+
+
+def published(typed: str) -> str:
+    """Command line for files that others read, without folders elsewhere, addresses, keys and account names.
+
+    A value stands only if it is of a kind that names nothing of a machine: numbers, lists of them, plain words, names
+    of settings with such a value, and paths below the checkout or relative to the working directory. ``...`` stands
+    for all others, for what looks like a key, and for the values of options whose names speak of one.
+
+    >>> published("python /opt/attack.py audit --deltas /srv/jane/deltas --out runs/a --to.token 1 --seed 3")
+    'python attack.py audit --deltas ... --out runs/a --to.token ... --seed 3'
+    """
+    try:
+        words = shlex.split(typed)
+    except ValueError:  # no command line
+        return LEFT_OUT
+    places = [place for place, word in enumerate(words) if Path(word).name in ("attack.py", "train.py")]
+    shown, secret = list[str](), False
+    if places:
+        program = places[0]
+        shown = ["python", Path(words[program]).name]
+        words = words[program + 1 :]
+    for word in words:
+        named = _OPTION.fullmatch(word)
+        if named is None:
+            shown.append(LEFT_OUT if secret else _shown(word))
+            secret = False
+            continue
+        option, given, value = named["option"], named["given"], named["value"]
+        secret = _SECRET.search(option) is not None
+        shown.append(option if not given else f"{option}={LEFT_OUT if secret else _shown(value)}")
+        secret = secret and not given
+    return " ".join(word if word == LEFT_OUT or _PLAIN.fullmatch(word) else shlex.quote(word) for word in shown)
+
+
+def without_paths(text: str) -> str:
+    """A sentence without absolute paths, paths of a home and addresses, which may name people and machines.
+
+    >>> without_paths("expected a file; found nothing at /srv/jane/a.yaml. See docs/gate.md.")
+    'expected a file; found nothing at ... See docs/gate.md.'
+    """
+    return _PATH_IN_TEXT.sub(LEFT_OUT, text)
+
+
+LEFT_OUT = "..."
+"""What stands for an argument that is not published."""
+_OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w.-]*)(?P<given>=?)(?P<value>.*)", re.DOTALL)
+_SECRET = re.compile(r"key|token|secret|passw|credential|auth|cookie|sign|(^|[._-])(pw|pwd|pass)$", re.IGNORECASE)
+"""What the name of an option or setting with a key speaks of."""
+_PLAIN = re.compile(r"[\w.,+=/-]+", re.ASCII)
+_WORDS = re.compile(r"[\w.,+-]*", re.ASCII)
+"""Value without a path, an address or a mapping."""
+_RELATIVE = re.compile(r"[\w.+-]+(/[\w.+-]+)*/?", re.ASCII)
+"""Path below the working directory, or a limit such as ``record-membership/auc``."""
+_SETTING = re.compile(r"(?P<name>[\w./-]+)=(?P<value>.*)", re.DOTALL | re.ASCII)
+_RANDOM = re.compile(r"(?=[^\W_]*\d)(?=[^\W_]*[A-Za-z])[^\W_]{16,}", re.ASCII)
+"""Letters and digits in one piece, as in a key or a hash; names have separators or are shorter."""
+_PATH_IN_TEXT = re.compile(
+    r"(?<=')[~/][^']*|(?<=\")[~/][^\"]*|(?<![\w.>)])(?:[A-Za-z][A-Za-z+.-]*://|~|\.\./|/(?=[^\s/]))[^\s'\",;:]*"
+)
+
+
+def _shown(value: str) -> str:
+    """An argument, or `LEFT_OUT` where it may name a person, a place or a key."""
+    path = Path(value)
+    if path.is_absolute():
+        resolved = Path(os.path.normpath(path))
+        value = LEFT_OUT
+        if CHECKOUT is not None and resolved.is_relative_to(CHECKOUT):
+            value = str(resolved.relative_to(CHECKOUT))
+    if value[:1] in ("{", "["):
+        return value if _is_harmless(value) else LEFT_OUT
+    setting = _SETTING.fullmatch(value)
+    if setting is not None:
+        name = setting["name"]
+        own = LEFT_OUT if _SECRET.search(name) else _shown(setting["value"])
+        return f"{name}={own}" if _is_word(name) else LEFT_OUT
+    return value if _is_word(value) else LEFT_OUT
+
+
+def _is_word(value: str) -> bool:
+    """Whether a value is a plain word, a list of them, or a path below the working directory."""
+    parts = value.split("/")
+    if _RANDOM.search(value) or ".." in parts:
+        return False
+    return bool(_WORDS.fullmatch(value) or _RELATIVE.fullmatch(value))
+
+
+def _is_harmless(text: str) -> bool:
+    """Whether a value in JSON or YAML's short form holds plain names, numbers and truth values alone."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        # [a, b] without quotes
+        return re.fullmatch(r"\[[\w., +-]*\]", text, re.ASCII) is not None and not _RANDOM.search(text)
+    waiting = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if any(_SECRET.search(key) or not _WORDS.fullmatch(key) or _RANDOM.search(key) for key in value):
+                return False
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str) and (not _WORDS.fullmatch(value) or not _is_word(value)):
+            return False
+    return True
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,28 @@
+"""What clients do to an update before they send it; ``from defenses import LocalDP`` gives a defense."""
+
+from typing import TYPE_CHECKING
+
+from fedleak.core.exports import exports
+
+if TYPE_CHECKING:
+    from fedleak.defenses.base import Defense as Defense
+    from fedleak.defenses.base import LocalStep as LocalStep
+    from fedleak.defenses.base import Update as Update
+    from fedleak.defenses.canaries import Canaries as Canaries
+    from fedleak.defenses.compression import Clip as Clip
+    from fedleak.defenses.compression import Sign as Sign
+    from fedleak.defenses.compression import TopK as TopK
+    from fedleak.defenses.device_noise import DeviceNoise as DeviceNoise
+    from fedleak.defenses.local_dp import LocalDP as LocalDP
+    from fedleak.defenses.manipulation_checks import Check as Check
+    from fedleak.defenses.mixup import Mixup as Mixup
+    from fedleak.defenses.refusal import ProbeCheck as ProbeCheck
+    from fedleak.defenses.refusal import RefuseProbes as RefuseProbes
+    from fedleak.defenses.row_noise import RowNoise as RowNoise
+    from fedleak.defenses.secure_aggregation import PerElementSum as PerElementSum
+    from fedleak.defenses.secure_aggregation import SecureAggregation as SecureAggregation
+    from fedleak.defenses.secure_aggregation import SecureSum as SecureSum
+    from fedleak.defenses.soteria import Soteria as Soteria
+    from fedleak.defenses.update_l1 import UpdateL1 as UpdateL1
+
+__all__ = exports(__name__)

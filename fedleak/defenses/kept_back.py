@@ -1,0 +1,37 @@
+"""Parameters whose changes a client keeps back."""
+
+import dataclasses
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+
+import torch
+
+from fedleak.core.errors import require
+from fedleak.defenses.base import Defense, Update
+
+
+class KeptBack(Defense):
+    """Partial sharing: a client sends zeros for the parameters that stay as they were, e.g. the A of its adapters.
+
+    It hides nothing of what the other parameters tell.
+
+    Args:
+        parameters: glob patterns of the names.
+
+    References:
+        Arivazhagan, Aggarwal, Singh and Choudhary, "Federated Learning with Personalization Layers", 2019,
+        arXiv:1912.00818; Sun, Li, Li and Ding, "Improving LoRA in Privacy-preserving Federated Learning", ICLR 2024,
+        arXiv:2403.12313 (a frozen A).
+    """
+
+    def __init__(self, *, parameters: list[str]) -> None:
+        require(parameters, "KeptBack.parameters", "an empty list", "Name parameters, e.g. '*lora_A*'.")
+        self.parameters = parameters
+
+    def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
+        held = [name for name in update.deltas if any(fnmatchcase(name, one) for one in self.parameters)]
+        known = ", ".join(update.deltas)
+        patterns = ", ".join(self.parameters)
+        require(held, f"KeptBack.parameters to match some of {known}", patterns, "Correct the patterns.")
+        zeros = {name: torch.zeros_like(update.deltas[name]) for name in held}
+        return dataclasses.replace(update, deltas={**update.deltas, **zeros})

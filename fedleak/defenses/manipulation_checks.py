@@ -1,0 +1,306 @@
+"""Client-side checks for manipulated features (RAIFLE, section VII.D.2): statistics, compared with honest clients'."""
+
+import abc
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+import torch
+from torch import Tensor
+
+from fedleak import defenses
+from fedleak.core.class_paths import class_at, named_classes
+from fedleak.core.errors import InputError, require
+from fedleak.core.rankers import ranker_outputs
+
+_LEAST = 1e-6
+"""Relative spread of scores below which all spreads are considered equal (rounding)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Received:
+    """What some clients have received in a round, before any click.
+
+    Attributes:
+        features: ``(C, Q, L, F)`` as sent, in displayed order, zero where padded.
+        mask: ``(C, Q, L)`` True for documents.
+        model: the model that each client was sent with them, ``(C, *shape)`` each.
+    """
+
+    features: Tensor
+    mask: Tensor
+    model: Mapping[str, Tensor]
+
+    def __post_init__(self) -> None:
+        right = self.features.dim() == 4 and self.mask.shape == self.features.shape[:3]
+        found = f"{tuple(self.features.shape)} and {tuple(self.mask.shape)}"
+        way_out = "Arrange a recording's view with fedleak.attacks.ranking.lists.ranked_lists."
+        require(right, "features (C, Q, L, F) and mask (C, Q, L)", found, way_out)
+
+    def of(self, clients: Tensor) -> "Received":
+        """What the given clients received; `clients` are positions, or a mask ``(C,)``."""
+        model = {name: value[clients] for name, value in self.model.items()}
+        return Received(features=self.features[clients], mask=self.mask[clients], model=model)
+
+    def documents(self) -> Tensor:
+        """``(M, F)`` documents of all clients."""
+        return self.features[self.mask]
+
+    def columns(self) -> tuple[Tensor, Tensor]:
+        """Values by column, ``(C, F, Q L)``, and the mask of the documents, ``(C, 1, Q L)``."""
+        return self.features.flatten(1, 2).transpose(1, 2).contiguous(), self.mask.flatten(1)[:, None]
+
+    def pooled(self) -> tuple[Tensor, Tensor]:
+        """Features and mask of all lists as those of a single client."""
+        return self.features.flatten(0, 1)[None], self.mask.flatten(0, 1)[None]
+
+
+class Check(abc.ABC):
+    """Base class of checks: a statistic that is larger if features look less like those of a reference.
+
+    The reference is a public sample of honest features: what peers received, or the client itself in earlier rounds. A
+    server that manipulates what everyone receives, from the first round on, also manipulates the reference.
+
+    Attributes:
+        name: the name in the results.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
+        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section VII.D.2.
+    """
+
+    name: ClassVar[str]
+
+    @final
+    def __call__(self, received: Received, reference: Received) -> Tensor:
+        """The statistic of each client.
+
+        Args:
+            received: what the clients under test received.
+            reference: what honest clients received, with the same model.
+
+        Returns:
+            ``(C,)`` float64, higher is more suspicious; the smallest number for a client without documents.
+
+        Raises:
+            InputError: the reference is empty or has other features.
+        """
+        documents, features = reference.documents(), received.features.shape[-1]
+        found = f"{len(documents)} documents with {documents.shape[1]}"
+        way_out = "Give what honest clients of the same training received."
+        right = len(documents) and documents.shape[1] == features
+        require(right, f"a reference of documents with {features} features", found, way_out)
+        statistic = self.statistic(received, reference).double()
+        return statistic.where(received.mask.flatten(1).any(1), torch.finfo(torch.float64).min)
+
+    @abc.abstractmethod
+    def statistic(self, received: Received, reference: Received) -> Tensor:
+        """The statistic itself, ``(C,)``; `__call__` has checked the reference."""
+
+
+def threshold(honest: Tensor, false_positives: float = 0.05) -> float:
+    """The value above which a client is flagged (split conformal prediction).
+
+    It is the ``ceil((1 - false_positives) (H + 1))``-th smallest of the honest statistics ``(H,)``, of clients that are
+    neither in the reference nor under test: another honest client from the same distribution exceeds it with
+    probability at most `false_positives`.
+
+    Raises:
+        InputError: there are too few honest clients for that share.
+
+    References:
+        Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005.
+    """
+    require(0 < false_positives < 1, "false_positives between 0 and 1", f"{false_positives:g}", "Use 0.05.")
+    # Rounded before it is rounded up: 0.95 * 20 is slightly more than 19 in binary.
+    rank = math.ceil(round((1 - false_positives) * (len(honest) + 1), 9))
+    if rank > len(honest):
+        raise InputError(
+            expected=f"at least {math.ceil(round(1 / false_positives, 9)) - 1} honest clients for calibration",
+            found=str(len(honest)),
+            way_out="Calibrate on more clients, or allow more false positives.",
+        )
+    return float(honest.double().sort().values[rank - 1])
+
+
+class ConstantColumns(Check):
+    """Mean excess over the reference of the share of lists with a constant column; detects fingerprinting."""
+
+    name = "constant-columns"
+
+    def statistic(self, received: Received, reference: Received) -> Tensor:
+        usual = constant_share(*reference.pooled())
+        return (constant_share(received.features, received.mask) - usual).clamp(min=0).mean(1)
+
+
+def constant_share(features: Tensor, mask: Tensor) -> Tensor:
+    """``(C, F)`` share of each client's lists in which a column is constant, for ``(C, Q, L, F)`` and ``(C, Q, L)``."""
+    documents = mask[..., None]
+    highest = features.masked_fill(~documents, -torch.inf).amax(2)
+    lowest = features.masked_fill(~documents, torch.inf).amin(2)
+    lists = mask.any(2)[..., None]
+    return ((highest == lowest) & lists).double().sum(1) / lists.sum(1).clamp(min=1)
+
+
+class Entropy(Check):
+    """Mean absolute difference, over the columns, of a client's Shannon entropy and its peers' mean, in nats.
+
+    The entropy of a small sample is biased, so it is compared with that of other single clients.
+
+    Args:
+        bins: number of bins between the reference's minimum and maximum of a column; there is one more on either side.
+    """
+
+    name = "entropy"
+
+    def __init__(self, *, bins: int = 10) -> None:
+        if bins < 1:
+            raise ValueError(f"expected bins of at least 1, got {bins}")
+        self.bins = bins
+
+    def statistic(self, received: Received, reference: Received) -> Tensor:
+        documents = reference.documents()
+        low, high = documents.amin(0), documents.amax(0)
+        usual = column_entropy(reference, low, high, self.bins)[reference.mask.flatten(1).any(1)].mean(0)
+        return (column_entropy(received, low, high, self.bins) - usual).abs().mean(1)
+
+
+def column_entropy(received: Received, low: Tensor, high: Tensor, bins: int) -> Tensor:
+    """``(C, F)`` Shannon entropy in nats of the histogram of each client's columns.
+
+    The bins between ``low (F,)`` and ``high (F,)`` have equal widths and include both ends; values beyond either end
+    have a bin of their own.
+    """
+    values, documents = received.columns()
+    low, high = low[:, None], high[:, None]
+    width = (high - low).clamp(min=torch.finfo(values.dtype).tiny)
+    inside = ((values - low) / width * bins).clamp(0, bins - 1).long() + 1
+    place = inside.where(values >= low, 0).where(values <= high, bins + 1)
+    counts = values.new_zeros(*values.shape[:2], bins + 2, dtype=torch.float64)
+    counts.scatter_add_(2, place, documents.double().expand(place.shape))
+    shares: Tensor = torch.special.entr(counts / documents.sum(2, keepdim=True).clamp(min=1))
+    return shares.sum(2)
+
+
+class Distribution(Check):
+    """Two-sample Kolmogorov-Smirnov statistics of the columns, against the documents of the reference.
+
+    They are scaled by ``sqrt(n m / (n + m))`` for comparability between clients with n documents. Documents of a list
+    are dependent, so the threshold is calibrated instead of computing p-values.
+
+    Args:
+        combined: ``mean`` over the columns, or the ``largest`` statistic.
+    """
+
+    name = "distribution"
+
+    def __init__(self, *, combined: Literal["mean", "largest"] = "mean") -> None:
+        if combined not in ("mean", "largest"):
+            raise ValueError(f"expected combined 'mean' or 'largest', got {combined!r}")
+        self.combined = combined
+
+    def statistic(self, received: Received, reference: Received) -> Tensor:
+        documents = reference.documents()
+        count = received.mask.flatten(1).sum(1).double()
+        scale = (count * len(documents) / (count + len(documents))).sqrt()
+        distance = kolmogorov_smirnov(received, documents) * scale[:, None]
+        return distance.mean(1) if self.combined == "mean" else distance.amax(1)
+
+
+def kolmogorov_smirnov(received: Received, documents: Tensor) -> Tensor:
+    """``(C, F)`` largest distance of the empirical distributions of each client's column and of ``documents (M, F)``.
+
+    Between two of the client's values its own distribution is flat and the other one increases, so the maximum is at
+    one of the client's values, or just before one.
+    """
+    values, mask = received.columns()
+    count = mask.sum(2, keepdim=True).clamp(min=1)
+    own = values.masked_fill(~mask, torch.inf).sort(2).values.contiguous()
+    by_column = own.transpose(0, 1).contiguous()
+    peers = documents.T.sort(1).values.contiguous()
+    distances = []
+    for right in (True, False):
+        below = torch.searchsorted(own, own, right=right) / count.double()
+        peers_below = torch.searchsorted(peers, by_column.flatten(1), right=right).double() / len(documents)
+        distances.append((below - peers_below.reshape(by_column.shape).transpose(0, 1)).abs())
+    # Padding is sorted to the end.
+    real = torch.arange(own.shape[2]) < mask.sum(2, keepdim=True)
+    return torch.stack(distances).amax(0).masked_fill(~real, 0).amax(2)
+
+
+class ValueRange(Check):
+    """Share of a client's values outside the reference's range of their column, in [0, 1]."""
+
+    name = "range"
+
+    def statistic(self, received: Received, reference: Received) -> Tensor:
+        documents = reference.documents()
+        outside = (received.features < documents.amin(0)) | (received.features > documents.amax(0))
+        values = received.mask.flatten(1).sum(1).clamp(min=1) * documents.shape[1]
+        return (outside & received.mask[..., None]).flatten(1).sum(1).double() / values
+
+
+class EqualScores(Check):
+    """Mean log ratio of the usual spread of scores within a list to the client's; detects codebooks (this project).
+
+    A codebook gives all documents of a list the same score. The maximum is ``-log(1e-6)``.
+    """
+
+    name = "equal-scores"
+
+    def statistic(self, received: Received, reference: Received) -> Tensor:
+        usual = score_spread(reference)[reference.mask.any(2)].mean().clamp(min=torch.finfo(torch.float64).tiny)
+        smaller = -(score_spread(received) / usual).clamp(min=_LEAST).log()
+        lists = received.mask.any(2)
+        return (smaller * lists).sum(1) / lists.sum(1).clamp(min=1)
+
+
+def score_spread(received: Received) -> Tensor:
+    """``(C, Q)`` standard deviation, in float64, of each list's scores under the model sent; 0 for an empty list."""
+    model = {name: value.double() for name, value in received.model.items()}
+    scores, _ = ranker_outputs(model, received.features.double())
+    count = received.mask.sum(2).clamp(min=1)
+    mean = (scores * received.mask).sum(2) / count
+    return (((scores - mean[..., None]) * received.mask).square().sum(2) / count).sqrt()
+
+
+class Correlation(Check):
+    """One minus the cosine of the feature correlations within lists and the reference's, in [0, 2] (this project)."""
+
+    name = "correlation"
+
+    def statistic(self, received: Received, reference: Received) -> Tensor:
+        pooled, own = list_correlations(*reference.pooled()), list_correlations(received.features, received.mask)
+        return 1 - torch.cosine_similarity(own.flatten(1), pooled.flatten(1), dim=1)
+
+
+def list_correlations(features: Tensor, mask: Tensor) -> Tensor:
+    """``(C, F, F)`` correlations of features ``(C, Q, L, F)`` between documents of the same list.
+
+    Zero on the diagonal and for columns that are constant in every list; ``mask (C, Q, L)`` is True for documents.
+    """
+    documents = mask[..., None]
+    values = features.double() * documents
+    mean = values.sum(2, keepdim=True) / documents.sum(2, keepdim=True).clamp(min=1)
+    centred = ((values - mean) * documents).flatten(1, 2)
+    norms = centred.norm(dim=1, keepdim=True)
+    # A constant column has only rounding errors left, and no correlation.
+    length = values.flatten(1, 2).norm(dim=1, keepdim=True)
+    unit = (centred / norms.clamp(min=1e-30)).where(norms > 1e-6 * length, 0.0)
+    products: Tensor = unit.transpose(1, 2) @ unit
+    return products * (1 - torch.eye(products.shape[-1], dtype=products.dtype))
+
+
+def checks() -> dict[str, type[Check]]:
+    """Every check that a module of this package defines, by its name."""
+    return named_classes(defenses, Check)
+
+
+def check_named(name: str) -> type[Check]:
+    """The check of a name, or at the path of a class."""
+    if "." in name:
+        return class_at(name, Check)
+    known = checks()
+    require(name in known, f"a check among {', '.join(known)}, or the path of a class", repr(name), "Correct `checks`.")
+    return known[name]

@@ -1,0 +1,46 @@
+"""The law of a tensor's numbers against that of the model before."""
+
+import torch
+from torch import Tensor
+
+from fedleak.defenses.model_checks.base import ModelCheck, ReceivedModel
+
+_FEWEST = 8
+"""Numbers below which a tensor has no law to speak of."""
+_MOST = 20_000
+"""Numbers of a tensor that are compared; of more, evenly spaced ones."""
+
+
+class WeightLaw(ModelCheck):
+    """Largest Kolmogorov-Smirnov statistic of a tensor's numbers against those of the reference model.
+
+    Each is scaled by ``sqrt(n m / (n + m))``. The reference is the model of the round before, or an initialisation that
+    the client draws itself in its first round. It also detects a change of the biases alone. A tensor that is constant
+    in the reference, such as biases of 0 before the first round, is left out in the first round if the received one is
+    constant too.
+    """
+
+    name = "weight-law"
+    reads_examples = False
+
+    def statistic(self, received: ReceivedModel) -> float:
+        pairs = [
+            (_some(value), _some(received.reference[name]))
+            for name, value in received.model.items()
+            if name in received.reference and value.numel() >= _FEWEST
+        ]
+        return max((kolmogorov_smirnov(*pair) for pair in pairs), default=0.0)
+
+
+def _some(value: Tensor) -> Tensor:
+    flat = value.detach().flatten().double()
+    return flat[:: max(1, -(-len(flat) // _MOST))]
+
+
+def kolmogorov_smirnov(first: Tensor, second: Tensor) -> float:
+    """Scaled largest distance of the empirical distributions of ``(n,)`` and ``(m,)`` numbers."""
+    first, second = first.sort().values, second.sort().values
+    points = torch.cat([first, second])
+    shares = [torch.searchsorted(own, points, right=True).double() / len(own) for own in (first, second)]
+    scale = (len(first) * len(second) / (len(first) + len(second))) ** 0.5
+    return float((shares[0] - shares[1]).abs().max()) * float(scale)

@@ -1,0 +1,71 @@
+"""Sentence of advice: which of the defences that were tried on a recording keep within limits, and what they leave."""
+
+import dataclasses
+
+import pandas as pd
+
+from fedleak.evaluation.gate import Gate, Outcome
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import SETTING, number
+from fedleak.evaluation.what_if import COSINE, DEFENCE, LOSS, NONE, UNDER
+
+_NAMED = 3
+"""Defences that a sentence names."""
+_COLUMN = SETTING + DEFENCE
+NOT_SEEN = (
+    "Rounds are those of a training that the defence slows down. Not seen: what else a defence changes from round to"
+    " round, attackers that learn of changes that are not declared, and attacks that were not among the best without"
+    " it."
+    " How far such results were from trainings with the defences: docs/what-if.md."
+)
+NO_LIMITS = "Defences were tried on this recording. Set limits (--gate METRIC=LIMIT) to see which keep them."
+
+
+def advice(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> str:
+    """Advice on the defences of a what-if (`fedleak.evaluation.what_if`): those within all limits that leave most,
+    first.
+
+    A defence is within a limit if the gate says so of the attacks that ran under it; where too few clients or no attack
+    decide, it is not. Those within are ordered by the loss on auxiliary examples after the round, which follows the
+    accuracy after ten rounds, or without it by the cosine of the round's mean update, which does not. Empty if
+    no defence was tried.
+
+    Args:
+        results: results, with a row for each defence.
+        evaluation: their evaluation.
+        gate: function that checks the limits; None without limits.
+    """
+    if not (results["metric"] == COSINE).any():
+        return ""
+    if gate is None:
+        return f"{NO_LIMITS} {NOT_SEEN}"
+    by, label = (LOSS, "auxiliary loss") if (results["metric"] == LOSS).any() else (COSINE, "cosine")
+    kept = results[results["metric"] == by].groupby(_COLUMN, sort=False)["mean"].mean()
+    outcomes = {name: _outcome(results, evaluation, gate, str(name)) for name in kept.index}
+    tried = kept.drop(NONE, errors="ignore").sort_values(ascending=by == LOSS)
+    within = [f"{name} ({label} {number(left)})" for name, left in tried.items() if outcomes[name] == "ok"]
+    undecided = sum(outcomes[name] in ("undecided", "unchecked") for name in tried.index)
+    said = [f"Of {len(tried)} defences that were tried on this recording, {len(within)} keep all limits"]
+    if within:
+        verb = "leaves" if len(within) == 1 else "leave"
+        said[0] += f": {'; '.join(within[:_NAMED])} {verb} most of the round's learning"
+    said = [f"{said[0]}."]
+    if undecided:
+        said.append(f"Of {undecided}, too few clients or attacks decide.")
+    if outcomes.get(NONE) == "ok":
+        said.append("Without any, all limits are kept.")
+    elif not within:
+        said.append("Try stronger ones, sums of more clients, or other limits.")
+    absent = [name.removesuffix(UNDER) for name in evaluation.missing if name.endswith(UNDER)]
+    if absent:
+        said.append(f"Among the best, but left out under defences for their time: {', '.join(absent)}; give --slow.")
+    return " ".join([*said, NOT_SEEN])
+
+
+def _outcome(results: pd.DataFrame, evaluation: Evaluation, gate: Gate, name: str) -> Outcome:
+    """The worst verdict under one defence."""
+    scores = evaluation.scores
+    own = dataclasses.replace(evaluation, scores=scores[scores[_COLUMN] == name])
+    verdicts = {one.verdict for one in gate(results[results[_COLUMN] == name], own)}
+    found: Outcome = next(one for one in ("failed", "unchecked", "undecided", "ok") if one in verdicts)
+    return found

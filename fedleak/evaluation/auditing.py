@@ -1,0 +1,279 @@
+"""Audit: attacks on a recording, run, scored and explained; its results as a DataFrame."""
+
+import contextlib
+import dataclasses
+import functools
+import tempfile
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError, require
+from fedleak.core.metric_table import METRICS, metric_names
+from fedleak.core.progress import say_what_starts
+from fedleak.evaluation.as_recorded import as_recorded
+from fedleak.evaluation.causes import Cause
+from fedleak.evaluation.changes import Changes, changes
+from fedleak.evaluation.declarations import false_declarations
+from fedleak.evaluation.derived import derived
+from fedleak.evaluation.estimates_in_processes import estimate_in_processes
+from fedleak.evaluation.evaluate import Slow, default_setting, evaluate_recording
+from fedleak.evaluation.failures import explain
+from fedleak.evaluation.gate import About, LimitError, Outcome, Verdict, gate
+from fedleak.evaluation.kept_estimates import KeptEstimates
+from fedleak.evaluation.learner_match import with_learner_check
+from fedleak.evaluation.limit_names import check_limits
+from fedleak.evaluation.luck import with_luck
+from fedleak.evaluation.message_selection import MessageSelection
+from fedleak.evaluation.posterior.posterior import POSTERIOR
+from fedleak.evaluation.registry import REGISTRY, make_attack
+from fedleak.evaluation.relevance import relevant, truth_names
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, differing, setting_columns, stacked, with_setting
+from fedleak.evaluation.steps import RecordingRun, RecordingStep
+from fedleak.evaluation.steps.bounds import bounds_of
+from fedleak.evaluation.stored import StoredRun, read_run
+from fedleak.evaluation.summary import summarise
+from fedleak.evaluation.time_budget import TimeBudget
+from fedleak.evaluation.update_table import UPDATES, update_table
+from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.recording import Recording
+
+_SHOWN = ("attack", "role", "metric", "mean", "low", "high", "n")
+
+
+@dataclasses.dataclass(repr=False)
+class AuditResult:
+    """What attacks infer from a recording; `reports.show` displays it in a notebook, with figures.
+
+    Attributes:
+        evaluation: scores of each victim, and the reasons for which attacks could not run.
+        metrics: metrics to report.
+        data: name and hash of the data.
+        seed: seed of the attacks' draws, the first one of a table.
+        seconds: wall time.
+        recording: recording that was attacked; None for the cells of a table.
+        attacks: attacks that were asked for, also those that could not run.
+    """
+
+    evaluation: Evaluation
+    metrics: Sequence[str]
+    data: Mapping[str, str]
+    seed: int = 0
+    seconds: float = 0.0
+    recording: Recording | None = None
+    attacks: Sequence[Attack] = ()
+
+    @functools.cached_property
+    def reported(self) -> Evaluation:
+        """The evaluation with the scores of the reported metrics only."""
+        scores = self.evaluation.scores
+        return dataclasses.replace(self.evaluation, scores=scores[scores["metric"].isin(self.metrics)])
+
+    @functools.cached_property
+    def everything(self) -> pd.DataFrame:
+        """`results` with the derived ones that are not reported, which figures need."""
+        results = stacked([summarise(self.reported), derived(self.evaluation)])
+        return with_luck(results, self.evaluation.scores)
+
+    @functools.cached_property
+    def results(self) -> pd.DataFrame:
+        """One row per attack, setting and metric: mean, 95% interval, n; see `fedleak.evaluation.summary.summarise`."""
+        whole = self.everything
+        return whole[whole["metric"].isin(self.metrics)].reset_index(drop=True)
+
+    @functools.cached_property
+    def causes(self) -> list[Cause]:
+        """Likely causes of attacks that failed; none for the cells of a table."""
+        return [] if self.recording is None else explain(self.results, self.recording, seed=self.seed)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """One row per attack, victim, round and metric."""
+        return self.evaluation.scores
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Reason by attack that could not run, of the questions that fit the recording."""
+        return self.evaluation.missing
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The columns of `results` that a person compares."""
+        settings = [name for name in setting_columns(self.results) if name in differing(self.results)]
+        return self.results[[*_SHOWN[:2], *settings, *_SHOWN[2:]]]
+
+    def changes(self, reference: "AuditResult | StoredRun | str | Path", *, key: bytes | None = None) -> Changes:
+        """What changed from a reference to this audit; ``changes(reference).table`` is a DataFrame.
+
+        Args:
+            reference: another audit, or the folder of a run.
+            key: see `fedleak.evaluation.changes.changes`.
+
+        Raises:
+            InputError: the folder holds no run, or a damaged one.
+        """
+        if isinstance(reference, AuditResult):
+            reference = StoredRun("the reference", reference.evaluation, reference.data)
+        stored = reference if isinstance(reference, StoredRun) else read_run(Path(reference))
+        return changes(stored, StoredRun("this audit", self.evaluation, self.data), key=key)
+
+    def check(
+        self,
+        limits: Mapping[str, float] | None = None,
+        *,
+        reference: "AuditResult | StoredRun | str | Path | None" = None,
+        accept: Collection[Outcome] = (),
+        about: About = "clients",
+        **further: float,
+    ) -> list[Verdict]:
+        """Checks limits on what attacks may infer, as ``attack.py audit --gate`` does, e.g. in a test.
+
+        ``found.check(auc=0.6)`` or ``found.check({"composition/l1": 0.25, "beyond-baseline": 0.05})``.
+
+        Args:
+            limits: limits by name, see docs/gate.md.
+            reference: run to compare with, for a limit on ``change``.
+            accept: outcomes other than ``ok`` that are accepted, e.g. ``("undecided",)``.
+            about: whom limits are about: ``clients`` like the recorded ones, or ``recording`` for those of this one.
+            further: limits whose name is a word.
+
+        Returns:
+            The verdict on each limit.
+
+        Raises:
+            LimitError: an `AssertionError`: a limit does not hold, with the sentence of each such limit.
+            InputError: a name is unknown, or a limit is no value of its metric.
+        """
+        whole = {**(limits or {}), **further}
+        require(whole, "a limit to check", "none", "E.g. check(auc=0.6).")
+        check_limits(whole, self.attacks, reference=reference is not None)
+        compared = None
+        if reference is not None:
+            earlier_run = reference if isinstance(reference, AuditResult | StoredRun) else read_run(Path(reference))
+
+            def compared(evaluation: Evaluation) -> Changes:
+                return dataclasses.replace(self, evaluation=evaluation).changes(earlier_run)
+
+        recorded = recorded_clients(self.recording, about)
+        verdicts = gate(whole, self.attacks, compared, recorded)(as_recorded(self.results), self.evaluation)
+        broken = [one for one in verdicts if one.verdict not in ("ok", *accept)]
+        if broken:
+            raise LimitError(broken)
+        return verdicts
+
+    def __repr__(self) -> str:
+        """The table as text."""
+        return self.table.to_string(index=False, float_format="{:.3f}".format)
+
+    def _repr_html_(self) -> str:
+        """The table, as a notebook shows it."""
+        return self.table.to_html(index=False, float_format="{:.3f}".format, border=0)
+
+
+def recorded_clients(recording: Recording | None, about: About) -> int | None:
+    """Number of clients of a recording that limits are about; None for limits about clients like these.
+
+    Raises:
+        InputError: limits are about the recording, and there is none.
+    """
+    if about == "clients":
+        return None
+    way_out = "Audit a recording, or leave limits about clients like these."
+    if recording is None:
+        raise InputError(expected="a recording that limits are about", found="a table of several", way_out=way_out)
+    return len(recording.pseudonyms())
+
+
+def audit(
+    deltas: str | Path | Recording,
+    attacks: Sequence[Attack | str] | None = None,
+    *,
+    seed: int = 0,
+    setting: Mapping[str, Any] | None = None,
+    victims: int | None = None,
+    limits: Mapping[str, int] | None = None,
+    rounds: Sequence[int] | None = None,
+    by_round: bool = False,
+    history: bool = False,
+    messages: MessageSelection = MessageSelection(),  # noqa: B008 - frozen
+    slow: Slow = "none",
+    steps: Sequence[RecordingStep] = (),
+    describe: bool = True,
+    check_learner: bool = True,
+    separate: bool = True,
+    estimates_on_disk: KeptEstimates | None = None,
+    jobs: int = 1,
+    minutes: float | None = None,
+    progress: bool = True,
+) -> AuditResult:
+    """Runs attacks on a recording and scores them, as ``attack.py audit`` does; every command evaluates by this.
+
+    Args:
+        deltas: recording, or its folder.
+        attacks: attacks, also by name or class path; None for all of this project. Those that do not fit the recording
+            are listed in `AuditResult.missing` if their question fits.
+        seed: seed of the attacks' draws.
+        setting: cell that the scores belong to; None for the name of the data.
+        victims: number of clients to attack, drawn at random; None for all.
+        limits: largest number of victims by attack, drawn at random within the first rounds.
+        rounds: numbers of the rounds to attack, from 0; None for all.
+        by_round: whether each round has its own rows, with the setting ``round``, from 1.
+        history: whether attacks get the earlier messages of the same victims.
+        messages: selection of messages for attacks on all messages together.
+        slow: whether attacks that take minutes run on ``all`` clients, on a ``few`` of the first round, or on none.
+        steps: comparisons next to the attacks, which need only the recording.
+        describe: whether to describe the updates, to bound what any attack could infer from them, and to leave out what
+            does not fit the recording.
+        check_learner: whether to compare simulated with recorded updates, if an attack simulates clients.
+        separate: whether an attack that ends in an exception is listed as missing, and the others go on.
+        estimates_on_disk: files of the estimates of an earlier run that did not end; None to keep none.
+        jobs: number of processes in which attacks run, with one thread each; 1 for this process with all threads.
+        minutes: time for all of it, most of it for attacks; those that do not fit in are missing. None for no
+            bound.
+        progress: whether to show a progress bar.
+
+    Raises:
+        InputError: there is no recording, it is damaged, or no attack has a given name.
+    """
+    start = time.perf_counter()
+    recording = deltas if isinstance(deltas, Recording) else Recording(deltas)
+    chosen = [kind() for kind in REGISTRY.values()] if attacks is None else [make_attack(one) for one in attacks]
+    setting = default_setting(recording) if setting is None else setting
+    steps = [*steps, *(bounds_of(recording) if describe else ())]
+    options: dict[str, Any] = {"seed": seed, "setting": setting, "victims": victims, "limits": limits, "rounds": rounds}
+    options |= {"history": history, "messages": messages, "slow": slow, "progress": progress}
+    options["budget"] = TimeBudget(minutes)
+    with contextlib.ExitStack() as stack:
+        if jobs > 1:
+            if estimates_on_disk is None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                estimates_on_disk = KeptEstimates(folder, recording, chosen, seed=seed)
+            estimate_in_processes(recording, chosen, estimates_on_disk, jobs=jobs, **options)
+        unscored = [step.unscored for step in steps]
+        options |= {"unscored": unscored, "separate": separate, "estimates_on_disk": estimates_on_disk}
+        evaluation = evaluate_recording(recording, chosen, **options)
+    if progress and (describe or check_learner):
+        say_what_starts("describing the updates")
+    if describe:
+        evaluation = relevant(evaluation, chosen, truth_names(recording))
+        evaluation.details[UPDATES] = update_table(recording)
+        if not isinstance(recording, ControlRecording):
+            evaluation.false_declarations = false_declarations(recording)
+    if check_learner and not isinstance(recording, ControlRecording):
+        evaluation = with_learner_check(evaluation, recording, chosen, seed=seed)
+    if by_round:
+        for name in ("scores", "profiles"):
+            if len(table := getattr(evaluation, name)):
+                setattr(evaluation, name, with_setting(table, round=table["round"] + 1))
+    run = RecordingRun(recording, setting, seed)
+    evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
+    measured = {name for attack in chosen for name in attack.estimates.metric_names()}
+    measured |= {name for step in steps for name in metric_names(step.metrics)} | set(POSTERIOR)
+    metrics = [name for name in METRICS if name in measured]
+    data = dict(recording.manifest.data)
+    return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording, chosen)

@@ -1,0 +1,254 @@
+"""Causes of attacks' failure, measured on the server's views of a recording, without ground truth."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedleak.attacks.composition.base import AUXILIARY, auxiliary
+from fedleak.attacks.composition.decaf import gradient_bases
+from fedleak.attacks.ranking.lists import ranked_lists
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.core.declared_noise import sent_numbers
+from fedleak.core.errors import ViewError
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.evaluation.causes_in_numbers import found_in_numbers
+from fedleak.evaluation.mean_interval import MeanOverClients
+from fedleak.evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
+from fedleak.evaluation.scores import setting_of
+
+_HALF = 0.5
+_RANK_TOLERANCE = 1e-4
+"""Relative to the largest singular value; the accuracy of differences of float32 updates."""
+_ONE_STEP: dict[str, Any] = {
+    **{"optimizer": "sgd", "momentum": 0.0, "eps_root": 0.0, "weight_decay": 0.0},
+    **{"epochs": 1, "batch_size": None, "updates": None},
+}
+"""Hyper-parameters of one step of gradient descent on all of a client's examples."""
+POSSIBLE = "possible-noise"
+"""Cause that is named only where no other is."""
+_LABELS = ("auc", "error")
+_SHARES = ("l1",)
+_MOST_ITEMS = 400
+"""Largest number of labels of a client that is simulated once per label."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Likely cause of an attack's failure.
+
+    Attributes:
+        cause: ``noise``, ``possible-noise``, ``rank``, ``steps``, ``silence`` or one of
+            `fedleak.evaluation.causes_in_numbers`, from the views; ``few-victims``, ``attack``, ``no-reconstruction``
+            or ``unknown``, from the results.
+        sentence: sentence of the report, without the attack's name.
+        measured: numbers of the sentence.
+        metrics: metrics of the attacks that it can explain, None for all.
+        attack: label of the attack that failed, empty for a cause that is not attributed to an attack.
+        setting: cell of that attack.
+        metric: metric that judges it.
+    """
+
+    cause: str
+    sentence: str
+    measured: dict[str, float]
+    metrics: tuple[str, ...] | None = None
+    attack: str = ""
+    setting: dict[str, Any] = field(default_factory=dict)
+    metric: str = ""
+
+    def of(self, row: Mapping[str, Any]) -> "Cause":
+        """The cause, attributed to the attack of a row of results."""
+        return dataclasses.replace(self, attack=row["attack"], setting=setting_of(row), metric=row["metric"])
+
+
+def measured_causes(views: Sequence[RoundView], *, seed: int) -> list[Cause]:
+    """Causes found in some views of a recording; the seed is that of simulated clients."""
+    noise = _noise(views)
+    # Noise hides the direction of the update, so the effect of several steps cannot be measured under it.
+    steps = _steps(views, seed) if noise is None else None
+    found = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
+    in_numbers = [Cause(one.cause, one.sentence, one.measured, one.metrics) for one in found_in_numbers(views)]
+    return [*(cause for cause in found if cause is not None), *in_numbers]
+
+
+def _silence(views: Sequence[RoundView]) -> Cause | None:
+    norms = [[d.double().reshape(len(d), -1).square().sum(1) for d in view.deltas.values()] for view in views]
+    energy = torch.cat([torch.stack(own).sum(0) for own in norms])
+    silent = float((energy == 0).double().mean())
+    if silent < _HALF:
+        return None
+    sentence = f"{silent:.0%} of {len(energy)} clients sent a zero update"
+    return Cause("silence", sentence, {"share": silent, "n": len(energy)})
+
+
+def _noise(views: Sequence[RoundView]) -> Cause | None:
+    """Noise of at least half of the energy of an update: declared, proven by the spectrum, or at least possible."""
+    declared = [share for view in views if (share := declared_noise(view)) is not None]
+    proven = declared or [share for view in views if (share := proven_noise(view)) is not None]
+    shares = proven or [share for view in views if (share := spectral_noise(view)) is not None]
+    if not shares:
+        return None
+    share_of_noise = _mean_share(torch.cat([share.share for share in shares]))
+    if not share_of_noise.mean >= _HALF:
+        return None
+    if not proven:
+        part = f"up to {share_of_noise.mean:.0%} of the energy of an update"
+        sentence = f"{part} could be noise; none is declared, and none proven"
+        return Cause(POSSIBLE, sentence, {"noise_share": share_of_noise.mean, "n": len(share_of_noise.values)})
+    scale, clip = float(torch.cat([share.scale for share in shares]).mean()), shares[0].clip
+    undeclared = "though none is declared: the spectra are flat, with one scale for all clients"
+    source = "as the clients declare it" if declared else undeclared
+    clipped = "" if clip is None else f", on updates clipped to norm {clip:.3g}"
+    mean, n, (low, high) = share_of_noise.mean, len(share_of_noise.values), share_of_noise.ends()
+    sentence = (
+        f"noise is {mean:.0%} of the energy of an update ({low:.0%} to {high:.0%}, n = {n}), {source}: standard"
+        f" deviation {scale:.3g} per value{clipped}"
+    )
+    measured = {"noise_share": mean, "low": low, "high": high, "n": n}
+    measured |= {"noise_scale": scale} | ({} if clip is None else {"clip": clip})
+    return Cause("noise", sentence, measured)
+
+
+def _rank(views: Sequence[RoundView], seed: int) -> Cause | None:
+    """More item labels than independent values in the update: RAIFLE's rank condition is violated."""
+    served = [(view, victim) for view in views if view.served is not None for victim in range(view.victims)][:3]
+    unknowns, ranks = list[int](), list[int]()
+    for view, victim in served:
+        items = int(view.served_mask[victim].sum())
+        effects = label_effects(view, victim, generator=generator_for(seed, "effects", victim))
+        sent = sum(int(sent_numbers(view, name)[victim]) for name in view.deltas)
+        rank = sent if effects is None else _numerical_rank(effects)
+        unknowns.append(items)
+        ranks.append(min(rank, items))
+    if not served or sum(ranks) >= sum(unknowns):
+        return None
+    asked, equations = sum(unknowns) / len(served), sum(ranks) / len(served)
+    sentence = (
+        f"the rank condition is violated: a client has {asked:.0f} unknown labels, but only {equations:.0f} "
+        f"independent values of its update depend on them (mean of {len(served)} clients)"
+    )
+    return Cause("rank", sentence, {"unknowns": asked, "rank": equations, "n": len(served)}, _LABELS)
+
+
+def _class_rank(views: Sequence[RoundView], seed: int) -> Cause | None:
+    """Classes with linearly dependent updates, so that no composition is unique."""
+    view = views[0]
+    bases = _class_bases(view, view.algorithm, seed)
+    if bases is None:
+        return None
+    classes, rank = len(bases), _numerical_rank(bases)
+    if rank >= classes:
+        return None
+    sentence = f"the rank condition is violated: the updates of {classes} classes span only {rank} dimensions"
+    return Cause("rank", sentence, {"unknowns": classes, "rank": rank, "n": 1}, _SHARES)
+
+
+def _steps(views: Sequence[RoundView], seed: int) -> Cause | None:
+    """Local training whose update differs from the gradient at the global model, with which attacks compare it."""
+    view = views[0]
+    local = getattr(view.algorithm, "local", None)
+    if local is None or not isinstance(view.algorithm, ClassifierAlgorithm):
+        return None
+    one_step = dataclasses.replace(view.algorithm, local=dataclasses.replace(local, **_ONE_STEP))
+    bases = _class_bases(view, one_step, seed)
+    if bases is None:
+        return None
+    batch = local.batch_size or max(int(view.example_counts.max()), 1)
+    per_epoch = -(-view.example_counts // batch)
+    steps = float((per_epoch * local.epochs).double().mean()) if local.updates is None else float(local.updates)
+    explained = torch.cat([_explained(_last_layer(each), bases) for each in views if each.round == view.round])
+    share_explained = _mean_share(explained)
+    if steps <= 1 or not share_explained.mean < _HALF:
+        return None
+    mean, n, (low, high) = share_explained.mean, len(share_explained.values), share_explained.ends()
+    sentence = (
+        f"many local steps: after {steps:.0f} steps of {local.optimizer}, the classes' gradients at the global model "
+        f"explain only {mean:.0%} of the energy of an update ({low:.0%} to {high:.0%}, n = {n})"
+    )
+    measured = {"steps": steps, "explained": mean, "low": low, "high": high, "n": n}
+    return Cause("steps", sentence, measured, _SHARES)
+
+
+def _mean_share(shares: Tensor) -> MeanOverClients:
+    """Mean over clients of shares from 0 to 1, NaN where there is none."""
+    return MeanOverClients.of_clients(shares.double().clamp(0, 1).numpy(), (0.0, 1.0))
+
+
+def _class_bases(view: RoundView, learner: object, seed: int) -> Tensor | None:
+    """``(K, D)`` update of the last layer per class of the auxiliary images, None if not simulated or recorded."""
+    if not isinstance(learner, ClassifierAlgorithm) or view.missing(AUXILIARY):
+        return None
+    if not {f"{learner.output_layer}.weight", f"{learner.output_layer}.bias"} <= view.deltas.keys():
+        return None
+    seen = dataclasses.replace(view, algorithm=learner)
+    try:
+        classes = seen.model[f"{learner.output_layer}.bias"].shape[0]
+        known = auxiliary(seen, classes)
+        some = torch.eye(1, classes, dtype=torch.bool)  # the union of classes is not used, but must not be empty
+        return gradient_bases(seen, known, some, generator=generator_for(seed, "class bases"))[0].double()
+    except (ViewError, KeyError):
+        return None
+
+
+def _last_layer(view: RoundView) -> Tensor:
+    """``(V, D)`` update of the last layer, in the order of `fedleak.attacks.composition.base.flat_change`."""
+    name = view.require(ClassifierAlgorithm).output_layer
+    return torch.cat([view.deltas[f"{name}.weight"].flatten(1), view.deltas[f"{name}.bias"]], dim=1).double()
+
+
+def _explained(changes: Tensor, bases: Tensor) -> Tensor:
+    """``(V,)`` share of the energy of updates ``(V, D)`` in the span of ``(K, D)``; NaN for a zero update."""
+    basis = torch.linalg.svd(bases, full_matrices=False)
+    kept = basis.Vh[_RANK_TOLERANCE * basis.S[0] < basis.S]
+    energy = changes.square().sum(1)
+    share: Tensor = (changes @ kept.T).square().sum(1) / energy.masked_fill(energy == 0, torch.nan)
+    return share
+
+
+def _numerical_rank(matrix: Tensor) -> int:
+    return int(torch.linalg.matrix_rank(matrix.double(), rtol=_RANK_TOLERANCE))
+
+
+def label_effects(view: RoundView, victim: int, *, generator: torch.Generator) -> Tensor | None:
+    """``(R, D)`` change of the update of the victim at a position when one of its labels is flipped.
+
+    None if it cannot be simulated. The unknown private vector is drawn.
+    """
+    items = int(view.served_mask[victim].sum())
+    if not 0 < items <= _MOST_ITEMS or view.algorithm is None:
+        return None
+    if isinstance(view.algorithm, RankingAlgorithm):
+        return _effects_in_lists(view, victim, view.algorithm)
+    if not isinstance(view.algorithm, RecommenderAlgorithm) or view.served is None:
+        return None
+    served = view.served[victim, :items].expand(items + 1, items)
+    labels = torch.cat([torch.zeros(1, items), torch.eye(items)])
+    user = torch.randn(1, view.algorithm.user_dim, generator=generator).expand(items + 1, -1)
+    return _differences(view.algorithm.simulate(view.model, served, labels, user), list(view.deltas))
+
+
+def _effects_in_lists(view: RoundView, victim: int, learner: RankingAlgorithm) -> Tensor | None:
+    if view.lists is None or view.features is None:
+        return None
+    lists = ranked_lists(view)
+    assert lists.features is not None
+    mask, features = lists.mask[victim], lists.features[victim]
+    place = lists.place[victim][view.served_mask[victim]]
+    even = mask.float() / 2
+    flipped = even.repeat(len(place), 1, 1)
+    flipped.flatten(1)[torch.arange(len(place)), place] = 1
+    clicks = torch.cat([even[None], flipped])
+    copies, masks = (value.expand(len(clicks), *value.shape) for value in (features, mask))
+    return _differences(learner.simulate_lists(view.model, copies, masks, clicks), list(view.deltas))
+
+
+def _differences(deltas: dict[str, Tensor], names: list[str]) -> Tensor:
+    flat = torch.cat([deltas[name].flatten(1) for name in names if name in deltas], dim=1).double()
+    return flat[1:] - flat[0]

@@ -1,0 +1,129 @@
+"""The most bits that an update can carry about its client, by what clients publicly do to it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedleak.core.view import Release, View
+from fedleak.evaluation.leakage_bounds import capacity_bits
+
+_COMMON_BITS = 64
+"""Bits of a message besides those of its numbers, see `Release.bits`."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Clip of all parameters together and Gaussian noise on each number, as far as clients have them.
+
+    Attributes:
+        clip: L2 norm to which the whole update is clipped, None if some of it is not.
+        noise_scale: smallest standard deviation of the noise of a parameter.
+    """
+
+    clip: float | None
+    noise_scale: float
+
+    @classmethod
+    def of(cls, view: View) -> "Channel":
+        """Channel of a view's deltas; of the whole model in a history whose deltas are read on access."""
+        names = set(view.deltas or view.model)
+        clips = [one.clip for one in view.releases if one.clip is not None and names <= set(one.parameters)]
+        return cls(min(clips, default=None), min((view.noise_scale(name) for name in names), default=0.0))
+
+
+def update_bits(view: View) -> Tensor:
+    """``(V,)`` most bits that the updates of each client can carry about it; infinite where no bound is known.
+
+    A release limits what its parameters carry in three ways. With a clip and Gaussian noise, it is the capacity of
+    parallel Gaussian channels. With epsilon declared for a delta of 0, it is ``epsilon log2 e``: the mutual information
+    of data and message is the mean divergence of the message's law from the mean law, and no likelihood ratio exceeds
+    ``exp(epsilon)``. With few bits for each number, it is their count. The least of them holds, because what happens to
+    a message later adds nothing. The limits of releases with different parameters add up, and each parameter needs one.
+
+    The sum of a client's own messages carries at most what the messages carry, also if the model between them depends
+    on them: feedback does not raise the capacity of a channel without memory. Of a sum over several clients, the limit
+    is that of one update with the noise of all, as if the others' updates were known.
+
+    References:
+        Cover and Thomas, "Elements of Information Theory", 2nd edition, 2006, sections 2.8, 7.12 and 9.4; Cuff and Yu,
+        "Differential Privacy as a Mutual Information Constraint", CCS 2016, arXiv:1608.03677.
+    """
+    if _uncounted(view):
+        return torch.full((view.victims,), torch.inf, dtype=torch.float64)
+    sizes, bound = _sizes(view), torch.zeros(view.victims, dtype=torch.float64)
+    left = set(sizes)
+    for release in sorted(view.releases, key=lambda one: -len(one.parameters)):
+        same = [one for one in view.releases if set(one.parameters) & left == set(release.parameters) & left]
+        covered = {name: sizes[name] for name in release.parameters if name in left}
+        own = _limit(view, same, covered) if covered else torch.tensor(torch.inf)
+        if bool(own.isfinite().all()):
+            bound, left = bound + own, left - covered.keys()
+    return torch.full_like(bound, torch.inf) if left else bound
+
+
+def pure_epsilon(view: View) -> Tensor:
+    """``(V,)`` epsilon that clients declare for their updates of a view with a delta of 0; infinite where they do not.
+
+    One that holds for all parameters together, times the number of messages.
+    """
+    names = set(view.deltas or view.model)
+    whole = [one for one in view.releases if one.epsilon is not None and not one.delta and names <= {*one.parameters}]
+    if _uncounted(view) or not whole:
+        return torch.full((view.victims,), torch.inf, dtype=torch.float64)
+    uses = torch.ones(view.victims) if view.messages is None else view.messages
+    return uses.double() * min(one.epsilon for one in whole if one.epsilon is not None)
+
+
+def no_bound(view: View) -> str:
+    """Why `update_bits` of a view is infinite; empty if it is not."""
+    if _uncounted(view):
+        return "the number of messages in the sum is not known"
+    if bool(update_bits(view).isfinite().all()):
+        return ""
+    loud = [name for name in _sizes(view) if not view.noise_scale(name)]
+    declared = any(one.bits is not None or (one.epsilon is not None and not one.delta) for one in view.releases)
+    if loud and not declared:
+        which = "the updates" if len(loud) == len(_sizes(view)) else ", ".join(loud[:3])
+        return f"there is no known noise on {which}"
+    return "not everything that is sent is both clipped and noised"
+
+
+def _uncounted(view: View) -> bool:
+    """Whether a view holds sums of several messages of each client whose number is unknown."""
+    return view.updates is not None and view.messages is None
+
+
+def _limit(view: View, releases: list[Release], sizes: Mapping[str, Tensor]) -> Tensor:
+    """``(V,)`` least limit of releases with the same parameters, of which each client sends ``(V,)`` numbers."""
+    numbers = torch.stack(list(sizes.values())).sum(0)
+    uses = torch.ones_like(numbers) if view.messages is None else view.messages.double()
+    bound = torch.full_like(numbers, torch.inf)
+    noise = min(view.noise_scale(name) for name in sizes)
+    for release in releases:
+        if release.clip is not None and noise:
+            # Concave in the count of numbers: messages with equally many of them carry the most together.
+            each = capacity_bits(clip=release.clip, noise_scale=noise, dimensions=numbers / uses.clamp(min=1))
+            bound = bound.minimum(uses * each)
+        if release.epsilon is not None and not release.delta:
+            bound = bound.minimum(uses * release.epsilon / math.log(2))
+        if release.bits is not None:
+            bound = bound.minimum(numbers * release.bits + uses * _COMMON_BITS)
+    return bound
+
+
+def _sizes(view: View) -> dict[str, Tensor]:
+    """``(V,)`` count of the numbers that each client sends of each parameter, in all its messages of the view."""
+    uses = torch.ones(view.victims) if view.messages is None else view.messages
+    sizes = {}
+    for name in view.deltas or view.model:
+        if name in view.row_parameters and view.served is not None:
+            rows = view.served_mask if view.updates is None else view.updates
+            shape = view.deltas[name].shape[2:] if name in view.deltas else view.model[name].shape[1:]
+            sizes[name] = rows.sum(1).double() * shape.numel()
+        else:
+            shape = view.deltas[name].shape[1:] if name in view.deltas else view.model[name].shape
+            sizes[name] = uses.double() * shape.numel()
+    return sizes

@@ -1,0 +1,74 @@
+"""Which attacks a recording has the data for, before any of them runs."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from fedleak.client.algorithm import ClientAlgorithm
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError
+from fedleak.core.history import History
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import View
+from fedleak.evaluation.drawn_victims import MANY, messages_of_few
+from fedleak.evaluation.failures import unfit, unreadable
+from fedleak.evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
+from fedleak.recordings.joined_view import joined_view, messages_view
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
+
+
+def misfits(recording: Recording, attacks: Sequence[Attack]) -> dict[str, str]:
+    """Reason by ``family/name`` of the attacks that lack something in the first two rounds of a recording.
+
+    Attacks that are left may still find that they cannot read the network's layers.
+    """
+    learner, rounds = recorded_learner(recording), recording.rounds[:2]
+    first = next(recording.views(victims_per_view=1, rounds=rounds, learner=learner))
+    views: list[tuple[Sequence[Attack], View | None, Mapping[str, Tensor], str]] = []
+    single = [attack for attack in attacks if attack.view is not History]
+    views.append((single, first, recording.truth(first), ""))
+    for group in of_devices_and_clients(attacks):
+        try:
+            view, truth = together(recording, group, MessageSelection(), learner=learner, rounds=rounds, seed=0)
+            views.append((group, view, truth, ""))
+        except InputError as error:
+            views.append((group, None, {}, unreadable(recording, group, error)))
+    return {
+        f"{attack.family}/{attack.name}": reason
+        for group, own, truth, lacking in views
+        for attack in group
+        if (reason := lacking if own is None else unfit(attack, own, truth)) is not None
+    }
+
+
+def of_devices_and_clients(attacks: Sequence[Attack]) -> list[list[Attack]]:
+    """The attacks on all messages: those that know devices of the adversary's own, and the others; none is empty."""
+    together = [attack for attack in attacks if attack.view is History]
+    of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
+    return [group for group in (of_devices, [one for one in together if one not in of_devices]) if group]
+
+
+def together(
+    recording: Recording,
+    group: Sequence[Attack],
+    messages: MessageSelection,
+    *,
+    learner: ClientAlgorithm | None,
+    rounds: Sequence[int] | None,
+    seed: int,
+    victims: int | None = None,
+) -> tuple[History, dict[str, Tensor]]:
+    """View and ground truth of all messages for a group of `of_devices_and_clients`; see `messages_of_few`.
+
+    Raises:
+        InputError: the adversary has no devices, or the selection leaves no message.
+    """
+    if {"known", "pairs"} & {need for attack in group for need in attack.threat_model.needs}:
+        view = joined_view(recording, learner=learner, rounds=rounds)
+        return selected(view, message_truth(recording, view), messages, seed=seed)
+    view = messages_view(recording, learner=learner, rounds=rounds)
+    if victims is not None and view.victims > MANY:
+        people = client_truth(recording, view, ["clients"]).get("clients", view.pseudonyms)
+        view = messages_of_few(view, people, victims, generator=generator_for(seed, "people"))
+    return view, client_truth(recording, view, {name for attack in group for name in attack.estimates.truth})

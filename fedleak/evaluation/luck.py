@@ -1,0 +1,148 @@
+"""Probability that an attack that learns nothing from updates would do as well on the same clients, by luck alone."""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from fedleak.core.metric_table import Metric, judges, metric
+from fedleak.evaluation.mean_interval import MeanOverClients, Values
+from fedleak.evaluation.scores import records, setting_columns
+from fedleak.evaluation.summary import mean_over_clients, paired
+
+LUCK = "luck"
+"""Column of results with the probability."""
+LEVEL = 0.05
+"""Largest probability, times the number of attacks that were tried, of a leak that counts as shown."""
+_ENUMERATED = 14
+"""Units up to which all signs are looked at; of more, `2**14` drawn ones."""
+_MOST_UNITS = 1000
+"""Units above which the sum of random signs is normal to any precision that matters here."""
+ATTACKS = ("ours", "published")
+"""Roles of attacks; the other lines are comparisons."""
+
+
+def with_luck(results: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """Results with the column `LUCK`: NaN for comparisons, and where nothing ran that an attack is compared with.
+
+    An attack is compared with guessing, with what its own answers reach by chance, and with the best baseline of the
+    same question, metric and setting, on the same clients. The column has the largest of the probabilities of luck,
+    see `luck`.
+
+    Args:
+        results: see `fedleak.evaluation.summary.summarise`.
+        scores: scores of the clients.
+    """
+    if results.empty or scores.empty:
+        return results.assign(**{LUCK: math.nan})
+    settings = setting_columns(results)
+    line = ["attack", "metric", *settings]
+    scores_of = {}
+    for _, cell_scores in scores.groupby(["attack", "metric", *setting_columns(scores)], sort=False, dropna=False):
+        scores_of[_key(records(cell_scores.head(1))[0], line)] = cell_scores
+    rows = records(results)
+    cells: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        cells.setdefault(_key(row, ["question", *settings]), []).append(row)
+    values = []
+    for row in rows:
+        probability = math.nan
+        if row["role"] in ATTACKS and judges(row["metric"], row["question"]) and row["mean"] == row["mean"]:
+            compared = _compared_with(row, cells[_key(row, ["question", *settings])])
+            tables = [scores_of.get(_key(compared_row, line)) for compared_row in (row, *compared)]
+            probability = _largest_luck(metric(row["metric"]), tables)
+        values.append(probability)
+    return results.assign(**{LUCK: values})
+
+
+def _key(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+    """Values of columns as texts, without those that are missing."""
+    present = [(column, row.get(column)) for column in columns]
+    return tuple(f"{column}={value!r}" for column, value in present if value is not None and value == value)
+
+
+def _compared_with(row: Mapping[str, Any], cell: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the best baseline, and of what the attack's own answers reach by chance."""
+    sign = -1 if metric(row["metric"]).lower_is_better else 1
+    baselines = [other for other in cell if other["role"] == "baseline" and other["metric"] == row["metric"]]
+    scored = [other for other in baselines if other["mean"] == other["mean"]]
+    best = max(scored, key=lambda other: sign * other["mean"], default=None)
+    by_chance = row["attack"], f"{row['metric']}-by-chance"
+    chance = [other for other in cell if (other["attack"], other["metric"]) == by_chance]
+    return chance if best is None else [*chance, best]
+
+
+def _largest_luck(entry: Metric, tables: Sequence[pd.DataFrame | None]) -> float:
+    """Largest probability of luck of an attack, the first table of scores, against each comparison; NaN without one."""
+    attack, *others = tables
+    if attack is None:
+        return math.nan
+    sign = -1 if entry.lower_is_better else 1
+    probabilities = []
+    for other in others:
+        if other is None:
+            continue
+        difference, gaps, _ = paired(attack, other.assign(metric=entry.name))
+        if not gaps.empty:
+            probabilities.append(luck(difference, sign))
+    if entry.guessing is not None:
+        probabilities.append(luck(mean_over_clients(attack).minus(entry.guessing), sign))
+    return max(probabilities, default=math.nan)
+
+
+def luck(difference: MeanOverClients, sign: int = 1) -> float:
+    """Probability that a mean difference is at least this large if every client's were as likely the opposite.
+
+    If the update says nothing of a client, attack and comparison are two guesses, and which one is better is a coin's
+    toss. So the share of all choices of signs that give a mean at least as large is the probability of luck (Fisher's
+    permutation test of pairs). It asks nothing of the law of the differences, and is about these clients: with five of
+    them it cannot be below ``2^-5``. Where clients affect each other's values, it is that of a t test of influences.
+
+    >>> equal = MeanOverClients(0.3, np.full(5, 0.3), np.ones(5), (-1, 1), np.empty(0), np.empty(0))
+    >>> luck(equal)
+    0.03125
+
+    Args:
+        difference: attack minus comparison.
+        sign: 1 if more is more leakage, -1 if less is.
+
+    References:
+        R. A. Fisher, "The Design of Experiments", 1935, section 21.
+    """
+    if len(difference.influences):
+        return _of_t_test(sign * difference.mean, difference.influences)
+    weighted = sign * difference.values * difference.sizes
+    weighted = weighted[weighted != 0]  # the sign of a difference of 0 changes nothing
+    total = float(weighted.sum())
+    if total <= 0:
+        return 1.0
+    if len(weighted) > _MOST_UNITS:
+        return float(stats.norm.sf(total / math.sqrt(float((weighted**2).sum()))))
+    sums = _signs(len(weighted)) @ weighted
+    as_large = int((sums >= total * (1 - 1e-9)).sum())
+    drawn = len(weighted) > _ENUMERATED
+    return (as_large + drawn) / (len(sums) + drawn)  # the signs as they are count among the drawn ones
+
+
+@functools.lru_cache(maxsize=2)  # up to 65 MB each
+def _signs(units: int) -> NDArray[np.float32]:
+    """``(2**units, units)`` all choices of signs, or as many drawn ones as 14 units have."""
+    if units <= _ENUMERATED:
+        bits = np.arange(2**units)[:, None] >> np.arange(units)
+        return (1 - 2 * (bits & 1)).astype(np.float32)
+    draws = np.random.default_rng(units).integers(0, 2, (2**_ENUMERATED, units), dtype=np.int8)
+    return (1 - 2 * draws).astype(np.float32)
+
+
+def _of_t_test(mean: float, influences: Values) -> float:
+    if len(influences) < 2:
+        return 1.0
+    deviation = float(influences.std(ddof=1)) / math.sqrt(len(influences))
+    if deviation == 0:
+        return 0.5 ** len(influences) if mean > 0 else 1.0
+    return float(stats.t.sf(mean / deviation, len(influences) - 1))

@@ -1,0 +1,148 @@
+"""Share of noise in the clients' updates, as they declare it or as estimated from the spectrum."""
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedleak.core.declared_noise import noise_is_refuted, sent_numbers
+from fedleak.core.view import RoundView
+
+_SMALLEST = 8
+"""Smallest number of rows and columns for a spectral estimate."""
+_LARGE = 64
+"""Smallest number of rows and columns for a proof of noise; of 64 x 64, its eigenvalues are within 0.08 of the law."""
+_FLAT = 0.1
+"""Largest distance from the law of noise. That of smaller matrices without noise was 0.18 or more."""
+_EQUAL = 1.1
+"""Largest ratio of the clients' standard deviations of noise."""
+
+
+@dataclass(frozen=True)
+class NoiseShare:
+    """Noise in the updates of some victims.
+
+    Attributes:
+        share: ``(V,)`` share of the update's energy that is noise, 0 to 1; NaN if the update is zero.
+        scale: ``(V,)`` standard deviation on every number.
+        clip: norm to which updates are clipped before, None if unknown.
+    """
+
+    share: Tensor
+    scale: Tensor
+    clip: float | None = None
+
+
+def declared_noise(view: RoundView) -> NoiseShare | None:
+    """Declared noise in the parameters that clients perturb; None if they declare none, or none that can be there.
+
+    Updates that are too short to hold the noise prove that it is not (`fedleak.core.declared_noise`), so nothing
+    follows from its scale.
+    """
+    noised = [name for name in view.deltas if view.noise_scale(name) > 0]
+    if not noised or noise_is_refuted(view):
+        return None
+    sent = torch.stack([view.deltas[name].double().flatten(1).square().sum(1) for name in noised]).sum(0)
+    counts = {name: sent_numbers(view, name) for name in noised}
+    noise = torch.stack([counts[name] * view.noise_scale(name) ** 2 for name in noised]).sum(0)
+    total = torch.stack(list(counts.values())).sum(0)
+    clips = [clip for name in noised if (clip := view.clip(name)) is not None]
+    share = (noise / sent.masked_fill(sent == 0, torch.nan)).clamp(max=1)
+    return NoiseShare(share, (noise / total.clamp(min=1)).sqrt(), min(clips, default=None))
+
+
+def spectral_noise(view: RoundView) -> NoiseShare | None:
+    """Noise estimated from the median singular value of each matrix; None if no layer is large enough.
+
+    A few examples change a layer in a few directions; noise changes it in all.
+
+    References:
+        M. Gavish and D. L. Donoho, "The optimal hard threshold for singular values is 4/sqrt(3)", IEEE Transactions on
+        Information Theory, 2014, section III-E.
+    """
+    noise, sent, total = [], [], []
+    for name, delta in view.deltas.items():
+        if delta.dim() < 3:
+            continue
+        matrix = delta.double().flatten(2)
+        rows, columns = sent_numbers(view, name) / max(matrix.shape[2], 1), matrix.shape[2]
+        small = torch.minimum(rows, torch.tensor(float(columns))) < _SMALLEST
+        variance = _variance(matrix, rows).masked_fill(small, 0)
+        noise.append(variance * rows * columns)
+        sent.append(matrix.square().sum((1, 2)).masked_fill(small, 0))
+        total.append((rows * columns).masked_fill(small, 0))
+    if not total or not float(torch.stack(total).sum()):
+        return None
+    energy = torch.stack(sent).sum(0)
+    share = (torch.stack(noise).sum(0) / energy.masked_fill(energy == 0, torch.nan)).clamp(max=1)
+    return NoiseShare(share, (torch.stack(noise).sum(0) / torch.stack(total).sum(0).clamp(min=1)).sqrt())
+
+
+def proven_noise(view: RoundView) -> NoiseShare | None:
+    """Undeclared noise, if the matrices with at least `_LARGE` rows and columns show it; else None.
+
+    They do if the smaller singular values of every client follow the law of white noise, and if the noise of all
+    clients has the same scale. Gradients of many examples and steps have no flat spectrum, however little of it can be
+    explained.
+
+    References:
+        V. A. Marchenko and L. A. Pastur, "Distribution of eigenvalues for some sets of random matrices", 1967.
+    """
+    large = {
+        name: delta
+        for name, delta in view.deltas.items()
+        if delta.dim() > 2 and name not in view.row_parameters and min(delta.flatten(2).shape[1:]) >= _LARGE
+    }
+    if not large or view.victims < 2:
+        return None
+    for delta in large.values():
+        matrix = delta.double().flatten(2)
+        variance = _variance(matrix, torch.full((len(matrix),), float(matrix.shape[1])))
+        if not bool((variance.amin() > 0) & (variance.amax() <= _EQUAL**2 * variance.amin())):
+            return None
+        if float(_distance(matrix, variance).max()) > _FLAT:
+            return None
+    return spectral_noise(dataclasses.replace(view, deltas=large))
+
+
+def _variance(matrix: Tensor, rows: Tensor) -> Tensor:
+    """``(V,)`` variance of white noise with the median singular value of zero-padded ``(V, rows, columns)``."""
+    values = torch.linalg.svdvals(matrix)
+    columns = matrix.shape[2]
+    kept = rows.clamp(max=columns).long()
+    middle = values.gather(1, ((kept - 1).clamp(min=0) // 2)[:, None])[:, 0]
+    longer = rows.clamp(min=columns)
+    shorter = rows.clamp(max=columns)
+    median = torch.tensor([_median(round(r, 3)) for r in (shorter / longer).tolist()], dtype=torch.float64)
+    share: Tensor = middle.square() / (longer * median)
+    return share
+
+
+def _distance(matrix: Tensor, variance: Tensor) -> Tensor:
+    """``(V,)`` largest distance between the distribution of the smaller 90% of the eigenvalues and that of noise."""
+    shorter, longer = sorted(matrix.shape[1:])
+    values = torch.linalg.svdvals(matrix).square().flip(1) / (longer * variance[:, None])
+    middle, below = _law(round(shorter / longer, 3))
+    expected = np.interp(values.numpy(), middle, below, left=0.0, right=1.0)
+    real = (np.arange(shorter) + 0.5) / shorter
+    return torch.from_numpy(np.abs(expected - real)[:, : int(0.9 * shorter)].max(1))
+
+
+@functools.cache
+def _median(ratio: float) -> float:
+    """Median of the Marchenko-Pastur law."""
+    middle, below = _law(ratio)
+    return float(middle[np.searchsorted(below, 0.5)])
+
+
+def _law(ratio: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Marchenko-Pastur distribution: eigenvalues of ``X X^T / n``, X ``(ratio * n, n)`` of unit noise, and shares."""
+    low, high = (1 - ratio**0.5) ** 2, (1 + ratio**0.5) ** 2
+    middle = np.linspace(low, high, 20001)
+    middle = (middle[1:] + middle[:-1]) / 2
+    density = np.sqrt((high - middle) * (middle - low)) / middle
+    return middle, density.cumsum() / density.sum()

@@ -1,0 +1,151 @@
+"""The registry of attacks: every attack that this package exports and its variants, by family and name."""
+
+import dataclasses
+import difflib
+import inspect
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from fedleak import attacks
+from fedleak.core.attack import Attack
+from fedleak.core.class_paths import class_at, classes_in
+from fedleak.core.errors import InputError
+from fedleak.core.ranges import typed_arguments
+
+
+def check_distinct(kinds: Iterable[type[Attack]]) -> None:
+    """Checks that results can be distinguished by family and name.
+
+    Raises:
+        InputError: two of the classes have one family and name.
+    """
+    known: dict[str, type[Attack]] = {}
+    for kind in kinds:
+        for name in kind.names():
+            other = known.setdefault(f"{kind.family}/{name}", kind)
+            if other is not kind:
+                raise InputError(
+                    expected="attacks with different families or names",
+                    found=f"{kind.family}/{name} as {_path(other)} and as {_path(kind)}",
+                    way_out="Rename one of the two: `name` or `manipulated_names` of the class.",
+                )
+
+
+def variants_of(kind: type[Attack]) -> dict[str, type[Attack]]:
+    """A subclass of an attack for each of its variants by key, in the module of the attack."""
+    if kind.variant_of is not None:
+        return {}
+    arguments: dict[str, Any] = {}
+    if dataclasses.is_dataclass(kind):
+        arguments = {one.name: one.type for one in dataclasses.fields(kind)}
+    module = vars(sys.modules[kind.__module__])
+    found = {}
+    for key, values in kind.variants.items():
+        name = kind.__name__ + key.title().replace("-", "")
+        if name not in module:
+            attributes = {one: value for one, value in values.items() if one not in arguments}
+            module[name] = dataclasses.make_dataclass(
+                name,
+                [(one, arguments[one], value) for one, value in values.items() if one in arguments],
+                bases=(kind,),
+                namespace={"name": f"{kind.name}-{key}", **attributes, "variant_of": kind, "variant_key": key}
+                | {"__doc__": kind.__doc__, "__module__": kind.__module__},
+                frozen=True,
+                kw_only=True,
+            )
+        found[key] = module[name]
+    return found
+
+
+def _path(kind: type[Attack]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+_exported = [kind for kind in (getattr(attacks, name) for name in attacks.__all__) if not inspect.isabstract(kind)]
+_further = [kind for kind in classes_in(attacks, Attack) if hasattr(kind, "name") and kind not in _exported]
+KNOWN: list[type[Attack]] = [one for kind in [*_exported, *_further] for one in (kind, *variants_of(kind).values())]
+"""Every attack of this package: those that it exports first, variants after their attack."""
+check_distinct(KNOWN)
+REGISTRY: dict[str, type[Attack]] = {f"{kind.family}/{kind.name}": kind for kind in KNOWN if kind.listed}
+"""The attacks that are listed and audited, by ``family/name``."""
+
+
+def find(name: str) -> type[Attack]:
+    """The class of an attack.
+
+    Args:
+        name: a name, such as ``direction`` or ``fingerprint-linked``, or the name of a class; ``family/name`` where
+            several families have one of that name; or the path of a class, such as ``my_package.MyAttack``, with
+            ``-KEY`` for a variant of it.
+
+    Raises:
+        InputError: no attack has that name, or more than one.
+    """
+    if "." in name:
+        return _imported(name)
+    family, _, short = name.rpartition("/")
+    kinds = [kind for kind in KNOWN if family in ("", kind.family)]
+    fitting = [kind for kind in kinds if short in (*kind.names(), kind.__name__)]
+    if not fitting:
+        names = [*REGISTRY, *(own for kind in KNOWN for own in kind.names())]
+        raise _unknown("the name of an attack, or the path of its class", name, names)
+    if len(fitting) > 1:
+        raise InputError(
+            expected="a name that one attack has",
+            found=f"{short!r}, which {' and '.join(map(_path, fitting))} have",
+            way_out=f"Give the family too: {' or '.join(f'{kind.family}/{short}' for kind in fitting)}.",
+        )
+    return fitting[0]
+
+
+def make_attack(
+    attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, others: Collection[str] = ()
+) -> Attack:
+    """Returns an attack as it is, or makes it from its name or class path.
+
+    Args:
+        attack: the attack, or its name.
+        arguments: of its constructor, where it is a name; None for its defaults.
+        others: names that may stand next to the arguments, to be suggested where one is misspelt.
+
+    Raises:
+        InputError: no attack has that name, or it does not take these arguments, or needs others.
+    """
+    if isinstance(attack, Attack):
+        return attack
+    kind, given = find(attack), arguments or {}
+    parameters = inspect.signature(kind).parameters.values()
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+        known = [*(one.name for one in parameters), *others]
+        for name in given:
+            if name not in known:
+                raise _unknown(f"the name of an argument of {attack}", name, known)
+    try:
+        return kind(**typed_arguments(kind, given))
+    except (TypeError, ValueError) as error:
+        if given:
+            raise InputError(
+                expected=f"arguments that {attack} takes", found=str(error), way_out="Fix them where it is named."
+            ) from None
+        raise InputError(
+            expected=f"an attack {kind.__name__} that needs no arguments",
+            found=str(error),
+            way_out="Give its arguments defaults, or run it alone: attack.py run --attack CLASS --attack.NAME VALUE.",
+        ) from None
+
+
+def _imported(path: str) -> type[Attack]:
+    path, _, key = path.partition("-")
+    kind = class_at(path, Attack)
+    variants = variants_of(kind)
+    if key and key not in variants:
+        raise _unknown(f"the key of a variant of {path}", key, variants)
+    return variants[key] if key else kind
+
+
+def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:
+    near = difflib.get_close_matches(str(name), dict.fromkeys(names), n=3)
+    known = ", ".join(sorted(set(names))) or "no arguments"
+    way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {known}."
+    return InputError(expected=expected, found=repr(name), way_out=way_out)

@@ -1,0 +1,131 @@
+"""Limits on differences of a gate: between a run and a reference, and between attacks and the best baseline."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fedleak.core.metric_table import metric
+from fedleak.evaluation.changes import Changes
+from fedleak.evaluation.failures import same_cell
+from fedleak.evaluation.limits import FEWEST, Measured, hidden
+from fedleak.evaluation.scores import describe, number, rows_of, setting_of
+from fedleak.evaluation.summary import crossed, mean_over_clients, paired
+
+CHANGE, BEYOND_BASELINE = "change", "beyond-baseline"
+RELATIVE: Mapping[str, str] = {
+    CHANGE: "how much more the best attack of a question infers than in the reference",
+    BEYOND_BASELINE: "how much more an attack infers than the best baseline of its question",
+}
+"""Names that a limit may have in the place of a metric: for the metrics that judge attacks, in their units."""
+ONE_TRAINING = (
+    "each side is one training, and trainings of one system differ too; give runs of several trainings a side"
+)
+"""Why a difference between two trainings is no proof of a change of the system."""
+Asked = Callable[[str, str], bool]
+"""Whether a limit applies to a family and to what it infers."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Differences that a limit is held against, in units in which more is more leakage.
+
+    Attributes:
+        measured: the differences.
+        left_out: what the limit says nothing about; empty for nothing.
+    """
+
+    measured: Sequence[Measured]
+    left_out: str = ""
+
+
+def changed(changes: Changes, asked: Asked, limit: float) -> Differences:
+    """Differences between the best attacks of each question in a run and in the reference."""
+    rows = [row for row in changes.rows if row.best and asked(row.family, row.question)]
+    differences = []
+    for row in rows:
+        value = row.sign * row.change
+        if changes.same:  # of every client and attack, so that nothing is inferred
+            safe, leaky, doubt = value, value, None
+        else:
+            low_tests, high_tests = (len(rows), 1) if row.sign > 0 else (1, len(rows))
+            safe, leaky = sorted(row.sign * end for end in row.ends(low_tests, high_tests))
+            gaps = None if row.gaps is None else row.sign * row.gaps
+            binary = metric(row.metric).binary
+            doubt = None if gaps is None else hidden(gaps, limit=limit, tests=len(rows), binary=binary)
+        excuse = ONE_TRAINING if row.seeds < 2 and not changes.same else None
+        compared = f"{row.metric} {number(row.reference)} by {row.reference_attack} in {changes.reference}"
+        about = f"{row.family}: {compared}, {number(row.value)} in {changes.run}"
+        enough = changes.same or row.n >= FEWEST
+        differences.append(
+            Measured(row.attack, value, safe, leaky, row.n, enough, doubt, about, excuse, whole=changes.same)
+        )
+    return Differences(differences, "; ".join(note.rstrip(".") for note in changes.notes if note.startswith("Only in")))
+
+
+def beyond_baseline(
+    rows: Sequence[Mapping[str, Any]], results: pd.DataFrame, scores: pd.DataFrame, keys: set[str], limit: float
+) -> Differences:
+    """Differences between attacks and the best baseline of their question and setting, on the same clients.
+
+    Guessing counts as a baseline, and an attack's own value by chance; without any, 0 where more is more leakage.
+
+    Args:
+        rows: results of attacks, for metrics that judge them.
+        results: all results.
+        scores: their scores.
+        keys: settings that differ between results.
+        limit: largest difference.
+    """
+    differences, without = [], dict[str, None]()
+    for row in rows:
+        entry, attack_scores = metric(row["metric"]), rows_of(scores, row)
+        best = _best_baseline(row, results)
+        if best is None or attack_scores.empty or not math.isfinite(row["mean"]):
+            without[f"{row['family']}/{row['metric']}"] = None
+            continue
+        label, baseline = best
+        if isinstance(baseline, float):
+            mean = mean_over_clients(attack_scores).minus(baseline)
+            gaps = crossed(attack_scores) - baseline
+        else:
+            mean, gaps, _ = paired(attack_scores, rows_of(scores, baseline).assign(metric=row["metric"]))
+        if gaps.empty:
+            without[f"{row['family']}/{row['metric']}"] = None
+            continue
+        n = int(gaps.notna().any(axis=1).sum())
+        of_clients = gaps.mean(axis=1)
+        if entry.lower_is_better:
+            mean, of_clients = -mean, -of_clients
+        safe, leaky = mean.ends(low_tests=len(rows))
+        doubt = hidden(of_clients, limit=limit, tests=len(rows), binary=entry.binary)
+        setting = describe(setting_of(row), keys)
+        about = f"{row['family']}: {row['metric']} {number(row['mean'])}, {label}"
+        attack = f"{row['attack']} in {setting}" if setting else str(row["attack"])
+        differences.append(
+            Measured(attack, mean.mean, safe, leaky, n, n >= FEWEST, doubt, about, mean=mean, tests=len(rows))
+        )
+    return Differences(differences, f"no baseline for {', '.join(without)}" if without else "")
+
+
+def _best_baseline(row: Mapping[str, Any], results: pd.DataFrame) -> tuple[str, float | dict[str, Any]] | None:
+    """Description of what an attack is compared with, and its value or its row of results; None for nothing."""
+    entry = metric(row["metric"])
+    sign, name = -1 if entry.lower_is_better else 1, f"{row['metric']}-by-chance"
+    cell = same_cell(dict(row), results)
+    chance = same_cell({**row, "metric": name}, results)
+    others = pd.concat([cell[cell["role"] == "baseline"], chance[chance["attack"] == row["attack"]]])
+    others = others[others["mean"].notna()]
+    known: list[tuple[float, str, float | dict[str, Any]]] = [
+        (one["mean"], f"{one['attack']} {number(one['mean'])}", one) for one in others.to_dict("records")
+    ]
+    if entry.guessing is not None:
+        known.append((entry.guessing, f"guessing {entry.guessing:g}", float(entry.guessing)))
+    if not known and not entry.lower_is_better:
+        known.append((0.0, "no baseline", 0.0))
+    if not known:
+        return None
+    _, label, baseline = max(known, key=lambda one: sign * one[0])
+    return label, baseline

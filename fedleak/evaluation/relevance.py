@@ -1,0 +1,78 @@
+"""Which results of an audit answer a question about its recording, and which missing attacks belong to one."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fedleak.core.attack import Attack
+from fedleak.evaluation.failures import is_inapplicable, is_slow, is_unscored
+from fedleak.evaluation.runner import Evaluation
+from fedleak.recordings.recording import Recording
+
+
+def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collection[str]) -> Evaluation:
+    """An evaluation of `attacks` without what does not fit the recording.
+
+    Baselines are left out of which no attack on the same question ran, unless it is slow and was not asked for: alone,
+    they say nothing about the updates. Missing attacks are left out if their family does not fit. A family fits if one
+    of its attacks was scored, or if the ground truth holds more than the clients' identities to score it; where it can
+    score none, families fit that lack nothing else. Attacks on sums fit only if one was scored: other recordings have
+    none. Attacks are left out too whose question cannot be asked of the recorded system.
+    `truth` has the names in the ground truth.
+    """
+    evaluation = _without_lonely_baselines(evaluation, attacks)
+    scored = {line.family for line in evaluation.lines.values()}
+    asking = [attack for attack in attacks if set(attack.estimates.truth) - {"clients"}]
+    asking = [attack for attack in asking if "participants" not in attack.threat_model.fields]
+    families = {attack.family for attack in asking} & scored
+    families |= {attack.family for attack in asking if set(attack.estimates.truth) <= set(truth)}
+    fitting = [attack for attack in attacks if attack.family in families | scored]
+    own = {name for attack in fitting for name in (full_name(attack, attacks), attack.name)}
+    own |= evaluation.tracebacks.keys()
+    missing = evaluation.missing.items()
+    kept = {name: reason for name, reason in missing if name in own or (not families and is_unscored(reason))}
+    kept = {name: reason for name, reason in kept.items() if not is_inapplicable(reason)}
+    unrelated = {name: reason for name, reason in missing if name not in kept}
+    return dataclasses.replace(evaluation, missing=kept, unrelated=evaluation.unrelated | unrelated)
+
+
+def _without_lonely_baselines(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
+    """Without the baselines of questions on which attacks were to run and none did."""
+    slow = {name for name, reason in evaluation.missing.items() if is_slow(reason)}
+    asked = {a.estimates.question() for a in attacks if not a.baseline}
+    asked -= {a.estimates.question() for a in attacks if slow & {a.name, full_name(a, attacks)}}
+    asked -= {line.question for line in evaluation.lines.values() if line.role != "baseline"}
+    lonely = {name for name, line in evaluation.lines.items() if line.role == "baseline" and line.question in asked}
+    if not lonely:
+        return evaluation
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        return table[~table["attack"].isin(lonely)] if len(table) else table
+
+    def entries(by_label: dict[str, Any]) -> dict[str, Any]:
+        return {label: value for label, value in by_label.items() if label.partition(" (")[0] not in lonely}
+
+    return dataclasses.replace(
+        evaluation,
+        scores=rows(evaluation.scores),
+        profiles=rows(evaluation.profiles),
+        lines=entries(evaluation.lines),
+        roc=entries(evaluation.roc),
+        candidates=entries(evaluation.candidates),
+        details=entries(evaluation.details),
+        unrelated=evaluation.unrelated | dict.fromkeys(sorted(lonely), "no attack on its question ran"),
+    )
+
+
+def truth_names(recording: Recording) -> set[str]:
+    """Names in the ground truth of a recording's first round."""
+    first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1]), None)
+    return set() if first is None else set(recording.truth(first))
+
+
+def full_name(attack: Attack, others: Iterable[Attack]) -> str:
+    """Name of an attack, with its family if another attack has the same name."""
+    shared = sum(other.name == attack.name for other in others) > 1
+    return f"{attack.family}/{attack.name}" if shared else attack.name

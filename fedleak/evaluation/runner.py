@@ -1,0 +1,344 @@
+"""Run of an attack on a view and score of its estimate; all attacks of the project are called here."""
+
+import dataclasses
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedleak.core.answers import Choices, Quantities
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError, ViewError
+from fedleak.core.estimates import Candidates, Estimate, EstimateError, Reconstruction, Scores
+from fedleak.core.metric_table import ANY, metric
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView, View
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.channel import pure_epsilon, update_bits
+from fedleak.evaluation.kept_estimates import KeptEstimates
+from fedleak.evaluation.scores import AttackInfo, concat, from_records, score_table, stacked, with_setting
+
+MOST_CANDIDATES = 2**22
+"""Number of an attack's candidates after which further views' are not kept."""
+_SPAN_TOLERANCE = 1e-5
+"""Rounding by which a value may lie beyond the span of its metric."""
+_PROFILE = ("true", "inferred", "low", "high")
+
+
+@dataclass
+class Evaluation:
+    """Scores of attacks, with the data that reports need to describe them.
+
+    Attributes:
+        scores: table of scores, see `fedleak.evaluation.scores.SCHEMA`.
+        lines: description of each label.
+        roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
+        missing: by attack that could not run, the reason.
+        pictures: by label, images of the first clients next to their reconstructions.
+        figures: figures that steps add to those of every report.
+        profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
+        candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
+        unrelated: by attack of a family in which none was scored, the reason; see
+            `fedleak.evaluation.relevance.relevant`.
+        details: by label, the attack's own table, see `fedleak.core.estimates.Scores.details`.
+        answers: by label, what the estimates of the first views say of the answers, see `MOST_CANDIDATES`.
+        mismatch: that the learner's updates differ from the recorded ones, see `fedleak.evaluation.learner_match`; else
+            None.
+        learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.
+        false_declarations: a sentence on each declaration of the clients that their updates contradict.
+        tracebacks: by attack that ended in an exception, its traceback; `missing` has it too.
+    """
+
+    scores: pd.DataFrame = field(default_factory=lambda: concat([]))
+    lines: dict[str, AttackInfo] = field(default_factory=dict)
+    roc: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, Reconstruction] = field(default_factory=dict)
+    figures: list[CaptionedFigure] = field(default_factory=list)
+    profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
+    candidates: dict[str, Candidates] = field(default_factory=dict)
+    unrelated: dict[str, str] = field(default_factory=dict)
+    details: dict[str, pd.DataFrame] = field(default_factory=dict)
+    answers: dict[str, list["Answered"]] = field(default_factory=dict)
+    mismatch: str | None = None
+    learner_check: str = ""
+    false_declarations: list[str] = field(default_factory=list)
+    tracebacks: dict[str, str] = field(default_factory=dict)
+
+
+def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Concatenation of several evaluations."""
+    whole = Evaluation(scores=concat([evaluation.scores for evaluation in evaluations]))
+    profiles = [evaluation.profiles for evaluation in evaluations if len(evaluation.profiles)]
+    whole.profiles = pd.concat(profiles, ignore_index=True) if profiles else whole.profiles
+    for evaluation in evaluations:
+        whole.lines |= {label: line.after(whole.lines.get(label)) for label, line in evaluation.lines.items()}
+        whole.missing |= evaluation.missing
+        whole.pictures = evaluation.pictures | whole.pictures
+        whole.figures += evaluation.figures
+        for label, table in evaluation.details.items():
+            before = [whole.details[label]] if label in whole.details else []
+            whole.details[label] = stacked([*before, table])
+        for label, (rates, count) in evaluation.roc.items():
+            sums, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
+            whole.roc[label] = sums + rates, already + count
+        for label, answered in evaluation.answers.items():
+            whole.answers[label] = [*whole.answers.get(label, []), *answered]
+        whole.unrelated |= evaluation.unrelated
+        whole.mismatch = whole.mismatch or evaluation.mismatch
+        whole.learner_check = whole.learner_check or evaluation.learner_check
+        whole.false_declarations = [*dict.fromkeys(whole.false_declarations + evaluation.false_declarations)]
+        whole.tracebacks |= evaluation.tracebacks
+    ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
+    for label, parts in ranked.items():
+        if parts:
+            tensors = (torch.cat([getattr(part, name) for part in parts]) for name in ("scores", "labels", "owners"))
+            whole.candidates[label] = Candidates(parts[0].asks, *tensors)
+    return whole
+
+
+def append(evaluations: list[Evaluation], new: Evaluation) -> None:
+    """Appends the evaluation of an attack's next view, without candidates and answers if earlier ones have enough."""
+    if sum(len(c.scores) for one in evaluations for c in one.candidates.values()) >= MOST_CANDIDATES:
+        new.candidates, new.answers = {}, {}
+    evaluations.append(new)
+
+
+class AttackError(InputError):
+    """A defect of one attack, or numbers that it cannot read; it says nothing about the others."""
+
+
+def infer(attack: Attack, view: View, generator: torch.Generator) -> Estimate:
+    """Estimate of an attack on a view.
+
+    Raises:
+        ViewError: the view lacks what the attack needs.
+        AttackError: the attack is defective, or its estimate is not finite on a foreign recording.
+    """
+    try:
+        return attack(view, generator=generator)
+    except EstimateError as error:
+        raise AttackError(
+            expected=f"a recording on which {attack.name} returns a valid estimate",
+            found=f"an invalid estimate in round {view.round}: {error}",
+            way_out="Look for very large numbers in the recording; if there are none, the attack has a defect.",
+        ) from error
+    except (InputError, ViewError):
+        raise
+    except Exception as error:
+        if type(attack).__module__.startswith("fedleak."):
+            raise  # a defect of this project: keep the traceback
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise AttackError(
+            expected=f"attack {attack.name} to run on round {view.round}",
+            found=f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})",
+            way_out="Fix the attack.",
+        ) from error
+
+
+def attack_view(
+    attack: Attack,
+    view: View,
+    truth: Mapping[str, Tensor],
+    *,
+    seed: int,
+    setting: Mapping[str, Any],
+    label: str | None = None,
+    unscored: Tensor | None = None,
+    estimates_on_disk: KeptEstimates | None = None,
+) -> Evaluation:
+    """Scores of an attack on one view, by the ground truth of its victims, in a cell of a table.
+
+    The label of the rows is the attack's own unless one is given; victims in the mask ``unscored (V,)`` have undefined
+    scores. The time of an attack includes that of what another attack on the view had computed before.
+    An estimate that is among `estimates_on_disk` is read back, and a new one is added.
+
+    Raises:
+        ViewError: the view lacks what the attack needs.
+        InputError: the attack is defective.
+    """
+    own = attack.label(view)
+    label = label or own
+    key = (int(view.pseudonyms[0]) % 2**31,) if attack.view is RoundView else ()
+    if estimates_on_disk is not None and (before := estimates_on_disk.read(attack, own, view)) is not None:
+        estimate, whole = before
+    else:
+        view.asked.clear()
+        start = time.perf_counter()
+        estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
+        whole = time.perf_counter() - start + sum(view.asked.values())
+        if estimates_on_disk is not None:
+            estimates_on_disk.write(attack, own, view, estimate, whole)
+    seconds = whole / max(view.victims, 1)
+    scores = _scored(attack, estimate, view, truth)
+    victims = scores.units is None
+    place = Place(
+        setting=setting,
+        seed=seed,
+        round=view.round,
+        victims=view.pseudonyms if scores.units is None else scores.units,
+        people=truth.get("clients") if victims else None,
+        messages=view.messages.tolist() if view.messages is not None and victims else None,
+        unscored=unscored if victims else None,
+        capacity=_of_units(update_bits(view), truth, scores.units),
+        epsilon=_of_units(pure_epsilon(view), truth, scores.units),
+    )
+    if "bits" in scores.metrics:
+        scores = dataclasses.replace(
+            scores, metrics={**scores.metrics, **bounds(scores.metrics["bits"], place.capacity)}
+        )
+    found = tabulated(label, scores, place, info=AttackInfo.of(attack, view), seconds=seconds)
+    if scores.answers is not None:
+        found.answers[label] = [Answered(attack, scores.answers, place, found.lines[label], seconds, scores.settings)]
+    return found
+
+
+def bounds(bits: Tensor, capacity: Tensor) -> dict[str, Tensor]:
+    """``(V,)`` most bits and the share of them that ``bits (V,)`` are; empty where no bound is known."""
+    return {"bits-bound": capacity, "bits-share": bits / capacity} if bool(capacity.isfinite().all()) else {}
+
+
+def _of_units(values: Tensor, truth: Mapping[str, Tensor], units: Tensor | None) -> Tensor:
+    """``(V,)`` values of the updates of each victim, or of each user of a history: the sum over its messages."""
+    if units is None:
+        return values
+    owners = next((truth[name] for name in ("user", "clients") if name in truth), None)
+    if owners is None:
+        return torch.full((len(units),), torch.inf, dtype=torch.float64)
+    return torch.where(owners == units[:, None], values, 0.0).sum(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the scores of an estimate belong in the table.
+
+    Attributes:
+        setting: cell of the table.
+        seed: seed of the training.
+        round: round of the view.
+        victims: ``(V,)`` pseudonyms, or numbers of users.
+        people: ``(V,)`` client numbers of the pseudonyms, None if unknown or if `victims` are users.
+        messages: number of messages of each victim, where they differ; else None.
+        unscored: ``(V,)`` victims whose scores are undefined; None for none.
+        capacity: ``(V,)`` most bits that the updates of each can carry, infinite where no bound is known.
+        epsilon: ``(V,)`` epsilon that is declared for all updates of each with a delta of 0, infinite without.
+    """
+
+    setting: Mapping[str, Any]
+    seed: int
+    round: int
+    victims: Tensor
+    people: Tensor | None
+    messages: list[int] | None
+    unscored: Tensor | None
+    capacity: Tensor
+    epsilon: Tensor
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What an attack's estimate says of the answers, where its scores belong, and their further settings."""
+
+    attack: Attack
+    answers: Choices | Quantities
+    place: Place
+    info: AttackInfo
+    seconds: float
+    settings: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
+
+
+def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, seconds: float) -> Evaluation:
+    """Scores of one estimate as an evaluation."""
+    scores = scores if place.unscored is None else scores.without(place.unscored)
+    metrics = {**scores.metrics, **successes(scores.metrics, place.setting)}
+    common: dict[str, Any] = {"setting": place.setting, "seed": place.seed, "round": place.round}
+    found = Evaluation(lines={label: info})
+    found.scores = score_table(
+        label,
+        metrics,
+        victims=place.victims,
+        people=place.people,
+        items=0 if scores.items is None else scores.items,
+        positives=0 if scores.positives is None else scores.positives,
+        influences=scores.influences,
+        seconds=seconds,
+        **common,
+    )
+    if place.messages is not None:
+        found.scores = with_setting(found.scores, rounds=place.messages * len(metrics))
+    if scores.settings:
+        own_settings = {key: list(values) * len(metrics) for key, values in scores.settings.items()}
+        found.scores = with_setting(found.scores, **own_settings)
+    curves = None if scores.roc is None else scores.roc[~scores.roc.isnan().any(1)].double()
+    if curves is not None and len(curves):
+        found.roc[label] = curves.sum(0), len(curves)
+    if scores.candidates is not None:
+        owners = scores.candidates.owners
+        if scores.units is None:
+            owners = (place.victims if place.people is None else place.people)[owners]
+        found.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
+    if scores.profiles is not None:
+        found.profiles = _profile_table(label, scores.profiles, victims=place.victims, **common)
+    if scores.reconstruction is not None:
+        found.pictures[label] = scores.reconstruction
+    if scores.details:
+        found.details[label] = from_records(scores.details)
+    return found
+
+
+def _scored(attack: Attack, estimate: Estimate, view: View, truth: Mapping[str, Tensor]) -> Scores:
+    scores = estimate.score(view, truth)
+    unknown = set(scores.metrics) - set(estimate.metric_names())
+    size = view.victims if scores.units is None else len(scores.units)
+    wrong = [name for name, value in scores.metrics.items() if tuple(value.shape) != (size,)]
+    if unknown or wrong:
+        raise InputError(
+            expected=f"metrics {', '.join(estimate.metric_names())} of shape ({size},) from {type(estimate).__name__}",
+            found=f"{', '.join(sorted(unknown) or wrong)} of attack {attack.name}",
+            way_out="Add the metric to the class attribute `metrics`, or return one value per victim.",
+        )
+    for name, values in scores.metrics.items():
+        if name not in scores.influences:
+            _check_span(attack, name, values)
+    return scores
+
+
+def _check_span(attack: Attack, name: str, values: Tensor) -> None:
+    """Checks that values lie within the span of their metric, on which the interval of their mean relies.
+
+    Raises:
+        AttackError: one does not.
+    """
+    least, most = metric(name).span or ANY
+    known = values[~values.isnan()].double()
+    beyond = known[(known < least - _SPAN_TOLERANCE) | (known > most + _SPAN_TOLERANCE)]
+    if len(beyond):
+        raise AttackError(
+            expected=f"values of {name} of attack {attack.name} within its span, {least:g} to {most:g}",
+            found=f"{float(beyond[0]):g}",
+            way_out="Correct the score of the estimate, or `span` of the Metric.",
+        )
+
+
+def successes(metrics: Mapping[str, Tensor], setting: Mapping[str, Any]) -> dict[str, Tensor]:
+    """``success``: whether each client's error is at most the setting's tolerance; empty without a tolerance."""
+    if "error" not in metrics or "tolerance" not in setting:
+        return {}
+    return {"success": (metrics["error"] <= setting["tolerance"]).double()}
+
+
+def _profile_table(
+    label: str, profiles: Tensor, *, victims: Tensor, setting: Mapping[str, Any], seed: int, round: int
+) -> pd.DataFrame:
+    """Rows of class shares, one per victim and class, from ``(V, K, 4)``."""
+    count, classes, _ = profiles.shape
+    numbers = victims.repeat_interleave(classes), torch.arange(classes).repeat(count)
+    rows = {name: values.tolist() for name, values in zip(("victim", "class"), numbers, strict=True)}
+    made = pd.DataFrame({**rows, **dict(zip(_PROFILE, profiles.reshape(-1, 4).T.tolist(), strict=True))})
+    fixed: dict[str, Any] = {"attack": label, "seed": seed, "round": round}
+    return with_setting(made.assign(**fixed), **setting)

@@ -1,0 +1,93 @@
+"""Step on what any attack on interactions can infer from clipped and noisy updates: bits, and bounds of the AUC."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+from torch import Tensor
+
+from fedleak.attacks.ranking.lists import ranked_lists
+from fedleak.attacks.ranking.priors import ListPrior, log_prior
+from fedleak.client.ranking import RankingAlgorithm
+from fedleak.core.view import RoundView
+from fedleak.evaluation.channel import Channel, update_bits
+from fedleak.evaluation.leakage_bounds import (
+    accuracy_bound,
+    auc_bound,
+    choice_bits,
+    pair_bound,
+    pattern_bits,
+    pattern_bits_given_count,
+)
+from fedleak.evaluation.scores import concat
+from fedleak.evaluation.steps.step import RecordingRun, RecordingStep
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.recording import Recording
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds(RecordingStep):
+    """Bits that a clipped and noisy update can carry, and upper bounds of every attack's AUC.
+
+    Of the metric ``bits``: ``click-entropy`` of the clicks under the cascade model, if items are ranked, and
+    ``capacity-bound``. Of ``auc`` and ``accuracy``: ``bound`` for attacks to which all choices of the positive items
+    are equally likely, and ``bound-PRIOR`` for attacks that know more of the clicks; see
+    `fedleak.evaluation.leakage_bounds`. Without noise they are 1.
+
+    Attributes:
+        priors: what the attacks know of the clicks besides their number: ``uniform``, nothing; the others as of
+            `fedleak.attacks.ranking.priors.log_prior`, for learners that rank. Empty for bits only.
+    """
+
+    name = "bounds"
+    metrics = ("bits", "auc", "accuracy")
+    priors: Sequence[ListPrior] = field(default=())
+
+    def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
+        tables = []
+        for view in run.recording.views(victims_per_view=256, learner=recorded_learner(run.recording)):
+            labels = run.recording.truth(view)["labels"][:, : view.served_mask.shape[1]]
+            found = _bits(view) | (self._bounds(view, labels) if self.priors else {})
+            for (metric, name), values in found.items():
+                kept = ~values.isnan()
+                victims, items = view.pseudonyms[kept], view.served_mask.sum(1)[kept]
+                tables.append(run.scores(name, {metric: values[kept]}, victims=victims, round=view.round, items=items))
+        yield run.of_people(concat(tables))
+
+    def _bounds(self, view: RoundView, labels: Tensor) -> dict[tuple[str, str], Tensor]:
+        """``(V,)`` bounds by metric and label."""
+        mask, channel = view.served_mask, Channel.of(view)
+        items, positives = mask.sum(1), ((labels > 0.5) & mask).sum(1)
+        bits, found = update_bits(view), dict[tuple[str, str], Tensor]()
+        for prior in self.priors:
+            name = "bound" if prior == "uniform" else f"bound-{prior}"
+            if prior == "uniform":
+                entropy = choice_bits(items, positives)
+            else:
+                law = log_prior(prior, ranked_lists(view).mask, view.require(RankingAlgorithm))
+                entropy = pattern_bits_given_count(law, positives)
+            auc = auc_bound(items=items, positives=positives, entropy=entropy, bits=bits)
+            if prior == "uniform" and channel.clip is not None and channel.noise_scale:
+                auc = auc.clamp(max=pair_bound(clip=channel.clip, noise_scale=channel.noise_scale))
+            right = accuracy_bound(items=items, entropy=entropy, bits=bits)
+            found |= {("auc", name): auc, ("accuracy", name): right}
+        return found
+
+
+def bounds_of(recording: Recording) -> list[RecordingStep]:
+    """`Bounds` for a recording of interactions under clipping and noise, where they are below 1; else nothing."""
+    view = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1]), None)
+    if view is None or view.served is None or "labels" not in recording.truth(view) or update_bits(view).isinf().any():
+        return []
+    if not Channel.of(view).noise_scale and all(release.epsilon is None for release in view.releases):
+        return []  # a count of messages allows all clicks
+    return [Bounds(priors=["uniform"])]
+
+
+def _bits(view: RoundView) -> dict[tuple[str, str], Tensor]:
+    """``(V,)`` bits by metric and label; without noise, no capacity."""
+    found, capacity = dict[tuple[str, str], Tensor](), update_bits(view)
+    if view.lists is not None and isinstance(view.algorithm, RankingAlgorithm):
+        law = log_prior("cascade", ranked_lists(view).mask, view.algorithm)
+        found["bits", "click-entropy"] = pattern_bits(law)
+    return found if capacity.isinf().any() else found | {("bits", "capacity-bound"): capacity}

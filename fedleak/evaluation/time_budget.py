@@ -1,0 +1,103 @@
+"""Time budget of an audit: what does not fit into it is left out as a whole, and named with its cost."""
+
+import itertools
+import math
+import time
+from collections.abc import Mapping
+
+import pandas as pd
+
+from fedleak.evaluation.scores import AttackInfo
+
+_AFTER = 0.15, 10.0
+"""Share of the budget, and seconds, for what follows the attacks: posteriors, bounds and the page."""
+LATE = "it does not fit into --minutes "
+"""Start of the reason for which an attack was left out for want of time."""
+_SHOWN = 0.01
+"""Share of the time from which an attack is named."""
+_SEEN = 2.0, 0.02
+"""Seconds, and share of the work, after which an attack's speed is known."""
+
+
+class OutOfTimeError(BaseException):
+    """Raised inside an attack that would not end in time; no ``except Exception`` swallows it.
+
+    Attributes:
+        seconds: what the attack needs for all of its victims.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"{seconds:.0f} s")
+
+
+class TimeBudget:
+    """Minutes for an audit, from now on; other processes share the end.
+
+    Args:
+        minutes: length; None for no bound.
+    """
+
+    def __init__(self, minutes: float | None) -> None:
+        self.minutes = minutes
+        self._end = math.inf if minutes is None else time.time() + _of_attacks(60 * minutes)
+
+    @property
+    def left(self) -> float:
+        """Seconds left for attacks."""
+        return self._end - time.time()
+
+    def unfit(self, needed: Mapping[str, float]) -> set[str]:
+        """Attacks, of those that need some seconds each, that do not fit in when those that need least come first.
+
+        >>> TimeBudget(2).unfit({"slow": 50.0, "fast": 1.0, "slower": 60.0})
+        {'slower'}
+        """
+        ordered = sorted(needed, key=lambda name: needed[name])
+        ends = itertools.accumulate(needed[name] for name in ordered)
+        return {name for name, end in zip(ordered, ends, strict=True) if end > self.left}
+
+    def check(self, elapsed: float, share: float) -> None:
+        """Ends the attack that calls this if it would not end in time.
+
+        Args:
+            elapsed: seconds that the attack took so far, on all views.
+            share: share of its work on all views that is done.
+
+        Raises:
+            OutOfTimeError: it needs more than is left.
+        """
+        if elapsed < _SEEN[0] or share < _SEEN[1]:
+            return
+        needed = elapsed / share
+        if needed - elapsed > max(self.left, 0.0):
+            raise OutOfTimeError(needed)
+
+    def reason(self, seconds: float | None, cost: str) -> str:
+        """Why an attack was left out that needs some seconds, or an unknown time of declared cost."""
+        why = f"{LATE}{self.minutes:g}"
+        if seconds is None:
+            return f"{why}: nothing is left, and its cost is {cost}; add minutes"
+        needed = _of_attacks(60 * (self.minutes or 0)) - self.left + seconds
+        enough = next(minutes for minutes in itertools.count(1) if _of_attacks(60 * minutes) >= needed)
+        return f"{why}: it needs {seconds:.0f} seconds for all clients; --minutes {enough} has room for it"
+
+
+def time_shares(scores: pd.DataFrame, lines: Mapping[str, AttackInfo], seconds: float) -> str:
+    """One line on the time of each attack in a table of scores, of some seconds in all; the longest come first.
+
+    The results of an attack with the priors of its question took no time of their own.
+    What another attack had computed before on the same view counts for each that uses it, so the shares of attacks that
+    share work, or that run side by side in processes, may add up to more than all of the time.
+    """
+    takes_time = scores["attack"].map(lambda label: not lines.get(label, AttackInfo()).with_prior).astype(bool)
+    timed = scores[takes_time]
+    each = timed.drop_duplicates(["attack", "round", "victim"]).groupby("attack")["seconds"].sum()
+    each = each[each >= _SHOWN * seconds].sort_values(ascending=False)
+    parts = [f"{name} {spent:.1f} s ({spent / seconds:.0%})" for name, spent in each.items()]
+    return f"time: {seconds:.0f} s for the audit" + (f"; each alone: {', '.join(parts)}" if parts else "")
+
+
+def _of_attacks(seconds: float) -> float:
+    share, after = _AFTER
+    return max(seconds / 2, (1 - share) * seconds - after)

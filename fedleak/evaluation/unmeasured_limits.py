@@ -1,0 +1,123 @@
+"""Why no attack measured a limit: first the metric that its question has for the recorded network, then what lacks."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import pandas as pd
+
+from fedleak.core.attack import Attack
+from fedleak.core.metric_table import judges, metric
+from fedleak.evaluation.failures import nearest_reason
+from fedleak.evaluation.judging import is_judged
+from fedleak.evaluation.limit_names import parts_of
+from fedleak.evaluation.scores import records
+
+_NAMED = 3
+"""Number of attacks that are named where nothing else is known of them."""
+
+
+def why_unmeasured(
+    name: str, asked: Sequence[Attack], did_not_run: Mapping[str, str], ran: Collection[str] = ()
+) -> str:
+    """What the attacks lack that have a limit's metric: the reason of the one that lacks least.
+
+    Args:
+        name: name of the limit.
+        asked: attacks on its question, without baselines.
+        did_not_run: reason by attack, under its name or ``family/name``.
+        ran: names of the attacks with results.
+    """
+    measuring = _measuring(name, asked)
+    if not measuring:
+        return f"no attack of this audit measures {name}"
+    lacking = {
+        attack.name: did_not_run[label]
+        for attack in measuring
+        for label in (f"{attack.family}/{attack.name}", attack.name)
+        if label in did_not_run
+    }
+    if not lacking:
+        without_value = [attack for attack in measuring if attack.name in ran]
+        if without_value:
+            return f"no attack measured {name}: the answers of {_some(without_value)} have none on this recording"
+        return f"no attack measured {name}: {_some(measuring)} do not fit this recording"
+    reason = nearest_reason(lacking)
+    if len(lacking) > 1 and set(lacking.values()) == {reason}:
+        because = f"none of {len(lacking)} attacks could run: {reason}"
+    else:
+        nearest = next(attack for attack, of_attack in lacking.items() if of_attack == reason)
+        because = f"{nearest} could not run: {reason}"
+        more = len(lacking) - 1
+        because += f"; nor could {more} other{'s' if more > 1 else ''}" if more else ""
+    return f"no attack measured {name}, because {because}".rstrip(".")
+
+
+def _some(attacks: Sequence[Attack]) -> str:
+    """The names of some attacks, of many the first."""
+    others = f" and {len(attacks) - _NAMED} others" if len(attacks) > _NAMED else ""
+    return ", ".join(attack.name for attack in attacks[:_NAMED]) + others
+
+
+def measured_metric(name: str, limit: float, results: pd.DataFrame, asked: Sequence[Attack]) -> str:
+    """Start of a sentence on the metric that attacks of the same family were scored by; empty if there is none.
+
+    Args:
+        name: name of the limit.
+        limit: the limit.
+        results: all results.
+        asked: attacks on its question.
+    """
+    if results.empty:
+        return ""
+    families = {attack.family for attack in _measuring(name, asked)}
+    scored = results[results["role"].isin(("ours", "published")) & results["mean"].notna()]
+    scored = scored[scored["family"].isin(families) & is_judged(scored)]
+    rows = records(scored.drop_duplicates(["family", "metric"]))
+    return _sentence([(row["family"], row["tells"], row["metric"]) for row in rows], limit)
+
+
+def fitting_metric(
+    name: str, limit: float, attacks: Sequence[Attack], asked: Sequence[Attack], did_not_run: Mapping[str, str]
+) -> str:
+    """The same by attacks of the same family that fit the recording, where no others than those of limits run.
+
+    Args:
+        name: name of the limit.
+        limit: the limit.
+        attacks: all attacks.
+        asked: attacks on the limit's question.
+        did_not_run: reason by ``family/name`` of the attacks that do not fit.
+    """
+    families = {attack.family for attack in _measuring(name, asked)}
+    fitting = [
+        attack
+        for attack in attacks
+        if attack.family in families and not attack.baseline and f"{attack.family}/{attack.name}" not in did_not_run
+    ]
+    metrics = [
+        (attack.family, attack.estimates.inferred, metric_name)
+        for attack in fitting
+        for metric_name in attack.estimates.metric_names()
+        if judges(metric_name, attack.estimates.question())
+    ]
+    return _sentence(metrics, limit)
+
+
+def _measuring(name: str, asked: Sequence[Attack]) -> list[Attack]:
+    return [attack for attack in asked if parts_of(name)[1] in attack.estimates.metric_names()]
+
+
+def _sentence(metrics: Sequence[tuple[str, str, str]], limit: float) -> str:
+    """Start of a sentence on the first of some ``(family, what it infers, metric)``; empty for none.
+
+    Of a limit that names no question, several may be meant; it is then empty too.
+    """
+    if len({family for family, _, _ in metrics}) != 1:
+        return ""
+    family, inferred, metric_name = metrics[0]
+    least, most = metric(metric_name).span or (-math.inf, math.inf)
+    value = f"{limit:g}, or another limit on it" if least <= limit <= most else "LIMIT"
+    return (
+        f"for this network the question {inferred!r} is measured by {metric_name}; write"
+        f" {family}/{metric_name}={value}; "
+    )

@@ -1,0 +1,59 @@
+"""Evidence bundle of a run, see `fedleak.reports.evidence_bundle`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from fedleak.core.errors import InputError
+from fedleak.core.io.files import sha256_of, write_whole
+from fedleak.reports.evidence_bundle import (
+    MANIFEST,
+    RESULTS,
+    SIGNATURE,
+    STATEMENT,
+    BundleError,
+    archive,
+    check_content,
+    files_of,
+    manifest_of,
+    read_statement,
+)
+from fedleak.reports.exporters.exporter import Exporter
+from fedleak.reports.run import Run
+from fedleak.reports.shared_run import shared_run
+from fedleak.reports.ssh_signature import signed
+
+
+@dataclass(frozen=True)
+class Bundle(Exporter):
+    """Archive of what can be passed on of a run: results, verdicts, statement, hashes, and the command that repeats it.
+
+    It holds numbers over clients and no client's: of the results, tables of attacks' own (``details``), which may name
+    records or clients, are left out, and so are scores, class shares, pictures and pages of single clients.
+
+    Attributes:
+        file: path of the archive; ``audit.zip`` in the folder of the run by default.
+        sign: file of a private key of ssh-keygen that signs the manifest; None for no signature.
+    """
+
+    name: ClassVar[str] = "bundle"
+
+    file: str | None = None
+    sign: str | None = None
+
+    def export(self, run: Run, directory: Path) -> str:
+        path = directory / "audit.zip" if self.file is None else Path(self.file)
+        statement_file = directory / STATEMENT
+        own = {STATEMENT: statement_file.read_bytes()} if statement_file.is_file() else {}
+        shared = shared_run(run)
+        try:
+            files = files_of(shared, read_statement(own))
+            manifest = manifest_of(shared, sha256_of(directory / RESULTS), files)
+            check_content(manifest, files)
+        except BundleError as error:
+            way_out = "Run the audit again with --statement, or delete what an earlier audit left there."
+            raise InputError(expected=f"files of one audit in {directory}", found=str(error), way_out=way_out) from None
+        content = manifest.content()
+        signature = {} if self.sign is None else {SIGNATURE: signed(content, self.sign)}
+        write_whole(path, archive({**files, MANIFEST: content, **signature}))
+        return str(path)

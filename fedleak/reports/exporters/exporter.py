@@ -1,0 +1,33 @@
+"""Base class of exporters."""
+
+import abc
+from pathlib import Path
+from typing import ClassVar
+
+from fedleak.core.ranges import check_fields
+from fedleak.reports.run import Run
+
+
+class Exporter(abc.ABC):
+    """Writes what a run found in a format of others, or sends it to a service; a frozen dataclass of its options.
+
+    Attributes:
+        name: name in ``attack.py export DIR --to NAME``.
+    """
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @abc.abstractmethod
+    def export(self, run: Run, directory: Path) -> str:
+        """Writes or sends the results of a run, and returns where they are, for the last line on the screen.
+
+        Args:
+            run: results.json of the run.
+            directory: folder of the run, for its other files and as the default place of what is written.
+
+        Raises:
+            InputError: the service does not answer, or a package is missing.
+        """

@@ -1,0 +1,76 @@
+"""Figure of attacks against a privacy budget, below the bound of every attack."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+
+from fedleak.evaluation.scores import SETTING
+from fedleak.reports.figures.figure_data import (
+    DrawnFigure,
+    FigureData,
+    errors,
+    of_data,
+    of_papers,
+    styled,
+    with_guessing,
+)
+from fedleak.reports.figures.line_styles import LineStyle
+from fedleak.reports.tables import DATA, described_settings, words
+
+_BUDGET = SETTING + "epsilon"
+_BOUND, _GENIE = "bound", "genie"
+"""Labels of `fedleak.evaluation.steps.bounds.Bounds` and `fedleak.tables.after.genie.Genie`."""
+_MOST_PANELS = 8
+
+
+def bounded(rows: pd.DataFrame) -> bool:
+    """Whether rows of one metric have a bound at several budgets."""
+    bound = rows[rows["attack"] == _BOUND]
+    return _BUDGET in rows and bound[_BUDGET].map(str).nunique() > 1
+
+
+def below_bounds(data: FigureData) -> list[DrawnFigure]:
+    """The metric against epsilon, a panel per other setting: attacks, baselines, genie, and the bound."""
+    rows = data.rows[data.rows[_BUDGET].notna()] if _BUDGET in data.rows else data.rows.head(0)
+    if not bounded(data.rows):
+        return []
+    order = [str(value) for value in sorted(rows[_BUDGET].drop_duplicates(), key=float)]
+    titles = described_settings(rows, {name.removeprefix(SETTING) for name in words(rows) if name != DATA})
+    frame = rows.assign(place=[order.index(str(value)) for value in rows[_BUDGET]], panel=titles)
+    panels = list(dict.fromkeys(titles))[:_MOST_PANELS]
+    figure, (every,) = styled(2 + 3.2 * len(panels), 3.4, columns=len(panels), sharey=True)
+    named: dict[str, Artist] = {}
+    for axes, panel in zip(every, panels, strict=True):
+        _draw(axes, frame[frame["panel"] == panel].sort_values("place"), data.styles)
+        axes.set(title=panel, xlabel="epsilon", xticks=range(len(order)), xticklabels=order)
+        handles, labels = axes.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    every[0].set(ylabel=data.metric)
+    with_guessing(figure, data.metric)
+    figure.legend([*named.values()], [*named], loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    caption = (
+        f"{of_data(rows)}{data.metric} against epsilon with 95% intervals; stars are the paper's values. No attack "
+        "can be in the grey area if all choices of the positive items are equally likely to it; the genie knows "
+        "everything but the items that it guesses."
+    )
+    return [DrawnFigure(caption, figure=figure, name=f"{data.metric}-below-bounds")]
+
+
+def _draw(axes: Axes, rows: pd.DataFrame, styles: Mapping[str, LineStyle]) -> None:
+    for attack, own in rows.groupby("attack", sort=False):
+        x, mean = own["place"], own["mean"]
+        if attack == _BOUND:
+            axes.fill_between(x, mean, 1, color=".85", label="no attack", lw=0)
+            axes.plot(x, mean, color="k", lw=1.5, label=attack)
+        elif str(attack).startswith(f"{_BOUND}-"):
+            axes.plot(x, mean, color="k", lw=1, ls="-.", label=attack)
+        elif attack == _GENIE:
+            axes.plot(x, mean, color="k", lw=1.5, ls="--", label=attack)
+        else:
+            style = styles[str(attack)]
+            line = axes.errorbar(x, mean, errors(own), elinewidth=1, label=attack, marker="o", ms=4, color=style.colour)
+            line.lines[0].set_linestyle(style.linestyle)
+            if of_papers(own)["paper"].notna().any():
+                axes.plot(x, of_papers(own)["paper"], ls="", marker="*", ms=9, mec="k", color=style.colour)

@@ -1,0 +1,167 @@
+"""Figure of one metric by attack: best first, baselines below, with the clients or a band, and guessing."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+
+from fedleak.core.metric_table import metric as metric_of
+from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.scores import differing, number, records
+from fedleak.evaluation.summary import crossed
+from fedleak.reports.figures.figure_data import (
+    DrawnFigure,
+    FigureData,
+    Mark,
+    errors,
+    intervals,
+    legend_right,
+    mark,
+    of_data,
+    of_papers,
+    styled,
+)
+from fedleak.reports.run import ATTACKS
+from fedleak.reports.tables import best_first, described_settings
+
+_MARKERS = "osD^vPXh"
+"""Marker of each setting."""
+_GROUPS = {"": ATTACKS, "baselines": ("baseline",), "bounds, models": ("reference",)}
+_GAP = 0.8
+"""Room above a group, in rows."""
+_MOST_DOTS = 100
+"""Clients of an attack of whom each has a dot; of more, a band shows the spread."""
+_TAIL = 0.1
+"""Share of the clients over whom each end of a band is the mean; at least `FEWEST` clients."""
+_MOST_MARKS = 3000
+
+
+def by_attack(data: FigureData, width: float = 7) -> list[DrawnFigure]:
+    """A row per attack with a marker and an interval per setting, its clients, and stars for the paper's values.
+
+    The width is in inches.
+    """
+    rows = data.rows[data.rows["mean"].notna()]
+    rows = rows.assign(setting=described_settings(rows, differing(rows)))
+    settings = list(dict.fromkeys(rows["setting"]))
+    if rows["attack"].nunique() < 2 or len(settings) > len(_MARKERS):
+        return []
+    groups = {title: best_first(rows[rows["role"].isin(roles)], data.metric) for title, roles in _GROUPS.items()}
+    figure, ((axes,),) = styled(width, rows["attack"].nunique() * (0.25 + 0.09 * len(settings)) + 1)
+    place, ticks, marks = 0.0, dict[str, float](), dict[str, Mark]()
+    clients, nobody = _clients(data, len(rows)), pd.Series(dtype=float)
+    for title, group in groups.items():
+        if len(group) and ticks:
+            place += _GAP
+            axes.axhline(place - (1 + _GAP) / 2, color=".7", lw=0.8)
+            axes.annotate(title, (1, place - 0.6), xycoords=axes.get_yaxis_transform(), color=".4", size=8, ha="right")
+        for name, own in group.groupby("attack", sort=False):
+            ticks[str(name)] = place
+            for position, setting in enumerate(settings):
+                shift = 0.7 * ((position + 0.5) / len(settings) - 0.5)
+                part = own[own["setting"] == setting]
+                colour, label = data.styles[str(name)].colour, _label(name, setting)
+                _draw_clients(axes, marks, data, clients.get(label, nobody), place + shift, colour, label)
+                for row, dot in _means(axes, part, place + shift, _MARKERS[position], colour):
+                    ends = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
+                    mark(dot, marks, f"{label}: {data.metric} {number(row['mean'])}{ends}, n = {row['n']}")
+            place += 1
+    axes.set(yticks=list(ticks.values()), yticklabels=list(ticks), xlabel=data.metric, ylim=(place - 0.4, -0.6))
+    axes.grid(visible=False, axis="y")
+    guessing = metric_of(data.metric).guessing
+    if guessing is not None:
+        axes.axvline(guessing, color=".5", ls=":", zorder=0)
+        place_above = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+        axes.annotate("guessing", (guessing, 1), **place_above, color=".4", size=8)
+    for position, setting in enumerate(settings if len(settings) > 1 else []):
+        axes.plot([], [], ls="", marker=_MARKERS[position], color=".3", label=setting)
+    legend_right(axes)
+    caption = f"{of_data(rows)}{data.metric} by attack{intervals(rows)}{_said(data, rows, clients)}."
+    return [DrawnFigure(caption, figure=figure, marks=marks, name=f"{data.metric}-by-attack")]
+
+
+def _said(data: FigureData, rows: pd.DataFrame, clients: dict[str, "pd.Series[float]"]) -> str:
+    """End of the caption: what stands for a client, which side is more leakage, and the stars."""
+    sizes = [len(values) for values in clients.values()]
+    dotted = [bool(data.clients) and size <= _MOST_DOTS for size in sizes]
+    banded = [not dots and _band(values) is not None for dots, values in zip(dotted, clients.values(), strict=True)]
+    parts = ["a faint dot is a client"] if any(dotted) else []
+    if any(banded):
+        tail = f"tenth of the clients ({FEWEST} of few)"
+        parts.append(f"a faint band goes from the mean of the lowest to that of the highest {tail}")
+    entry = metric_of(data.metric)
+    parts += [f"further {'left' if entry.lower_is_better else 'right'} is more leakage"] if entry.leak else []
+    parts += ["stars are the paper's values"] if of_papers(rows)["paper"].notna().any() else []
+    return "".join(f"; {part}" for part in parts)
+
+
+def _label(*parts: object) -> str:
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _clients(data: FigureData, lines: int) -> dict[str, "pd.Series[float]"]:
+    """Mean value of each client over rounds and seeds, by attack and setting; empty if they would be too many."""
+    scores = data.scores
+    if scores.empty:
+        return {}
+    scores = scores.assign(setting=described_settings(scores, differing(data.rows)))
+    keyed = scores[scores["attack"].isin(data.rows["attack"])].groupby(["attack", "setting"], sort=False)
+    found = {_label(*key): crossed(own).mean(axis=1).dropna() for key, own in keyed}
+    found = {key: values for key, values in found.items() if len(values) > 1}
+    many = lines * min(max(map(len, found.values()), default=0), _MOST_DOTS) > _MOST_MARKS
+    return {} if many else found
+
+
+def _band(values: "pd.Series[float]") -> tuple[float, float] | None:
+    """Means over the lowest and over the highest tenth of the clients, `FEWEST` or more; None for too few clients.
+
+    A quantile would be the value of one client. So would the band together with the mean over all clients, if there
+    were one client between its ends.
+    """
+    tail = max(FEWEST, math.ceil(_TAIL * len(values)))
+    between = len(values) - 2 * tail
+    if between != 0 and between < FEWEST:
+        return None
+    ordered = values.sort_values()
+    return float(ordered.iloc[:tail].mean()), float(ordered.iloc[-tail:].mean())
+
+
+def _draw_band(axes: Axes, values: "pd.Series[float]", place: float, colour: str) -> None:
+    """Draws the spread of the clients of a line."""
+    band = _band(values)
+    if band is not None:
+        axes.hlines(place, *band, color=colour, lw=7, alpha=0.25)
+
+
+def _draw_clients(
+    axes: Axes,
+    marks: dict[str, Mark],
+    data: FigureData,
+    values: "pd.Series[float]",
+    place: float,
+    colour: str,
+    label: str,
+) -> None:
+    """Draws the clients of a line: a marked dot for each, or their spread if they are many or may not be shown."""
+    if not data.clients or len(values) > _MOST_DOTS:
+        _draw_band(axes, values, place, colour)
+        return
+    for person, value in zip(values.index.tolist(), values.tolist(), strict=True):
+        (dot,) = axes.plot(value, place, marker="o", ms=5, mew=0, color=colour, alpha=0.35, zorder=1)
+        client = data.clients[person]
+        mark(dot, marks, f"client {client}, {label}: {data.metric} {number(value)}", client)
+
+
+def _means(
+    axes: Axes, rows: pd.DataFrame, place: float, marker: str, colour: str
+) -> Iterator[tuple[dict[str, Any], Artist]]:
+    """Draws the results of a line; each with its artist."""
+    for row in records(rows):
+        ends = errors(pd.DataFrame([row]))
+        bars = axes.errorbar(row["mean"], place, xerr=ends, ls="", marker=marker, ms=5, lw=1.5, color=colour)
+        yield row, bars.lines[0]
+    papers = of_papers(rows)["paper"].dropna()
+    axes.plot(papers, [place] * len(papers), ls="", marker="*", ms=10, mec="k", color=colour)

@@ -1,0 +1,88 @@
+"""Figures with a curve per attack: mean ROC curves, and reliability."""
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from fedleak.evaluation.posterior.posterior import ANSWERS, PROBABILITY, TRUE
+from fedleak.reports.figures.figure_data import DrawnFigure, FigureData, legend_right, styled
+from fedleak.reports.figures.line_styles import LineStyle
+from fedleak.reports.run import ATTACKS
+
+_MOST_LINES = 14
+"""Largest number of curves in a figure."""
+_FEWEST = 20
+"""Answers in a bin below which its share is left out."""
+_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
+"""Line style of each setting."""
+_WIDEST, _THINNEST = 5.0, 1.6
+"""Line widths in points of the first and the last attack: a curve below another stays visible."""
+
+
+def roc(data: FigureData) -> list[DrawnFigure]:
+    """Mean ROC curves with the area below them."""
+    rows = data.rows
+    if rows["label"].nunique() > _MOST_LINES:
+        return []
+    named = rows["label"].str.partition(" (")
+    rows = rows.assign(attack=named[0], setting=named[2].str.removesuffix(")"))
+    several = rows["setting"].nunique() > 1
+    curves = []
+    for (attack, setting), own in rows.groupby(["attack", "setting"], sort=False):
+        area = float((own["tpr"].rolling(2).mean() * own["fpr"].diff()).sum())
+        label = f"{attack}{f', {setting}' if several else ''}: {area:.3f}"
+        curves.append(_Curve(str(attack), str(setting), label, area, own["fpr"].tolist(), own["tpr"].tolist()))
+    figure = _drawn(data, curves)
+    axes = figure.axes[0]
+    axes.plot([0, 1], [0, 1], color=".5", ls=":")
+    axes.set(xlabel="false-positive rate", ylabel="true-positive rate", aspect="equal")
+    caption = "Mean ROC curve over clients, with the area below it; the dotted line is guessing."
+    return [DrawnFigure(caption, figure=figure, name="roc")]
+
+
+def reliability(data: FigureData) -> list[DrawnFigure]:
+    """Share of true answers by the probability that an attack gives them, in bins."""
+    rows = data.rows[data.rows[PROBABILITY].notna() & (data.rows[ANSWERS] >= _FEWEST)]
+    if rows.empty or rows["label"].nunique() > _MOST_LINES:
+        return []
+    figure, grid = styled(5.5, 4.0)
+    axes = grid[0][0]
+    axes.plot([0, 1], [0, 1], color=".5", ls=":")
+    for label, own in rows.groupby("label", sort=False):
+        colour = data.colours.get(str(label).partition(" (")[0])
+        axes.plot(own[PROBABILITY], own[TRUE], marker="o", markersize=4, color=colour, label=str(label))
+    axes.set(xlabel="probability given to an answer", ylabel="share of answers that are true", aspect="equal")
+    legend_right(axes)
+    caption = (
+        "Reliability of attacks with priors: on the dotted line, answers of probability p are true in a share p of the"
+        f" cases. Bins of fewer than {_FEWEST} answers are left out."
+    )
+    return [DrawnFigure(caption, figure=figure, name="reliability")]
+
+
+@dataclass(frozen=True)
+class _Curve:
+    attack: str
+    setting: str
+    label: str
+    leak: float
+    x: list[float]
+    y: list[float]
+
+
+def _drawn(data: FigureData, curves: list[_Curve]) -> Figure:
+    """Figure of the curves, the attack with the largest leak widest and below the others, baselines thin."""
+    figure, ((axes,),) = styled(6, 4)
+    attacks, settings = _attacks(data), list(dict.fromkeys(curve.setting for curve in curves))
+    count = sum(curve.attack in attacks for curve in curves)
+    for place, curve in enumerate(sorted(curves, key=lambda one: (one.attack not in attacks, -one.leak))):
+        line, setting = data.styles.get(curve.attack, LineStyle("#000000", ())), settings.index(curve.setting)
+        style = _DASHES[setting % len(_DASHES)] if setting else line.linestyle
+        width = max(_WIDEST - (_WIDEST - _THINNEST) * place / max(count - 1, 1), _THINNEST)
+        axes.plot(curve.x, curve.y, color=line.colour, ls=style, lw=width, label=curve.label)
+    legend_right(axes)
+    return figure
+
+
+def _attacks(data: FigureData) -> set[str]:
+    return set(data.results["attack"][data.results["role"].isin(ATTACKS)])

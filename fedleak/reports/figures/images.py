@@ -1,0 +1,42 @@
+"""Images in rows: a client's images above their reconstructions, or originals above manipulated images."""
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fedleak.core.estimates import Reconstruction
+from fedleak.reports.figures.figure_data import DrawnFigure
+
+_MAGNIFIED = 8
+
+
+def reconstructions(label: str, shown: Reconstruction) -> DrawnFigure:
+    """True images in the first row, their reconstructions by the attack with a label in the second."""
+    caption = f"Training images of the first clients and what {label} makes of their updates."
+    figure = Figure(figsize=(1.3 * len(shown.originals) + 0.6, 2.8), layout="constrained")
+    _draw_rows(figure, {"true": shown.originals, "reconstructed": shown.found})
+    return DrawnFigure(caption, figure=figure, name=f"pictures-{label}")
+
+
+def manipulated_images(originals: Tensor, sent: Tensor, caption: str) -> DrawnFigure:
+    """A column per image: the original, the manipulated image, and eight times their difference around grey.
+
+    Both are ``(N, 3, h, w)`` uint8.
+    """
+    difference = (sent.float() - originals.float()) * _MAGNIFIED / 255 + 0.5
+    figure = Figure(figsize=(1.6 * len(originals), 4.8), layout="constrained")
+    _draw_rows(figure, {"original": originals / 255, "sent": sent / 255, "difference": difference})
+    return DrawnFigure(caption, figure=figure, name="images")
+
+
+def _draw_rows(figure: Figure, rows: Mapping[str, Tensor]) -> None:
+    """Draws images ``(N, channels, height, width)`` in [0, 1], a named row each; one channel is grey."""
+    panels = figure.subplots(len(rows), max(map(len, rows.values())), squeeze=False)
+    for line, (name, images) in zip(panels, rows.items(), strict=True):
+        for axes, image in zip(line, images, strict=True):
+            pixels = image.detach().float().clamp(0, 1).permute(1, 2, 0)
+            pixels = pixels.expand(-1, -1, 3) if pixels.shape[2] == 1 else pixels[..., :3]
+            axes.imshow(pixels.numpy(), interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+        line[0].set_ylabel(name)

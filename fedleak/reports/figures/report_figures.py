@@ -1,0 +1,207 @@
+"""Figures of every report, each with the data that it requires.
+
+Figures are drawn for the metrics that judge attacks and for the first two metrics of a run, so a new metric needs no
+code. A new kind of figure is a function and an entry of `FIGURES`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from fedleak.core.estimates import ROC_GRID
+from fedleak.core.metric_table import metric as metric_of
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.persons import CLIENTS, client_labels, over_clients
+from fedleak.evaluation.posterior.posterior import PROBABILITY
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports.figures.below_bounds import below_bounds
+from fedleak.reports.figures.by_attack import by_attack
+from fedleak.reports.figures.by_setting import by_setting
+from fedleak.reports.figures.compositions import compositions, mean_compositions
+from fedleak.reports.figures.curves import reliability
+from fedleak.reports.figures.curves import roc as roc_curves
+from fedleak.reports.figures.figure_data import DrawnFigure, FigureData
+from fedleak.reports.figures.images import reconstructions
+from fedleak.reports.figures.line_styles import LineStyle, line_styles
+from fedleak.reports.figures.trade_offs import (
+    DEFENCE,
+    MANIPULATION,
+    MITIGATIONS,
+    against_rank,
+    detectability,
+    mitigations,
+    privacy_and_utility,
+    signal_kept,
+)
+from fedleak.reports.questions import Question, questions
+from fedleak.reports.sections import by_question, question_of
+from fedleak.reports.tables import DATA, axis
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureKind:
+    """Kind of figure and its requirements.
+
+    Attributes:
+        table: ``results``; ``scores``, one row per victim; ``roc``, with ``label``, ``fpr`` and ``tpr``;
+            ``reliability``, with ``label`` and the bins of an attack with priors; or ``profiles``, see
+            `fedleak.evaluation.runner.Evaluation`.
+        draw: function that makes the drawings.
+        metric: the only metric to draw it for, None for all shown.
+        columns: columns that the rows must have.
+        axis: whether it requires a varying numeric setting, or none; None for either.
+    """
+
+    table: Literal["results", "scores", "roc", "reliability", "profiles"]
+    draw: Callable[[FigureData], list[DrawnFigure]]
+    metric: str | None = None
+    columns: tuple[str, ...] = ()
+    axis: bool | None = None
+
+    def fits(self, rows: pd.DataFrame) -> bool:
+        """Whether the rows meet the requirements."""
+        given = set(self.columns) <= set(rows.columns)
+        return given and len(rows) > 0 and (self.axis is None or self.axis == (axis(rows) is not None))
+
+
+def report_figures(
+    evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str], *, persons: bool = False
+) -> list[CaptionedFigure]:
+    """All figures for which a run has the data: by question in the page's order, at the end those of steps.
+
+    Only with `persons` do they show single clients, see `fedleak.evaluation.persons.over_clients`.
+    """
+    evaluation = evaluation if persons else over_clients(evaluation)
+    scores, (profiles, clients) = evaluation.scores, profiles_of(evaluation)
+    clients = clients if persons else {}
+    tables = {"results": results, "profiles": profiles, "roc": roc_table(evaluation)}
+    tables["reliability"] = reliability_table(evaluation)
+    tables |= {name: table.assign(attack=_attack(table)) for name, table in tables.items() if "label" in table}
+    shown_metrics = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
+    styles = line_styles(results)
+    drawings: list[tuple[str, CaptionedFigure]] = []
+    for figure in FIGURES:
+        table = tables[figure.table]
+        names: Iterable[str] = [""]
+        if "metric" in table:
+            names = [figure.metric] if figure.metric else shown_metrics
+        for name in names:
+            drawings += _drawn(figure, table, name, results=results, scores=scores, styles=styles, clients=clients)
+    for label, images in evaluation.pictures.items():
+        line = evaluation.lines.get(label.partition(" (")[0], AttackInfo())
+        drawings.append(("", dataclasses.replace(reconstructions(label, images), question=line.question)))
+    answered = [(one.key, _data(one)) for one in questions(results[results["metric"].isin(metrics)])]
+    # A drawing stands where its question and data are answered, one of all data at the first answer of its question.
+    places: dict[tuple[str | None, str], int] = {}
+    for place, about in enumerate(answered):
+        places.setdefault(about, place)
+    for place, (question, _) in enumerate(answered):
+        places.setdefault((question, ""), place)
+    drawings.sort(key=lambda drawing: places.get((drawing[1].question, drawing[0]), len(answered)))
+    return [*(drawing for _, drawing in drawings), *evaluation.figures]
+
+
+def _drawn(
+    figure: FigureKind,
+    table: pd.DataFrame,
+    name: str,
+    *,
+    results: pd.DataFrame,
+    scores: pd.DataFrame,
+    styles: Mapping[str, LineStyle],
+    clients: Mapping[int, str],
+) -> Iterator[tuple[str, DrawnFigure]]:
+    """Drawings of one figure and metric for each data set and question, with the name of the data set.
+
+    Args:
+        figure: what is drawn.
+        table: its table.
+        name: metric, empty where the table has none.
+        results: results of the run.
+        scores: scores of its clients.
+        styles: styles of the lines.
+        clients: label of each client by its number.
+    """
+    rows = table[table["metric"] == name] if name else table
+    metric_scores = scores[scores["metric"] == name] if name else scores
+    several = results[DATA].nunique() > 1 if DATA in results else False
+    for data, rows_of_data in rows.groupby(DATA, sort=False) if DATA in rows else [("", rows)]:
+        results_of_data = results[results[DATA] == data] if data else results
+        scores_of_data = scores[:0]
+        if name and data and DATA in metric_scores:
+            scores_of_data = metric_scores[metric_scores[DATA] == data]
+        for question, lines in _lines(results_of_data, name):
+            asked = rows_of_data[rows_of_data["attack"].isin(lines)] if "attack" in rows_of_data else rows_of_data
+            if not figure.fits(asked):
+                continue
+            suffix = f"-{data!s}" if data and several else ""
+            for drawing in figure.draw(FigureData(asked, name, results_of_data, styles, scores_of_data, clients)):
+                named = dataclasses.replace(drawing, name=f"{drawing.name}{suffix}", question=question)
+                yield str(data), named
+
+
+def _data(asked: Question) -> str:
+    """Name of the data set of an answer; empty for none."""
+    return str((asked.answer.row or {}).get(DATA, ""))
+
+
+def profiles_of(evaluation: Evaluation) -> tuple[pd.DataFrame, dict[int, str]]:
+    """Class shares with the ``role`` of the attack and, of single clients, the ``person``; each client's label."""
+    scores, profiles = evaluation.scores, evaluation.profiles
+    if profiles.empty:
+        return profiles, client_labels(scores["person"])
+    profiles = profiles.assign(role=[evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]])
+    if "victim" not in profiles:  # means over clients
+        return profiles, client_labels(scores["person"])
+    people = dict(zip(zip(scores["seed"], scores["victim"], strict=True), scores["person"], strict=True))
+    whose = zip(profiles["seed"], profiles["victim"], strict=True)
+    profiles = profiles.assign(person=[people.get(one, one[1]) for one in whose])
+    return profiles, client_labels([*scores["person"], *profiles["person"]])
+
+
+def _attack(table: pd.DataFrame) -> pd.Series:
+    """Attack of each label, which may have a setting after it."""
+    return table["label"].str.partition(" (")[0]
+
+
+def _lines(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str]]]:
+    """Each question with a metric, or with any where it is empty, and its lines."""
+    rows = by_question(results[results["metric"] == metric] if metric else results)
+    return [(question_of(own), set(own["attack"])) for _, own in rows]
+
+
+def roc_table(evaluation: Evaluation) -> pd.DataFrame:
+    """Points of the mean ROC curve of each label, with its number of clients."""
+    parts = [
+        pd.DataFrame({"label": label, "clients": count, "fpr": ROC_GRID.tolist(), "tpr": (rates / count).tolist()})
+        for label, (rates, count) in evaluation.roc.items()
+        if count
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def reliability_table(evaluation: Evaluation) -> pd.DataFrame:
+    """Bins of each attack with priors, with its label."""
+    parts = [table.assign(label=label) for label, table in evaluation.details.items() if PROBABILITY in table]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+FIGURES: list[FigureKind] = [
+    FigureKind(table="results", axis=True, draw=below_bounds),
+    FigureKind(table="results", axis=True, draw=by_setting),
+    FigureKind(table="results", axis=False, draw=by_attack),
+    FigureKind(table="profiles", columns=("person",), draw=compositions),
+    FigureKind(table="profiles", columns=(CLIENTS,), draw=mean_compositions),
+    FigureKind(table="roc", draw=roc_curves),
+    FigureKind(table="reliability", draw=reliability),
+    FigureKind(table="results", metric="times-chance", columns=MITIGATIONS, draw=mitigations),
+    FigureKind(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
+    FigureKind(table="results", columns=(DEFENCE,), draw=signal_kept),
+    FigureKind(table="results", metric="auc", columns=(MANIPULATION,), draw=detectability),
+    FigureKind(table="results", metric="recovered", draw=against_rank),
+]
+"""Figures of every report, in order."""

@@ -1,0 +1,192 @@
+"""Report of a run: a self-contained HTML page."""
+
+import base64
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from fedleak.core.io.files import write_whole
+from fedleak.core.metric_table import meanings
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.failures import reasons
+from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.scores import records
+from fedleak.reports.content_policy import content_policy
+from fedleak.reports.headline import headline, is_generated
+from fedleak.reports.questions import Question, not_measured
+from fedleak.reports.run import Run
+from fedleak.reports.sections import BASELINES, Section
+from fedleak.reports.tables import DATA, Table
+
+_HALF_PAGE = 520
+"""Largest width in points of a figure that fits into half of the page."""
+TEMPLATES = Path(__file__).parent / "templates"
+FEW = (
+    f"Some results are of fewer than {FEWEST} clients (n): such a mean is nearly their own values, so pass this page on"
+    " only to those who may know them."
+)
+GENERATED = "The data are generated: their numbers show that the attacks run, and nothing about real people's data."
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The section of a question, with its anchor on the page and its figures: number, caption, element and class."""
+
+    anchor: str
+    section: Section
+    figures: Sequence[tuple[int, str, Markup, str]]
+
+
+def write_report(
+    directory: Path,
+    run: Run,
+    *,
+    questions: Sequence[Question] = (),
+    sections: Sequence[Section] = (),
+    differences: Sequence[Table] = (),
+    changes: Sequence[tuple[Sequence[str], Sequence[Table]]] = (),
+    parts: Sequence[Run] = (),
+    pictures: Sequence[CaptionedFigure] = (),
+    figures: Sequence[CaptionedFigure] = (),
+    causes: Sequence[str] = (),
+) -> Path:
+    """Writes report.html into a folder.
+
+    `parts` are the runs that `run` joins, if any; `changes` sentences and tables on what changed from another run.
+
+    The questions stand first, with the pictures; then the section of each with its figures, then the other sections.
+    """
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    results = run.results
+    unmeasured, not_asked = not_measured(run, questions)
+    first = _numbered(pictures, 1)
+    asked = [section for section in sections if section.question is not None]
+    blocks, count = list[_Part](), len(first)
+    for place, section in enumerate(asked, start=1):
+        own = _numbered([one for one in figures if one.question == section.question], count + 1)
+        blocks.append(_Part(f"part-{place}", section, own))
+        count += len(own)
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    page = environment.get_template("report.html.j2").render(
+        script=script,
+        policy=content_policy(script),
+        run=run,
+        headline=questions[0].answer if questions else headline(results),
+        false_declarations=run.false_declarations,
+        notes=[
+            *_generated(results),
+            *([FEW] if _is_of_few(run) else []),
+            *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),
+            *(str(verdict.get("message", "")) for verdict in run.gate),
+            *filter(None, [run.advice]),
+        ],
+        questions=questions,
+        unmeasured=unmeasured,
+        not_asked=not_asked,
+        scales=meanings({one.answer.row["metric"] for one in questions if one.answer.row is not None}),
+        todo="" if parts else _todo(run, questions, unmeasured),
+        pictures=first,
+        parts=blocks,
+        anchors={part.section.question: part.anchor for part in blocks},
+        details=[section for section in sections if section.question is None],
+        further=_numbered([one for one in figures if one.question not in {s.question for s in asked}], count + 1),
+        differences=differences,
+        changes=changes,
+        missing=reasons(run.not_run),
+        causes=causes,
+        baselines=BASELINES,
+        threat_models=_threat_models(parts or [run]),
+        clients=sorted({name for one in [*pictures, *figures] for name in _clients(one)}),
+    )
+    path = directory / "report.html"
+    write_whole(path, page.encode())
+    return path
+
+
+_CLIENT = re.compile(r' data-client="([^"]*)"')
+
+
+def _clients(figure: CaptionedFigure) -> list[str]:
+    """Labels of the clients that a figure of the page can mark."""
+    return re.findall(_CLIENT, figure.svg) if figure.drawn_here else []
+
+
+def _numbered(figures: Iterable[CaptionedFigure], first: int) -> list[tuple[int, str, Markup, str]]:
+    """Number, caption, element and class of figures."""
+    return [
+        (number, one.caption, _element(one), "wide" if _is_wide(one.svg) else "")
+        for number, one in enumerate(figures, start=first)
+    ]
+
+
+def _element(figure: CaptionedFigure) -> Markup:
+    """A figure in a page: the SVG element that was drawn here, or an image, in which a browser runs and loads nothing.
+
+    Figures of a run's file and of other processes are images; their text cannot be selected.
+    """
+    if figure.drawn_here:
+        return Markup(figure.svg)
+    content = base64.b64encode(figure.file("svg")).decode()
+    return Markup('<img alt="{}" src="data:image/svg+xml;base64,{}">').format(figure.caption, content)
+
+
+def _todo(run: Run, questions: Sequence[Question], unmeasured: Sequence[Question]) -> str:
+    """What may lower a leak, and what may measure more; empty for a page that is not of one recording."""
+    if "learner" not in run.system:
+        return ""
+    lacking = any(question.answer.status == "unmeasured" for question in unmeasured)
+    leaks = any(one.answer.status == "leak" for one in questions) and not run.advice
+    tried = "see what defences would change, without a new training: attack.py audit --deltas DIR --what-if FILE"
+    parts = [f"{tried} (docs/what-if.md)"] if leaks else []
+    parts += ["record what the questions lack that matter to your system"] if lacking else []
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _is_of_few(run: Run) -> bool:
+    """Whether a result, a verdict of the gate (as of one round), or a difference is of fewer than `FEWEST` clients."""
+    others = [*run.gate, *(row for compared in run.changes for row in compared["rows"])]
+    counts = [*run.results["n"], *run.differences["n"], *(one["n"] for one in others if one.get("n") is not None)]
+    return any(1 <= count < FEWEST for count in counts)
+
+
+def _generated(results: pd.DataFrame) -> list[str]:
+    """The remark on generated data, with their names if there are others too; none without them."""
+    generated = is_generated(results)
+    if not generated.any() or generated.all():
+        return [GENERATED] if generated.any() else []
+    return [
+        GENERATED.replace(
+            "The data are generated", f"Generated data ({', '.join(dict.fromkeys(results[DATA][generated]))})"
+        )
+    ]
+
+
+def _is_wide(svg: str) -> bool:
+    """Whether a figure needs the whole width of the page."""
+    width = re.search(r'width="([\d.]+)pt"', svg)
+    return width is not None and float(width[1]) > _HALF_PAGE
+
+
+def _threat_models(runs: Sequence[Run]) -> Table | None:
+    """What the server sees and knows, and whether it is active, by attack; with the run's name where runs differ."""
+    found: dict[str, dict[str, tuple[Any, ...]]] = defaultdict(dict)
+    for run in runs:
+        known = run.results[(run.results["sees"] != "") | (run.results["knows"] != "")]
+        for row in records(known.drop_duplicates(["attack", "sees", "knows", "active"])):
+            model = ("active" if row["active"] else "passive", row["sees"], row["knows"])
+            if model not in found[row["attack"]].values():
+                found[row["attack"]][f"{row['attack']} in {run.experiment}"] = model
+    attacks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for attack, models in found.items():
+        for name, model in models.items():
+            attacks[model].append(name if len(models) > 1 else attack)
+    rows = [(", ".join(names), *model) for model, names in attacks.items()]
+    table = pd.DataFrame(rows, columns=["attack", "server", "it sees", "it knows"])
+    return Table("threat-models", "What the server of each attack has.", table) if rows else None

@@ -1,0 +1,72 @@
+"""Which recording was attacked, and where in it each verdict of a gate was found."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedleak.core.history import History
+from fedleak.core.metric_table import METRICS, metric
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.limit_names import parts_of
+from fedleak.evaluation.relative_limits import RELATIVE
+from fedleak.recordings.recording import Recording
+from fedleak.reports.run import Place, Recorded
+from fedleak_recorder.format import MANIFEST, journals_in
+
+
+def recorded_places(found: AuditResult, verdicts: Sequence[Mapping[str, Any]]) -> Recorded | None:
+    """Folder and hash of the recording, and a place for each verdict; None where there is no single recording.
+
+    ``folder`` is relative to the working directory, or the folder's name if it lies elsewhere. A place is the round in
+    which the deciding attack infers most, the ``line`` of the journal ``file`` that names the round's first ``shard``,
+    and the ``shards`` of the round that it names. An attack on all messages together, and a limit that nothing
+    measured, have the first line of the manifest and the round None.
+    """
+    recording = found.recording
+    if recording is None:
+        return None
+    whole = {name for attack in found.attacks if attack.view is History for name in attack.names()}
+    rounds = [_round(verdict, found.evaluation.scores, whole) for verdict in verdicts]
+    places = {number: _place(recording, number) for number in dict.fromkeys(rounds)}
+    folder = Path(os.path.relpath(recording.directory))
+    return Recorded(
+        folder=recording.directory.resolve().name if ".." in folder.parts else folder.as_posix(),
+        sha256=recording.sha256(),
+        places=[places[number] for number in rounds],
+    )
+
+
+def _round(verdict: Mapping[str, Any], scores: pd.DataFrame, whole: set[str]) -> int | None:
+    """The round in which the attack of a verdict infers most; None for an attack on all rounds, or for no attack."""
+    label, name = str(verdict.get("attack") or ""), parts_of(str(verdict["metric"]))[1]
+    attacks = [one for one in scores["attack"].unique() if label == one or label.startswith(f"{one} in ")]
+    own = scores[scores["attack"].isin(attacks)]
+    judged = [one.name for one in METRICS.values() if one.judged] if name in RELATIVE else [name]
+    own = own[own["metric"].isin(judged) & own["value"].notna()]
+    if own.empty or str(own["attack"].iloc[0]) in whole:
+        return None
+    means = own[own["metric"] == own["metric"].iloc[0]].groupby("round")["value"].mean()
+    return int(means.idxmin() if metric(str(own["metric"].iloc[0])).lower_is_better else means.idxmax())
+
+
+def _place(recording: Recording, number: int | None) -> Place:
+    for journal in journals_in(recording.directory) if number is not None else ():
+        named = [_file(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+        shards = sorted({name for name in named if name.startswith(f"rounds/{number:06d}-")})
+        if shards:
+            line = len(named) - named[::-1].index(shards[0])  # a later line of a file replaces an earlier one
+            return Place(round=number, file=journal.name, line=line, shards=shards)
+    return Place(round=None, file=MANIFEST, line=1, shards=[])
+
+
+def _file(line: str) -> str:
+    """File that a line of a journal names; empty for another line."""
+    try:
+        entry = json.loads(line)
+    except ValueError:  # cut by a crash
+        return ""
+    return str(entry.get("file", "")) if isinstance(entry, dict) else ""

@@ -1,0 +1,21 @@
+"""What of the results of a run goes to others: numbers over clients, and no table about records, path or key."""
+
+import dataclasses
+
+from fedleak.core.provenance import published, without_paths
+from fedleak.reports.run import Run
+
+
+def shared_run(run: Run) -> Run:
+    """The run without attacks' own tables, which may name records or clients, and without paths, keys and addresses.
+
+    Applied twice, it is applied once.
+    """
+    return dataclasses.replace(
+        run,
+        command=published(run.command),
+        details={},
+        not_run={label: without_paths(reason) for label, reason in run.not_run.items()},
+        unrelated={label: without_paths(reason) for label, reason in run.unrelated.items()},
+        learner_check=without_paths(run.learner_check),
+    )

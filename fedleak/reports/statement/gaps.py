@@ -1,0 +1,246 @@
+"""What an audit did not try, by name."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from fedleak import server
+from fedleak.core.attack import Attack
+from fedleak.core.class_paths import classes_in
+from fedleak.core.taxonomy import NONE_FITS, TAXONOMY
+from fedleak.evaluation.failures import (
+    is_inapplicable,
+    is_lacking,
+    is_late,
+    is_slow,
+    is_unscored,
+    nearest_reason,
+    needs_other_clients,
+    why_inapplicable,
+)
+from fedleak.evaluation.runner import Evaluation
+from fedleak.reports.statement.measured import DECLARED_PRIVACY
+from fedleak.reports.statement.numbers import Names, Strict, of_taxonomy
+from fedleak.server.deviation import Deviation
+from fedleak.server.model_manipulation import ModelManipulation
+
+MANIPULATED, COLLUSION = "manipulated-model", "collusion"
+KNOWN_CLASSES: Mapping[str, str] = {
+    MANIPULATED: "records that a server reads out of updates of a model made for it",
+    "sums-over-rounds": "what the sums of many rounds together reveal about a single client",
+    "reconstruction": "records (pictures, sentences, rows of a table) rebuilt from an update",
+    "record-membership": "whether a certain record was in a client's training data",
+    "source": "which client a certain record came from",
+    "property": "properties of a client's data as a whole that no other question here asks about",
+    "attributes": "attributes of a person, such as age, gender or health, that are not in the data",
+    "released-model": "what those can infer who only query the final model, and copies of it (model stealing)",
+    "participants": "what other participants can infer from the global models that they receive",
+    "eavesdropping": "what can be inferred on the network from sizes and times of messages",
+    COLLUSION: "what a server can infer from a sum with the help of clients that take part in it",
+}
+"""Classes of attack on federated learning by the family that would hold them."""
+_NO_VALUE = "no attack gave a value"
+_GLOBAL_MODEL = {"released-model", "participants"}
+"""Classes whose adversary sees global models and no update."""
+
+
+class NotMeasured(Strict):
+    """A question without a result."""
+
+    question: str
+    """families of the attacks on it, or the class of attack"""
+    infers: str
+    """what would be inferred, in words"""
+    reasons: list[str]
+    """why it was not measured: the most frequent reason of the attacks of each family"""
+    summary: str
+    """why the attack that lacks least did not measure it, in plain words"""
+    names: Names
+    """names in public taxonomies, with the letters of its attacks"""
+
+
+class DoesNotApply(Strict):
+    """A question that cannot be asked of the recorded system."""
+
+    question: str
+    """families of the attacks on it, or the class of attack"""
+    infers: str
+    """what would be inferred, in words"""
+    reason: str
+    """why it does not apply"""
+
+
+class NotRun(Strict):
+    """Attacks that could not run for one reason."""
+
+    question: str
+    """family of the attacks"""
+    attacks: list[str]
+    """their names"""
+    reason: str
+    """what they lacked"""
+
+
+class OtherServer(Strict):
+    """What a server may do besides averaging, and the recording does not declare."""
+
+    deviation: str
+    """class in the package server"""
+    does: str
+    """what the server does"""
+    letter: str | None
+    """threat model, A to H, of the USENIX Security 2025 systematisation"""
+
+
+class NotTried(Strict):
+    """What this audit did not try."""
+
+    not_measured: list[NotMeasured]
+    """every question that applies and has no result"""
+    could_not_run: list[NotRun]
+    """attacks on the measured questions that could not run"""
+    other_questions: list[NotRun]
+    """attacks on other questions, none of which the recording fits"""
+    without_attack: dict[str, str]
+    """known classes of attack of which this version has none"""
+    does_not_apply: list[DoesNotApply]
+    """questions that cannot be asked of the recorded system"""
+    deviations: list[OtherServer]
+    """what a server may do besides averaging, and the recording does not declare"""
+
+
+def not_tried(
+    evaluation: Evaluation,
+    attacks: Sequence[Attack],
+    measured: Collection[str] = (),
+    manipulation: str | None = None,
+    summed: int = 1,
+) -> NotTried:
+    """What was not tried, by name.
+
+    Args:
+        evaluation: the reasons for which attacks did not run.
+        attacks: attacks of the audit.
+        measured: estimates (see `Estimate.question`) with a result.
+        manipulation: name of what the recorded server did besides averaging, None for nothing.
+        summed: largest number of clients in one message.
+    """
+    families = {name: attack.family for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
+    asking: dict[str, list[Attack]] = defaultdict(list)  # baselines alone are no question
+    for attack in attacks:
+        if not attack.baseline and attack.family != DECLARED_PRIVACY and attack.estimates.truth:
+            asking[attack.estimates.question()].append(attack)
+    not_measured: list[NotMeasured] = []
+    does_not_apply: list[DoesNotApply] = []
+    for name, of_question in asking.items():
+        if name in measured:
+            continue
+        reasons = _reasons(of_question, evaluation)
+        inapplicable = [reason for reason in reasons.values() if is_inapplicable(reason)]
+        if inapplicable and len(inapplicable) == len(reasons):
+            does_not_apply.append(
+                DoesNotApply(
+                    question=", ".join(dict.fromkeys(attack.family for attack in of_question)),
+                    infers=of_question[0].estimates.inferred,
+                    reason=why_inapplicable(inapplicable[0]),
+                )
+            )
+        else:
+            not_measured.append(_not_measured(of_question, reasons))
+    without = {name: what for name, what in KNOWN_CLASSES.items() if name not in families.values()}
+    for name, what in without.items():
+        if name == COLLUSION and summed == 1:
+            alone = "the server receives the update of each client by itself"
+            does_not_apply.append(DoesNotApply(question=name, infers=what, reason=alone))
+        elif name != MANIPULATED or manipulation not in {kind.name for kind in _made_models()}:
+            # Where the server sent a made model, the results of the other questions are about its updates.
+            not_measured.append(_of_class(name, what, attacks))
+    return NotTried(
+        not_measured=not_measured,
+        does_not_apply=does_not_apply,
+        could_not_run=_by_reason(evaluation.missing, families),
+        other_questions=_by_reason(evaluation.unrelated, families),
+        without_attack={name: what for name, what in without.items() if name != MANIPULATED or not _made_models()},
+        deviations=[
+            OtherServer(deviation=kind.__name__, does=kind.does, letter=kind.public_names().letter)
+            for kind in classes_in(server, Deviation)
+            if kind.name != manipulation
+        ],
+    )
+
+
+def _of_class(name: str, what: str, attacks: Sequence[Attack]) -> NotMeasured:
+    """A class of attack that is no family of this version's attacks."""
+    reason = "this version has no attack on it"
+    if name == MANIPULATED and _made_models():
+        reason = (
+            f"the recorded server sent no such model. This version has {len(_made_models())} ways to make one; in"
+            " measurements of this project the best of them rebuilt all images of clients exactly"
+        )
+    elif name in _GLOBAL_MODEL and any(_reads_global_model_alone(attack) for attack in attacks):
+        reason += ", only a baseline of another question that reads the global model alone"
+    names = of_taxonomy(TAXONOMY.get(name, NONE_FITS))
+    return NotMeasured(question=name, infers=what, reasons=[reason], summary=reason, names=names)
+
+
+def _made_models() -> list[type[ModelManipulation]]:
+    """What a server may send so that updates hold single records."""
+    return classes_in(server, ModelManipulation)
+
+
+def _reads_global_model_alone(attack: Attack) -> bool:
+    """Whether an attack, which is then a baseline, has the global model and no update."""
+    model = attack.threat_model
+    return attack.baseline and model.sees == "no update" and "the global model" in model.knows
+
+
+def _reasons(attacks: Sequence[Attack], evaluation: Evaluation) -> dict[str, str]:
+    """Reason by ``family/name`` of each attack that gave no result."""
+    missing = {**evaluation.missing, **evaluation.unrelated}
+    reasons = {}
+    for attack in attacks:
+        full = f"{attack.family}/{attack.name}"
+        for name in (attack.name, full):
+            if name in missing:
+                reasons[full] = missing[name]
+    return reasons
+
+
+def _not_measured(attacks: Sequence[Attack], by_attack: Mapping[str, str]) -> NotMeasured:
+    """A question that the given attacks ask; `by_attack` has the reason of each by ``family/name``."""
+    by_family: dict[str, Counter[str]] = defaultdict(Counter)
+    for attack in attacks:
+        reason = by_attack.get(f"{attack.family}/{attack.name}")
+        by_family[attack.family].update([] if reason is None else [reason])
+    reasons = [*dict.fromkeys(of_family.most_common(1)[0][0] for of_family in by_family.values() if of_family)]
+    asked = {name: reason for name, reason in by_attack.items() if not is_inapplicable(reason)}
+    letters = ", ".join(sorted({letter for attack in attacks if (letter := attack.public_names().letter)}))
+    return NotMeasured(
+        question=", ".join(by_family),
+        infers=attacks[0].estimates.inferred,
+        reasons=reasons or [_NO_VALUE],
+        summary=_plain(nearest_reason(asked)) if asked else _NO_VALUE,
+        names=of_taxonomy(replace(attacks[0].public_names(), letter=letters or None)),
+    )
+
+
+def _plain(reason: str) -> str:
+    """A reason in plain words, without names of classes and fields, and without what to do about it."""
+    if is_slow(reason):
+        return "the attacks on it are slow and were left out"
+    if is_late(reason):
+        return "the time of the audit was not enough for the attacks on it"
+    if is_unscored(reason):
+        return "the recording does not hold the true answers, with which a result would be compared"
+    if is_lacking(reason):
+        return reason.partition(";")[0]
+    if needs_other_clients(reason):
+        return f"the attacks on it need {reason.partition(';')[0].removeprefix('it needs ')}"
+    return "the attacks on it do not fit what was recorded (section 6 has the reasons)"
+
+
+def _by_reason(missing: Mapping[str, str], families: Mapping[str, str]) -> list[NotRun]:
+    names: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, reason in missing.items():
+        names[families.get(name, name), reason].append(name.rpartition("/")[2])
+    return [NotRun(question=family, attacks=own, reason=reason) for (family, reason), own in sorted(names.items())]

@@ -1,0 +1,354 @@
+"""The statement of an audit: its content as JSON, format 3, and as a page."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from fedleak.core.attack import Attack
+from fedleak.core.io.files import sha256_of, write_whole
+from fedleak.core.places import PACKAGE
+from fedleak.evaluation.limit_names import asks, parts_of
+from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.persons import over_clients
+from fedleak.evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE
+from fedleak.evaluation.runner import Evaluation
+from fedleak.recordings.recording import Recording
+from fedleak.reports.content_policy import content_policy
+from fedleak.reports.headline import as_recorded
+from fedleak.reports.html import GENERATED, TEMPLATES
+from fedleak.reports.metric_words import value_in_words
+from fedleak.reports.run import Run
+from fedleak.reports.statement.assessment import Assessment, assessment
+from fedleak.reports.statement.combined import Combined, combined, why_not_combined
+from fedleak.reports.statement.gaps import NotTried, not_tried
+from fedleak.reports.statement.lowering import Lowering, lowering
+from fedleak.reports.statement.measured import Measured, measured, reading_baselines
+from fedleak.reports.statement.numbers import Strict, in_percent, percent, shown
+from fedleak.reports.statement.privacy import Privacy, privacy
+from fedleak.reports.statement.sums import Sums, sums
+from fedleak.reports.statement.system_file import Declaration, System
+
+LIMITS = (
+    "It is a lower bound on the leak at this date: other attacks, or the same with more knowledge, may infer more.",
+    "It is never a proof of anonymity, and it is not legal advice.",
+    "It holds for the recorded rounds and clients; other rounds, data and clients may leak more.",
+    "The best attack of a question is chosen by the same clients that it is measured on.",
+    "Clients exposed are an estimate for one question about each client; answers to several questions add up.",
+    "What the controller declares was not checked, except where it says so.",
+)
+
+
+TERMS = (
+    *("attack", "auxiliary data", "baseline", "bits", "client", "clients exposed", "epsilon"),
+    *("ground truth", "honest but curious", "interval", "person", "prior", "recording", "round", "secure aggregation"),
+    *("server", "update", "worst tenth"),
+)
+"""Terms that a statement explains."""
+
+
+SHARED = (
+    "Clients whose updates are in one sum share its message, so intervals over clients may be too narrow: small gains"
+    " are given as not shown."
+)
+
+
+class Scope(Strict):
+    """What was attacked, by whom."""
+
+    data: str
+    """name of the recorded data, with generated data named as such"""
+    rounds: int
+    """number of rounds in the recording"""
+    messages: int
+    """number of messages in these rounds; a sum over several clients is one"""
+    summed: int
+    """largest number of clients in one message; 1 for single updates"""
+    clients: int
+    """largest number of clients about whom one attack was scored"""
+    adversary: str
+    """who the adversary is, in a sentence"""
+    active: bool
+    """whether the server deviated from the protocol"""
+    learner: str | None
+    """the clients' algorithm, null if it is unknown"""
+    parameters: dict[str, list[int]]
+    """recorded parameters by name, with their shapes"""
+    rows_only: list[str]
+    """of these, tables of which only the rows of served items are recorded"""
+    releases: list[dict[str, Any]]
+    """what the recording says that clients do before they send: clip, noise_scale, parameters"""
+    outside: list[str]
+    """what this audit did not cover"""
+
+
+class Verdict(Strict):
+    """Verdict on a limit that the controller set."""
+
+    metric: str
+    """limited metric"""
+    limit: float
+    """limit"""
+    verdict: str
+    """verdict of the gate"""
+    message: str
+    """the verdict in a sentence, with the attack and the metric"""
+    everyday: str
+    """the limit and its verdict in everyday words"""
+
+
+class Provenance(Strict):
+    """How the statement was made, and how to repeat it."""
+
+    created: str
+    """date and time, UTC"""
+    command: str
+    """command line"""
+    commit: str | None
+    """commit of fedleak, with a plus if files were changed"""
+    versions: dict[str, str]
+    """versions of packages"""
+    seed: int
+    """seed of the attacks"""
+    seconds: float
+    """wall time"""
+    hardware: str
+    """hardware"""
+    recording_sha256: str
+    """hash of manifest.json and of the sorted lines `file sha256` of its journals"""
+    recording_seed: int | None
+    """seed of the training"""
+    recording_commit: str | None
+    """commit of the code that recorded"""
+    system_sha256: str
+    """hash of system.yaml"""
+    results_sha256: str
+    """hash of results.json"""
+    data_sha256: str
+    """hash of the clients' data, as recorded"""
+
+
+class Statement(Strict):
+    """A statement on what was measured, declared and not looked at."""
+
+    format: Literal[3]
+    """version of this schema"""
+    summary: list[str]
+    """the statement in five sentences"""
+    scope: Scope
+    """what was attacked, by whom"""
+    measured: list[Measured]
+    """result by question: those about the content of a client's data, then those about whose update it is; the largest
+    leak first"""
+    declared: System
+    """declaration of the controller, verbatim"""
+    combined: list[Combined]
+    """measured and declared numbers together, by question"""
+    privacy: Privacy
+    """differential privacy"""
+    sums: Sums | None
+    """for how many rounds sums hide a client, null where the server sees single updates"""
+    assessment: Assessment
+    """annex for an impact assessment: what the controller declares, and what is open"""
+    not_tried: NotTried
+    """what was not tried, by name"""
+    lowering: Lowering
+    """what would lower the leak, where that was measured"""
+    gate: list[Verdict]
+    """verdict on each limit of the controller, empty without limits"""
+    provenance: Provenance
+    """how the statement was made"""
+    limits: list[str]
+    """what the statement does not say"""
+    generated: str
+    """that the data are generated; empty if they are not"""
+    terms: dict[str, str]
+    """terms and what they mean, from docs/glossary.md"""
+
+    def content(self) -> bytes:
+        """Content of statement.json."""
+        return (self.model_dump_json(indent=2) + "\n").encode()
+
+
+def write_statement(
+    directory: Path,
+    run: Run,
+    evaluation: Evaluation,
+    *,
+    attacks: Sequence[Attack],
+    recording: Recording,
+    declared: Declaration,
+    persons: bool = False,
+) -> Path:
+    """Writes statement.json and statement.html into the folder with the results.json of an audit; returns the page.
+
+    Only with `persons` does it hold the numbers of the clients about whom most is inferred, and records of theirs.
+    """
+    evaluation = evaluation if persons else over_clients(evaluation)
+    system = declared.system
+    scope = _scope(recording, evaluation, run, system)
+    questions = measured(
+        *(as_recorded(run.results), evaluation, system),
+        attacks=attacks,
+        seed=run.seed,
+        summed=scope.summed,
+    )
+    if not persons:
+        questions = [one.model_copy(update={"worst_people": []}) for one in questions]
+    manipulation = recording.manifest.config.get("manipulation")
+    content: dict[str, Any] = {
+        **{"scope": scope, "measured": questions, "declared": system},
+        "combined": combined(questions, system),
+        "assessment": assessment(system, questions),
+        "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
+        "sums": sums(evaluation),
+        "not_tried": not_tried(evaluation, attacks, [one.estimate for one in questions], manipulation, scope.summed),
+        "lowering": lowering(questions, audited=run, reading=reading_baselines(attacks)),
+        "gate": [verdict_in_words(one, attacks) for one in run.gate],
+        "provenance": _provenance(directory, run, recording, declared),
+        "limits": [*LIMITS, *([SHARED] if scope.summed > 1 else [])],
+        "generated": GENERATED if "synthetic" in run.data["name"] else "",
+        "terms": terms(),
+    }
+    statement = Statement(format=3, summary=_summary(content), **content)
+    write_whole(directory / "statement.json", statement.content())
+    page = directory / "statement.html"
+    write_whole(page, html(statement).encode())
+    return page
+
+
+def html(statement: Statement) -> str:
+    """Page of a statement: one page first, the details on further pages."""
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {"shown": shown, "percent": percent, "in_percent": in_percent}
+    return environment.get_template("statement.html.j2").render(
+        statement=statement, why_not_combined=why_not_combined, policy=content_policy()
+    )
+
+
+def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: System) -> Scope:
+    manifest = recording.manifest
+    # Without a score, the clients are those that the server can tell apart.
+    people = evaluation.scores.groupby("attack")["person"].nunique()
+    active = any(line.active for line in evaluation.lines.values())
+    behaviour = "deviates from the protocol (active)" if active else "follows the protocol (honest but curious)"
+    readers = ", ".join(system.readers)
+    shapes = {name: [int(size) for size in entry["shape"]] for name, entry in manifest.parameters.items()}
+    sums = [{*map(tuple, recording.participants(number).values())} for number in recording.rounds]
+    single = [len(recording.pseudonyms(number)) for number in recording.rounds]
+    return Scope(
+        data=run.data["name"],
+        rounds=len(recording.rounds),
+        messages=sum(len(own) or alone for own, alone in zip(sums, single, strict=True)),
+        summed=max((sum(name >= 0 for name in one) for own in sums for one in own), default=1),
+        clients=int(people.max()) if len(people) else len(recording.pseudonyms()),
+        adversary=f"the server, which {behaviour}, or anyone else who can read what it receives ({readers})",
+        active=active,
+        learner=None if manifest.learner is None else str(manifest.learner["name"]),
+        parameters=shapes,
+        rows_only=list(manifest.row_parameters),
+        releases=[dict(release) for release in manifest.releases],
+        outside=[*system.outside, "parameters that clients keep or that are not listed here", "all other channels"],
+    )
+
+
+_OUTCOMES: Mapping[str, str] = {
+    "ok": "Kept.",
+    "failed": "Not kept.",
+    "undecided": "Undecided: these clients do not show on which side of the limit {whom} are.",
+    "unchecked": "Could not be checked, so it is not known to be kept.",
+}
+_COMPARED: Mapping[str, str] = {CHANGE: "in the reference", BEYOND_BASELINE: "the best baseline of its question"}
+"""What the limits on differences compare an attack with."""
+
+
+def verdict_in_words(entry: Mapping[str, Any], attacks: Sequence[Attack]) -> Verdict:
+    """Verdict on a limit, in everyday words too."""
+    question, name = parts_of(entry["metric"])
+    about = ""
+    if question is not None:
+        asked = [attack.estimates for attack in attacks if asks(question)(attack.family, attack.estimates.inferred)]
+        # Bits and differences are measured on many questions, and are no metric of an estimate.
+        measuring = [estimates for estimates in asked if name in estimates.metric_names()] or asked
+        about = f" that infers {' or '.join(dict.fromkeys(estimates.inferred for estimates in measuring))}"
+    if name in RELATIVE:
+        said = f"No attack{about} may infer more than {_COMPARED[name]} by over {shown(entry['limit'])}, in its metric."
+    else:
+        said = f"No attack{about} may be better than one that {value_in_words(name, float(entry['limit']))}."
+    whom = "clients like them" if entry["about"] == "clients" else "all clients of the recording"
+    fields = {field: entry[field] for field in ("metric", "limit", "verdict", "message")}
+    return Verdict(**fields, everyday=f"{said} {_OUTCOMES[entry['verdict']].format(whom=whom)}")
+
+
+def _provenance(directory: Path, run: Run, recording: Recording, declared: Declaration) -> Provenance:
+    manifest = recording.manifest
+    return Provenance(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        **{name: getattr(run, name) for name in ("command", "commit", "versions", "seed", "seconds", "hardware")},
+        recording_sha256=recording.sha256(),
+        recording_seed=manifest.seed,
+        recording_commit=manifest.commit,
+        system_sha256=declared.sha256,
+        results_sha256=sha256_of(directory / "results.json"),
+        data_sha256=run.data["sha256"],
+    )
+
+
+def terms() -> dict[str, str]:
+    """Terms of a statement and their meanings, from docs/glossary.md."""
+    lines = (PACKAGE / "reports" / "statement" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("| ").split(" | ", 1)] for line in lines if line.startswith("| ")]
+    meanings = {
+        row[0]: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", row[1]).replace("`", "") for row in rows if len(row) == 2
+    }
+    return {name: meanings[name] for name in TERMS}
+
+
+def _summary(content: dict[str, Any]) -> list[str]:
+    """The statement in five sentences: scope, measured, combined, differential privacy, limits."""
+    scope, system, questions = content["scope"], content["declared"], content["measured"]
+    sentences = {one.estimate: one.sentence for one in content["combined"]}
+    shown_leaks = [question for question in questions if question.answer in ("yes", "slightly")]
+    exposed = [sentences[question.estimate] for question in shown_leaks if question.estimate in sentences]
+    judged = exposed[0] if exposed else f"not computed, because {why_not_combined(shown_leaks)}."
+    count = len(questions) + len(content["not_tried"].not_measured)
+    others = len(content["not_tried"].does_not_apply)
+    inapplicable = f" ({others} {'other does' if others == 1 else 'others do'} not apply to it)" if others else ""
+    messages, rounds = _number(scope.messages, "message"), _number(scope.rounds, "round")
+    sums = f", each a sum over up to {scope.summed} clients," if scope.summed > 1 else ""
+    return [
+        f"{system.system} {system.version}: fedleak attacked {messages}{sums} from {rounds} of a recording; results are"
+        f" about up to {_number(scope.clients, 'client')}. The adversary is {scope.adversary}.",
+        _answers(questions),
+        f"Clients exposed: {judged}",
+        content["privacy"].sentence,
+        f"Measured: {len(questions)} of {count} questions that can be asked of this system{inapplicable}; the table has"
+        " all of them. What was not measured may leak, and what was measured may leak more than was found: this is a"
+        " lower bound, never a proof of anonymity.",
+    ]
+
+
+def _answers(questions: Sequence[Measured]) -> str:
+    """The questions by their answers."""
+    if not questions:
+        return "No attack could be scored, which says nothing about the leak."
+    starts = {
+        "yes": "Can be inferred about a client: ",
+        "slightly": "Can be inferred slightly better than without the updates, or than a baseline does: ",
+        "not shown": "Not shown, by the attacks that ran: ",
+        "few": f"Cannot be said, because fewer than {FEWEST} clients were measured: ",
+        "cannot be said": "Cannot be said, because no baseline without the update ran: ",
+    }
+    answers = ["few" if one.n < FEWEST else one.answer for one in questions]
+    asked = {
+        start: [one.infers for one, answer in zip(questions, answers, strict=True) if answer == name]
+        for name, start in starts.items()
+    }
+    return " ".join(f"{start}{'; '.join(own)}." for start, own in asked.items() if own)
+
+
+def _number(count: int, what: str) -> str:
+    return f"one {what}" if count == 1 else f"{shown(count, whole=True)} {what}s"

@@ -1,0 +1,53 @@
+"""Results in Weights & Biases: numbers, a table, and the figures of the report."""
+
+import functools
+import html
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.scores import setting_of
+from fedleak.reports.leak_numbers import leak_numbers, named_results
+
+Show = Callable[[pd.DataFrame, Sequence[CaptionedFigure]], None]
+"""Function that shows results and figures."""
+COLUMNS = ("attack", "setting", "metric", "mean", "std", "low", "high", "n", "seconds per victim", "paper", "source")
+
+
+def log_results(run: Any, results: pd.DataFrame, figures: Sequence[CaptionedFigure]) -> None:
+    """Adds results to a run of `wandb.init`: numbers with their intervals to the summary, a table, and figures."""
+    import wandb  # slow to import, and rarely needed
+
+    named = named_results(results)
+    columns = [name.replace(" ", "_") for name in COLUMNS[2:]]
+    values = [[None if row[name] != row[name] else row[name] for name in columns] for _, row in named]
+    rows = [[row["attack"], json.dumps(setting_of(row)), *own] for (_, row), own in zip(named, values, strict=True)]
+    pages = {
+        f"audit/figure {number}": wandb.Html(f"<p>{html.escape(drawing.caption)}</p>{drawing.svg}", inject=False)
+        for number, drawing in enumerate(figures, start=1)
+    }
+    run.log({"audit/results": wandb.Table(columns=list(COLUMNS), data=rows), **pages})
+    for name, number in leak_numbers(results).items():
+        run.summary[name] = number
+
+
+def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
+    """Functions that show results as a W&B run of their own; none without a project.
+
+    The files of the run stay in the folder until ``wandb sync`` without a login.
+    """
+    return [] if project is None else [functools.partial(_show, project, directory)]
+
+
+def _show(project: str, directory: Path, results: pd.DataFrame, figures: Sequence[CaptionedFigure]) -> None:
+    import wandb
+
+    chosen = "WANDB_MODE" in os.environ or wandb.api.api_key is not None
+    mode: Literal["offline"] | None = None if chosen else "offline"
+    with wandb.init(project=project, dir=str(directory), name=directory.name, job_type="attack", mode=mode) as run:
+        log_results(run, results, figures)

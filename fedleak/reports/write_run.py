@@ -1,0 +1,200 @@
+"""Output of a run: results.json, the evaluation and its tables, report.html, and the table on the screen."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedleak.core.io.files import write_whole
+from fedleak.core.progress import say_what_starts
+from fedleak.core.provenance import command, commit, hardware, published, versions
+from fedleak.core.seeding import secret_key
+from fedleak.evaluation.advice import advice
+from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.changes import changes
+from fedleak.evaluation.evaluate import TRACEBACKS
+from fedleak.evaluation.failures import sentences
+from fedleak.evaluation.gate import Gate
+from fedleak.evaluation.persons import in_order_of_persons, over_clients, without_persons
+from fedleak.evaluation.runner import Evaluation, joined
+from fedleak.evaluation.scores import concat, describe, differing, plain_records, records, setting_of
+from fedleak.evaluation.stored import EVALUATION, StoredRun, write_evaluation
+from fedleak.evaluation.summary import paired_differences
+from fedleak.reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
+from fedleak.reports.exporters.sarif import write_gate_alerts
+from fedleak.reports.figures.first_pictures import first_pictures
+from fedleak.reports.figures.report_figures import profiles_of, report_figures, roc_table
+from fedleak.reports.files import Format, write_files
+from fedleak.reports.headline import as_recorded, false_bounds, headline
+from fedleak.reports.html import write_report
+from fedleak.reports.junit import write_gate
+from fedleak.reports.papers import with_papers
+from fedleak.reports.questions import questions
+from fedleak.reports.recorded_places import recorded_places
+from fedleak.reports.run import Run
+from fedleak.reports.sections import detail_sections, difference_tables, sections, text_tables
+from fedleak.reports.system import system_lines
+from fedleak.reports.wandb_log import Show
+
+SCORES, COMPOSITIONS, ROC, CHANGES = "scores.csv", "compositions.csv", "roc.csv", "changes.csv"
+
+
+def write_run(
+    audit_result: AuditResult,
+    *,
+    directory: Path,
+    experiment: str | None = None,
+    gate: Gate | None = None,
+    read_back: Sequence[str] = (),
+    shows: Sequence[Show] = (),
+    formats: Sequence[Format] = (),
+    persons: bool = False,
+    key: bytes | None = None,
+    reference: StoredRun | None = None,
+) -> Run:
+    """Writes the files of a run and prints its table.
+
+    Args:
+        audit_result: what was evaluated.
+        directory: folder of the files.
+        experiment: name of the run; None for that of the folder.
+        gate: function that checks limits, None for no limits.
+        read_back: keys of the cells that an earlier run had finished.
+        shows: functions that show the results and figures elsewhere.
+        formats: formats of further files, see `fedleak.reports.files`.
+        persons: whether the files hold pseudonyms and client numbers instead of new numbers, and the page, figures and
+            tables single clients instead of numbers over several, see `fedleak.evaluation.persons`.
+        key: secret key of the new numbers; None for that of `secret_key`.
+        reference: run to compare with; None for none.
+    """
+    name = experiment or directory.resolve().name
+    evaluation, everything = audit_result.evaluation, with_papers(audit_result.everything)
+    results = everything[everything["metric"].isin(audit_result.metrics)].reset_index(drop=True)
+    verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
+    shared = evaluation
+    if not persons:
+        shared = over_clients(in_order_of_persons(without_persons(evaluation, key or secret_key())))
+    run = Run(
+        experiment=name,
+        command=command() if persons else published(command()),
+        seed=audit_result.seed,
+        commit=commit(),
+        versions=versions(),
+        data={"sha256": "", **audit_result.data},
+        hardware=hardware(),
+        seconds=audit_result.seconds,
+        results=results,
+        not_run=dict(evaluation.missing),
+        causes=[dataclasses.asdict(cause) for cause in audit_result.causes],
+        differences=paired_differences(audit_result.reported),
+        gate=verdicts,
+        read_back=list(read_back),
+        details={label: plain_records(table) for label, table in shared.details.items()},
+        learner_check=evaluation.learner_check,
+        advice=advice(results, evaluation, gate),
+        system=system_lines(audit_result),
+        unrelated=dict(evaluation.unrelated),
+        learner_wrong=evaluation.mismatch is not None,
+        false_declarations=[*evaluation.false_declarations, *false_bounds(results)],
+        changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, audit_result.data), key)],
+        recording=recorded_places(audit_result, verdicts),
+    )
+    run.write(directory)
+    write_evaluation(directory / EVALUATION, shared, data=dict(audit_result.data))
+    write_gate(directory, verdicts)
+    write_gate_alerts(directory, run)
+    # Means of true shares of several rounds, whose clients differ, would give each client's by linear algebra.
+    compositions = shared.profiles if persons else pd.DataFrame()
+    for file, table in {SCORES: shared.scores, COMPOSITIONS: compositions, ROC: roc_table(shared)}.items():
+        (directory / file).unlink(missing_ok=True)  # an earlier run may have written more
+        if len(table):
+            write_whole(directory / file, table.to_csv(index=False).encode())
+    (directory / TRACEBACKS).unlink(missing_ok=True)
+    if whole := "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items()):
+        write_whole(directory / TRACEBACKS, whole.encode())
+    explained = sentences(audit_result.causes)
+    figures = write_page(
+        directory,
+        run,
+        shared,
+        everything,
+        audit_result.metrics,
+        causes=explained,
+        formats=formats,
+        persons=persons,
+    )
+    if explained:
+        print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
+    if run.advice:
+        print(run.advice)
+    if run.learner_check:
+        print(f"learner: {run.learner_check}.")
+    for show in shows:
+        show(results, figures)
+    return run
+
+
+def _changed(reference: StoredRun, run: StoredRun, key: bytes | None) -> dict[str, Any]:
+    return stored_changes(changes(reference, run, key=key))
+
+
+def write_page(
+    directory: Path,
+    run: Run,
+    evaluation: Evaluation,
+    everything: pd.DataFrame,
+    metrics: Sequence[str],
+    *,
+    parts: Sequence[Run] = (),
+    causes: Sequence[str] = (),
+    formats: Sequence[Format] = (),
+    persons: bool = False,
+) -> list[CaptionedFigure]:
+    """Writes the page of a run and the further files, prints its tables, and returns its figures.
+
+    `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`. Only with
+    `persons` is anything about a single client shown.
+    """
+    say_what_starts("drawing the figures and writing the page")
+    figures = report_figures(evaluation, everything, metrics, persons=persons)
+    details = detail_sections(run.details, profiles_of(evaluation)[1])
+    answered = sections(run.results)
+    differences = difference_tables(run.differences)
+    lines = questions(run.results, evaluation.scores, run.gate)
+    pictures = first_pictures(evaluation, run.results, lines, persons=persons)
+    changed = [(one["notes"], change_tables(one, place)) for place, one in enumerate(run.changes)]
+    options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
+    options |= {"changes": changed}
+    write_report(directory, run, questions=lines, sections=[*answered, *details], differences=differences, **options)
+    tables = [table for section in [*answered, *details] for table in section.tables] + differences
+    tables += [table for _, change_tables_of_run in changed for table in change_tables_of_run]
+    numbers = {"results": run.results, "differences": run.differences}
+    numbers |= {table.name: table.rows for section in details for table in section.tables}
+    written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
+    (directory / CHANGES).unlink(missing_ok=True)
+    if run.changes:
+        write_whole(directory / CHANGES, change_rows(run.changes).to_csv(index=False).encode())
+        print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
+    for sentence in run.false_declarations:
+        print(f"{sentence}.")
+    first = lines[0].answer if lines else headline(run.results)
+    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(answered)}\n")
+    if written:
+        print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
+    return figures
+
+
+def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Evaluation of all cells of a table, with ROC curves by setting."""
+    keys = differing(concat([evaluation.scores.head(1) for evaluation in evaluations])) | {"data"}
+    labelled = []
+    for evaluation in evaluations:
+        cell = next(iter(records(evaluation.scores.head(1))), {})
+        setting = describe(setting_of(cell), keys)
+        curves = {f"{label} ({setting})": curve for label, curve in evaluation.roc.items()}
+        details = {f"{label} ({setting})": table for label, table in evaluation.details.items()}
+        labelled.append(dataclasses.replace(evaluation, roc=curves, details=details))
+    return joined(labelled)

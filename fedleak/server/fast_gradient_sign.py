@@ -1,0 +1,66 @@
+"""Fast gradient sign method as an image manipulation, by foolbox; RAIFLE's baseline."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import foolbox
+import torch
+from torch import Tensor, nn
+
+from fedleak.client.feature_extractor import FeatureExtractor
+from fedleak.core.ranges import OpenUnitInterval
+from fedleak.server.deviation import Notice
+from fedleak.server.image_manipulation import ImageManipulation
+
+_BOUNDS = (-2.65, 2.65)
+"""Bounds of normalised pixels in the published code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastGradientSign(ImageManipulation):
+    """One gradient sign step away from the class of each image: that of the data if known, else the predicted one.
+
+    Args:
+        epsilon: change of every pixel, in (0, 1).
+        variant: ``corrected``: of pixels in [0, 1], which stay valid, as the paper describes; ``as-published-code``: of
+            normalised pixels, about 0.0225 of pixels in [0, 1], between -2.65 and 2.65.
+
+    References:
+        I. J. Goodfellow, J. Shlens and C. Szegedy, "Explaining and Harnessing Adversarial Examples", ICLR 2015,
+        arXiv:1412.6572.
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.C.4.
+    """
+
+    name = "fgsm"
+    does = "changes every pixel of the images by one gradient sign step"
+    noticed = (Notice("client", "images that are unlike their originals, where it has them (SSIM, PSNR)"),)
+    references = ("Goodfellow, Shlens and Szegedy, ICLR 2015", "RAIFLE, section V.C.4")
+
+    epsilon: OpenUnitInterval = 0.1
+    variant: Literal["corrected", "as-published-code"] = "corrected"
+
+    def perturb(
+        self, extractor: FeatureExtractor, pixels: Tensor, *, targets: Tensor | None, labels: Tensor | None
+    ) -> Tensor:
+        normalised = self.variant == "as-published-code"
+        classifier = _Classifier(extractor, normalised=normalised).eval()
+        network = foolbox.PyTorchModel(classifier, bounds=_BOUNDS if normalised else (0, 1), device=pixels.device)
+        with torch.no_grad():
+            predicted = extractor.logits(pixels).argmax(1)
+        known = predicted if labels is None else labels.to(predicted).where(labels.to(predicted) >= 0, predicted)
+        images = extractor.normalise(pixels) if normalised else pixels
+        with torch.enable_grad():
+            _, (found,), _ = foolbox.attacks.FGSM()(network, images, known, epsilons=[self.epsilon])
+        perturbed: Tensor = found.detach()
+        return extractor.restore(perturbed) if normalised else perturbed
+
+
+class _Classifier(nn.Module):
+    """Network with its classifier, on pixels in [0, 1] or normalised ones."""
+
+    def __init__(self, extractor: FeatureExtractor, *, normalised: bool) -> None:
+        super().__init__()
+        self.extractor, self.normalised = extractor, normalised
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.extractor.logits(self.extractor.restore(images) if self.normalised else images)

@@ -1,0 +1,153 @@
+"""Memory adapter: an adapter whose units each take the state of one text, so that a sum keeps single texts."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Generator, Tensor
+
+from fedleak.core.errors import require
+from fedleak.core.ranges import AtLeastTwo, PositiveFloat
+from fedleak.defenses.model_checks.allow_list import AllowList
+from fedleak.defenses.model_checks.server_step import ServerStep
+from fedleak.defenses.model_checks.weight_law import WeightLaw
+from fedleak.server.deviation import Notice
+from fedleak.server.model_manipulation import Model, ModelManipulation, SentModels, changed
+
+_RIDGE = 1e-3
+"""Ridge of the functionals of places, relative to the mean square of a number of the inputs."""
+_WEIGHT = 10.0
+"""Weight of the last place in them, where their errors are errors of the thresholds."""
+_FEWEST_ROWS = 4
+"""Rank below which nothing is left for the text: two rows have the places."""
+_MOST_OTHERS = 3.0
+"""Largest number of a text's other places that excite a unit, over that of its last place."""
+
+
+@dataclass(frozen=True)
+class FirstAdapter:
+    """Names of the two matrices of a network's first adapter.
+
+    Attributes:
+        down: ``(R, D)``, A.
+        up: ``(N, R)``, B; N outputs of the adapted layer.
+    """
+
+    down: str
+    up: str
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """The first adapter of a model.
+
+        Raises:
+            InputError: it has none with both matrices.
+        """
+        downs = [name for name in model if ".lora_A." in name]
+        up = downs[0].replace(".lora_A.", ".lora_B.") if downs else ""
+        way_out = "Set model.adapter.variant: lora, with the first layer of the feed-forward blocks as its target."
+        require(up in model, "adapters with the matrices lora_A and lora_B", ", ".join([*model][:3]), way_out)
+        return cls(downs[0], up)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MemoryAdapter(ModelManipulation):
+    """Rows of B that excite one of many texts each, and A that projects a text's state: B then changes by that state.
+
+    For the first layer of a feed-forward block, adapted by ``B A``, with input z at the places of a text. A has two
+    rows f and g that tell the last place T from the others (``f^T z_T`` is about 1 and 0 elsewhere, ``g^T z_T`` about 0
+    and positive elsewhere), and projections P of all other directions, times `gain`. Row u of B is ``(-tau_u, -1,
+    b_u)`` with a random b_u, so that unit u has the input ``gain (b_u^T P z - tau_u f^T z - g^T z)``: far below 0 at
+    the other places, and at T above 0 for one of `records` texts. Its activation (ReLU, GELU, SiLU) is flat below 0,
+    so that row u of the change of B is a multiple of ``A z_T`` of the one text that excites it, whatever the others in
+    the batch or in the sum. As nothing before the layer is trained, z does not move: steps of SGD add multiples of the
+    same vector, and Adam gives its signs. The decoder is `MemoryRows`.
+
+    Read: the abstract of NeuroImprint, and a third party's summary of its structure
+    (github.com/amurlaniakea/neuroimprint-detector, README): a projection, a layer of memory neurons of which each takes
+    one sample and is updated at most once, an output layer; not the paper's text. That adapter has layers, biases and
+    an activation of its own, and equal rows with increasing biases. This project's own: adapters are LoRA, which is
+    linear and has no bias, so that the adapted layer's units are the memory neurons, the states of a place give the
+    constant, and the rows are random, because a linear adapter cannot make the columns of the next layer equal. A unit
+    is not closed after its update: its text excites it in each step, and no other does.
+
+    Args:
+        records: B, the number of texts in the update or in the sum.
+        gain: factor of A; large ones make the activation sharp and the update large against the rounding of B.
+        margin: distance of the other places from the threshold, in standard deviations of a unit's input.
+
+    References:
+        Shi, Zhang, Jin, Xiao, Vorobeychik, Yeoh, Zhang, Hou and Lou, "From Efficiency to Leakage: Privacy Backdoor in
+        Federated Language Model Fine-Tuning", 2026, arXiv:2606.20553.
+    """
+
+    name = "memory-adapter"
+    does = "sends an adapter of which each unit is excited by about one text, so that its change is that text's state"
+    noticed = (
+        Notice(
+            "client",
+            "adapters of another law than before, a large step, and a first adapter that is not the published one",
+            (WeightLaw, ServerStep, AllowList),
+        ),
+    )
+    references = ("From Efficiency to Leakage (NeuroImprint), abstract",)
+
+    records: AtLeastTwo
+    gain: PositiveFloat = 50.0
+    margin: PositiveFloat = 3.5
+
+    def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
+        """The adapter for all clients; examples are ``(M, L, D)`` inputs at the L places of each text."""
+        layer = FirstAdapter.of(model)
+        rank = len(model[layer.down])
+        units = len(model[layer.up])
+        require(rank >= _FEWEST_ROWS, f"a rank of at least {_FEWEST_ROWS}", str(rank), "Raise model.adapter.rank.")
+        known = examples.double()
+        enough = known.dim() == 3 and len(known) > 2 * self.records and known.shape[1] > 1
+        expected = f"more than {2 * self.records} texts of the server's own, of two words or more"
+        require(enough, expected, f"the shape {tuple(known.shape)}", "Lower manipulation.records, or give more data.")
+        projection = self.projection(known, rank - 2, generator)
+        states = known @ projection.T
+        spread = states[:, -1].std(0).norm()
+        rows = torch.randn(units, rank - 2, generator=generator, dtype=torch.float64) / spread
+        inputs = states @ rows.T
+        last, others = place_functionals(known, self.margin * inputs.std((0, 2))).T
+        at_last = inputs[:, -1] - known[:, -1:] @ others
+        levels = torch.quantile(at_last / (known[:, -1:] @ last), 1 - 1 / self.records, dim=0)
+        excited = inputs - (known @ others)[..., None] - (known @ last)[..., None] * levels > 0
+        share = excited[:, :-1].sum() / excited[:, -1].sum().clamp(min=1)
+        require(
+            float(share) <= _MOST_OTHERS,
+            "a network whose first feed-forward layer distinguishes places, as with learned positions",
+            f"{float(share):.1f} other places that excite a unit, for each last one",
+            "Take a network with learned positions, such as GPT-2, or raise manipulation.margin.",
+        )
+        down = self.gain * torch.cat([last[None], others[None], projection])
+        up = torch.cat([-levels[:, None], -torch.ones(units, 1, dtype=torch.float64), rows], dim=1)
+        return SentModels.same(changed(model, **{layer.down: down, layer.up: up}), clients)
+
+    def projection(self, known: Tensor, rank: int, generator: Generator) -> Tensor:
+        """``(R, D)`` orthonormal directions in which the places of ``known (M, L, D)`` have the same mean."""
+        width = known.shape[-1]
+        places = torch.linalg.qr(known.mean(0).T)[0]
+        drawn = torch.randn(width, rank, generator=generator, dtype=torch.float64)
+        drawn = drawn - places @ (places.T @ drawn)
+        found: Tensor = torch.linalg.qr(drawn)[0].T
+        return found
+
+
+def place_functionals(known: Tensor, heights: Tensor) -> Tensor:
+    """``(D, 2)`` least squares of 1 at the last place and 0 elsewhere; of 0 at it and heights ``(L,)`` elsewhere."""
+    size, places, width = known.shape
+    wanted = torch.zeros(places, 2, dtype=torch.float64)
+    wanted[-1, 0] = 1
+    wanted[:-1, 1] = heights[:-1]
+    weights = torch.ones(places, dtype=torch.float64)
+    weights[-1] = _WEIGHT
+    weighted = (known * weights[:, None]).flatten(0, 1)
+    flat = known.flatten(0, 1)
+    ridge = _RIDGE * flat.square().sum() / width * torch.eye(width, dtype=torch.float64)
+    found: Tensor = torch.linalg.solve(
+        weighted.T @ flat + ridge, weighted.T @ wanted.expand(size, -1, -1).flatten(0, 1)
+    )
+    return found

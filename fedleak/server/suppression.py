@@ -1,0 +1,61 @@
+"""Suppression: all clients of a sum but the target get a model whose gradients are zero."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from fedleak.core.errors import require
+from fedleak.core.ranges import AtLeastTwo
+from fedleak.defenses.model_checks.commitment import Commitment
+from fedleak.defenses.model_checks.inactive_units import DeadUnits
+from fedleak.defenses.model_checks.weight_law import WeightLaw
+from fedleak.server.deviation import Notice
+from fedleak.server.model_manipulation import Model, ModelManipulation, SentModels
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Suppression(ModelManipulation):
+    """Gradient suppression: the target gets the global model, all others of its sum one with two layers of zeros.
+
+    The last two layers of the others' model have only zeros: the last hidden units are 0 and so are the weights after
+    them, so that every gradient is zero but that of the last bias. A sum over any number of clients then is the
+    target's own update, but for the last bias. It works for every network whose last hidden layer has ReLU.
+
+    Read: the authors' notebook (github.com/pasquini-dario/EludingSecureAggregation, GradientSuppression_POC.ipynb),
+    which sets the last four tensors to zero.
+
+    Args:
+        participants: clients in each sum, consecutive ones of a cohort as in `SecureSum`; the first is the target.
+
+    References:
+        Pasquini, Francati and Ateniese, "Eluding Secure Aggregation in Federated Learning via Model Inconsistency",
+        ACM CCS 2022, arXiv:2111.07380, section 4.
+    """
+
+    name = "suppression"
+    does = "sends all clients of a sum but the target a model whose gradients are zero"
+    noticed = (
+        Notice("client", "at all clients but the target: units that no own record excites", (DeadUnits, WeightLaw)),
+        Notice(
+            "client",
+            "at the target: a model that other clients do not have, if they compare what they received",
+            (Commitment,),
+        ),
+        Notice("auditor", "models by client in the recording"),
+    )
+    references = ("Eluding Secure Aggregation, section 4",)
+    uses_examples = False
+
+    participants: AtLeastTwo
+
+    def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
+        layers = [name for name, value in model.items() if value.dim() > 1][-2:]
+        require(len(layers) == 2, "a network of at least two layers", ", ".join(layers) or "none", "Set model.network.")
+        dead = {part for name in layers for part in (name, name.removesuffix("weight") + "bias")}
+        models = {
+            name: torch.stack([value, torch.zeros_like(value) if name in dead else value])
+            for name, value in model.items()
+        }
+        index = (torch.arange(len(clients)) % self.participants > 0).long()
+        return SentModels(models=models, index=index, clients=clients)

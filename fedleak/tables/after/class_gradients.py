@@ -1,0 +1,51 @@
+"""Step on Decaf's gradient bases: how the layers of a trained model change on the images of one class."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+
+from fedleak.attacks.composition.base import auxiliary, layer_change
+from fedleak.attacks.composition.decaf import gradient_bases
+from fedleak.core.seeding import generator_for
+from fedleak.evaluation.runner import Evaluation
+from fedleak.reports.figures.maps import change_panels
+from fedleak.tables.after.step import AfterStep
+from fedleak.tables.cell_cache import CellRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientChanges(AfterStep):
+    """Heat maps of the change of layers on the attacker's images of each class (Decaf, figures 11 and 12).
+
+    The global model of the last recorded round trains on the images once. ``own-growing`` is the share of positive
+    entries in the class's own row of the last layer, ``others-growing`` in the other rows; the proof of section III-D
+    says that it is 0 where the last layer's input is not negative.
+
+    Attributes:
+        layers: further layers in the figure, e.g. ``body.2``.
+    """
+
+    name = "gradient-changes"
+    metrics = ("own-growing", "others-growing")
+    layers: tuple[str, ...] = ()
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        module, _ = run.build()
+        last = run.recording.rounds[-1]
+        (view,) = (view for view in run.recording.views() if view.round == last)
+        view = dataclasses.replace(view, algorithm=module.algorithm)
+        classes, width = layer_change(view).weight.shape[1:]
+        known = auxiliary(view, classes)
+        some, changes = torch.eye(1, classes, dtype=torch.bool), dict[str, torch.Tensor]()
+        for layer in (None, *self.layers):
+            drawn = generator_for(run.seed, "class bases")
+            changes[layer or "last layer"] = gradient_bases(view, known, some, layer=layer, generator=drawn)[0]
+        changes["last layer"] = changes["last layer"][:, : classes * width]
+        growing = (changes["last layer"].reshape(classes, classes, width) > 0).double().mean(2)
+        own = growing.diagonal()
+        shares = {"own-growing": own, "others-growing": (growing.sum(1) - own) / (classes - 1)}
+        evaluation.figures.append(change_panels(changes, run.setting))
+        yield run.scores("class-bases", shares, victims=torch.arange(classes), round=last)

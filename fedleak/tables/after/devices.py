@@ -1,0 +1,199 @@
+"""Steps on deanonymization: raw texts instead of deltas, t-SNE maps, users' biases, and devices that fit a profile.
+
+The paper is Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
+Federated Learning", 2018, arXiv:1805.05838.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from scipy.sparse import csr_array
+from sklearn.linear_model import SGDClassifier
+from sklearn.preprocessing import normalize
+from torch import Tensor
+
+from fedleak.attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from fedleak.attacks.re_identification.messages import layer_vectors, unit
+from fedleak.core.scoring import average_precision
+from fedleak.core.seeding import generator_for
+from fedleak.datamodules.devices.base import OwnedDataModule
+from fedleak.datamodules.devices.profiles import profile_fit
+from fedleak.evaluation.message_selection import all_messages
+from fedleak.evaluation.registry import find
+from fedleak.evaluation.runner import Evaluation, infer
+from fedleak.evaluation.scores import AttackInfo, with_setting
+from fedleak.reports.figures.maps import bias_figure, map_figure
+from fedleak.tables.after.step import AfterStep
+from fedleak.tables.cell_cache import CellRun
+
+_SETS = (1, 4, 16, 64, 256)
+"""Numbers of examples in a set (figure 10)."""
+_SETS_PER_USER = 20
+_SHOWN = 8
+"""Number of users in a figure."""
+_FITTING = 5
+"""Number of devices that an adversary selects for a profile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawData(AfterStep):
+    """Re-identification from sets of an anonymous device's texts instead of its deltas (section 6.1.6, figure 10).
+
+    The paper trains a MobileNet on known photographs and averages its features over a set. For texts, the equivalent is
+    a linear classifier of words, applied to the mean word features of a set.
+    """
+
+    name = "raw-data"
+    metrics = ("ap", "times-chance")
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        data = _owned(run)
+        split, features, seed = data.device_split, _word_features(data.examples.features), run.seed
+        users = [user for user, part in enumerate(split.known) if len(part) and len(split.anonymous[user])]
+        known = torch.cat([split.known[user] for user in users])
+        owners = torch.cat([torch.full((len(split.known[user]),), user) for user in users])
+        classifier = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=seed)
+        classifier.fit(features[known.numpy()], owners.numpy())
+        truth = torch.tensor(users).repeat_interleave(_SETS_PER_USER)
+        positive = truth[:, None] == torch.from_numpy(classifier.classes_)
+        for size in _SETS:
+            generator = generator_for(seed, "sets of examples", size)
+            parts = [split.anonymous[user] for user in users for _ in range(_SETS_PER_USER)]
+            asked = np.stack([_sum_of(features, part, size, generator) for part in parts])
+            values = average_precision(torch.from_numpy(classifier.predict_proba(normalize(asked))), positive)
+            metrics, setting = {"ap": values, "times-chance": values * len(users)}, {"examples_in_a_set": size}
+            last = run.recording.rounds[-1]
+            yield run.scores("raw-examples", metrics, victims=classifier.classes_, round=last, setting=setting)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maps(AfterStep):
+    """Figure with t-SNE maps of a few users' deltas and raw texts (figure 11).
+
+    Attributes:
+        layers: layers whose deltas are mapped.
+    """
+
+    name = "maps"
+    layers: tuple[str, ...] = ("lstm",)
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> list[pd.DataFrame]:
+        view, truth = all_messages(run.recording)
+        data, users = _owned(run), truth["user"]
+        shown = torch.unique(users)[:_SHOWN]
+        inside = torch.isin(users, shown)
+        vectors = unit(layer_vectors(view, self.layers))
+        deltas = unit(vectors - vectors.mean(0))[inside]
+        parts = [data.device_split.anonymous[int(user)][: 5 * _SETS_PER_USER] for user in shown]
+        raw = torch.from_numpy(_word_features(data.examples.features[torch.cat(parts)]).toarray())
+        owners = torch.cat([torch.full((len(part),), int(user)) for part, user in zip(parts, shown, strict=True)])
+        places = {"deltas": (deltas, users[inside]), "raw examples": (raw, owners)}
+        evaluation.figures.append(map_figure(places, run.setting, seed=run.seed))
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserBias(AfterStep):
+    """Correlation of users' biases: how far each word's row of the last layer moves, relative to all users (figure 9).
+
+    ``bias-correlation`` is between a user's known and anonymous device, ``bias-correlation-others`` between its known
+    device and other users' anonymous devices.
+
+    Attributes:
+        parameter: matrix with a row per word.
+    """
+
+    name = "user-bias"
+    metrics = ("bias-correlation", "bias-correlation-others")
+    parameter: str = "output.weight"
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        view, truth = all_messages(run.recording)
+        assert view.known is not None
+        own, known = (_log_norms(one.deltas[self.parameter]) for one in (view, view.known))
+        users, known_users = truth["user"], truth["known_user"]
+        both = [user for user in torch.unique(users).tolist() if user in known_users]
+        sides = (known, known_users), (own, users)
+        means = [torch.stack([values[owner == user].mean(0) for user in both]) for values, owner in sides]
+        biases = [value - value.mean(0) for value in means]
+        alike = torch.corrcoef(torch.cat(biases))[: len(both), len(both) :]
+        others = (alike.sum(1) - alike.diagonal()) / max(len(both) - 1, 1)
+        evaluation.figures.append(bias_figure(biases[0][:_SHOWN], biases[1][:_SHOWN], run.setting))
+        correlations = {"bias-correlation": alike.diagonal(), "bias-correlation-others": others}
+        yield run.scores("user-bias", correlations, victims=both, round=view.round)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles(AfterStep):
+    """Fit of the devices that an attack selects for a profile instead of a user (section 6.1.1, figure 3).
+
+    ``fit-rank`` is the mean rank of the five selected devices among all devices, as a share from 0 to 1, by the true
+    share of their examples that match the profile; guessing gives 0.5. There are no users to identify under this prior,
+    so the attacks are options of the step and not attacks of the table.
+
+    Attributes:
+        attacks: arguments by name of the attack.
+    """
+
+    name = "profiles"
+    metrics = ("fit-rank",)
+    attacks: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Checks the attacks' names."""
+        for name in self.attacks:
+            find(name)
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        view, truth = all_messages(run.recording)
+        data = _owned(run)
+        fit = profile_fit(data.device_split.anonymous, data.profile_members(data.examples))
+        devices = torch.unique(truth["user"])
+        ranks = fit[devices].argsort(0).argsort(0).double() / max(len(devices) - 1, 1)
+        for name, arguments in self.attacks.items():
+            attack = find(name)(**arguments)
+            label = attack.label(view)
+            estimate = infer(attack, view, generator_for(run.seed, label, view.round))
+            assert isinstance(estimate, IdentityEstimate)
+            means = torch.stack([estimate.scores[truth["user"] == device].double().mean(0) for device in devices])
+            chosen = means.topk(min(_FITTING, len(devices)), dim=0).indices[:, estimate.users != UNSEEN]
+            profiles = estimate.users[estimate.users != UNSEEN]
+            values = ranks[chosen, profiles].T.contiguous().mean(1)
+            names = [data.device_split.profiles[profile] for profile in profiles.tolist()]
+            evaluation.lines[label] = AttackInfo.of(attack, view)
+            scores = run.scores(label, {"fit-rank": values}, victims=profiles, round=view.round)
+            yield with_setting(scores, profile=names)
+
+
+def _owned(run: CellRun) -> OwnedDataModule:
+    _, data = run.build()
+    assert isinstance(data, OwnedDataModule)
+    return data
+
+
+def _word_features(tokens: Tensor) -> csr_array:
+    """``(N, W)`` TF-IDF features of unit length, without padding and unknown words."""
+    text, place = (tokens > 1).nonzero(as_tuple=True)
+    words, width = tokens[text, place].int().numpy(), int(tokens.max()) + 1
+    counts = csr_array((np.ones(len(words)), (text.int().numpy(), words)), shape=(len(tokens), width))
+    spread = np.bincount(np.unique(text.numpy() * width + words) % width, minlength=width)
+    rarity = np.log((1 + len(tokens)) / (1 + spread))
+    return csr_array(normalize(counts.multiply(rarity[None]).tocsr()))
+
+
+def _sum_of(features: csr_array, part: Tensor, size: int, generator: torch.Generator) -> npt.NDArray[np.float64]:
+    """``(W,)`` sum of the features of `size` examples drawn at random."""
+    drawn = part[torch.randperm(len(part), generator=generator)[:size]]
+    return np.asarray(features[drawn.numpy()].sum(0), dtype=np.float64).reshape(-1)
+
+
+def _log_norms(delta: Tensor) -> Tensor:
+    """``(V, K)`` log norm of each row of a matrix ``(V, K, H)``, relative to the mean row."""
+    norms = torch.linalg.vector_norm(delta, dim=2)
+    relative: Tensor = (norms / norms.mean(1, keepdim=True) + 1e-3).log()
+    return relative

@@ -1,0 +1,67 @@
+"""Step on the genie, which knows of a client everything but the labels that it guesses."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedleak.client.recommendation import USER_EMBEDDING
+from fedleak.core.ranges import NonNegativeInt, PositiveInt
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.evaluation.genie import genie_auc
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat
+from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.tables.after.step import AfterStep
+from fedleak.tables.cell_cache import CellRun
+from fedleak.training.federated import FederatedModule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Genie(AfterStep):
+    """AUC of a genie, label ``genie``; unlike ``bound`` it holds only for the features, model and algorithm of a cell.
+
+    It needs the users' vectors before the round, which a training has for the first round alone.
+
+    Attributes:
+        pairs: pairs of items for each client.
+        victims: largest number of clients, drawn at random; None for all.
+
+    References:
+        `fedleak.evaluation.genie`.
+    """
+
+    name = "genie"
+    metrics = ("auc",)
+    pairs: PositiveInt = 16
+    victims: NonNegativeInt | None = None
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        module, _ = run.build()
+        drawn = generator_for(run.seed, "genie's victims")
+        people = run.recording.pseudonyms()
+        chosen = torch.tensor(people)[torch.randperm(len(people), generator=drawn)[: self.victims]]
+        tables = []
+        for view in run.recording.views(victims_per_view=256, learner=recorded_learner(run.recording)):
+            values = self._of_view(module, view, run.recording.truth(view), torch.isin(view.pseudonyms, chosen), run)
+            kept = ~values.isnan()
+            victims, items = view.pseudonyms[kept], view.served_mask.sum(1)[kept]
+            tables.append(run.scores("genie", {"auc": values[kept]}, victims=victims, round=view.round, items=items))
+        yield run.of_people(concat(tables))
+
+    def _of_view(
+        self, module: FederatedModule, view: RoundView, truth: Mapping[str, Tensor], chosen: Tensor, run: CellRun
+    ) -> Tensor:
+        """``(V,)`` AUC of the genie, NaN for clients that are not drawn."""
+        users, places = module.private.get(USER_EMBEDDING), chosen.nonzero().squeeze(1)
+        found = torch.full((view.victims,), torch.nan, dtype=torch.float64)
+        if (users is not None and view.round > 0) or not len(places):
+            return found  # the clients' own vectors have changed since
+        own = None if users is None else users[truth["clients"][places]]
+        drawn = generator_for(run.seed, "genie", view.round, int(view.pseudonyms[0]) % 2**31)
+        labels = truth["labels"][places]
+        found[places] = genie_auc(view.select(places), labels, users=own, pairs=self.pairs, generator=drawn)
+        return found

@@ -1,0 +1,132 @@
+"""Detection of manipulated features by clients (RAIFLE, section VII.D)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedleak.attacks.ranking.lists import ranked_lists
+from fedleak.core.seeding import generator_for
+from fedleak.core.view import RoundView
+from fedleak.defenses.local_dp import clip_factors
+from fedleak.defenses.manipulation_checks import Check, Received, check_named, checks, threshold
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat
+from fedleak.evaluation.separability import CLASSIFIERS, correctly_classified, embeddings
+from fedleak.recordings.recording import Recording
+from fedleak.reports.figures.maps import update_maps
+from fedleak.tables.after.step import AfterStep
+from fedleak.tables.cell_cache import CellRun
+
+_FOLDS = 4
+"""Folds of a round's clients: one is judged, one is the reference, two calibrate the threshold, in rotation."""
+_PERPLEXITIES = (10.0, 30.0)
+_IN_CAPTION = ("data", "ranker", "manipulation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManipulationChecks(AfterStep):
+    """Clients' checks against a manipulation of the features, next to the attacks that use the manipulation.
+
+    ``flagged`` is the share of clients that a check flags; without a manipulation, these are its false positives on
+    clients that neither calibrate it nor are its reference. ``accuracy`` is that of a classifier that distinguishes
+    updates on manipulated features from those of the same training without the manipulation.
+
+    Attributes:
+        false_positives: share of honest clients for which the thresholds are calibrated.
+        clip: L2 norm to which the updates are clipped before the comparison.
+        checks: names or class paths of the checks; all of this project if empty.
+    """
+
+    name = "manipulation-checks"
+    metrics = ("flagged", "accuracy")
+    false_positives: float = 0.05
+    clip: float = 0.25
+    checks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.checks:
+            check_named(name)
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        sent, honest = run.recording, run.recording_of({"model.manipulation": None})
+        pairs = [(_round(sent, number), _like(sent, honest, number)) for number in sent.rounds]
+        rows = [flags for judged, peers in pairs for flags in self._flags(run, judged, peers)]
+        if sent.manifest.config["manipulation"] is not None:
+            rows += self._compared(run, pairs, evaluation)
+        yield run.of_people(concat(rows))
+
+    def _flags(self, run: CellRun, sent: RoundView, honest: RoundView) -> Iterator[pd.DataFrame]:
+        judged, peers = _received(sent), _received(honest)
+        fold = torch.randperm(sent.victims, generator=generator_for(run.seed, "folds", sent.round)) % _FOLDS
+        start = time.perf_counter()
+        kinds = [check_named(name) for name in self.checks] or checks().values()
+        flags = {kind.name: _flagged(kind(), judged, peers, fold, self.false_positives) for kind in kinds}
+        flags["any-check"] = torch.stack(list(flags.values())).any(0)
+        seconds = (time.perf_counter() - start) / sent.victims
+        for name, values in flags.items():
+            yield _scores(run, name, {"flagged": values.double()}, sent, seconds)
+
+    def _compared(
+        self, run: CellRun, pairs: list[tuple[RoundView, RoundView]], evaluation: Evaluation
+    ) -> Iterator[pd.DataFrame]:
+        views, seed = [sent for sent, _ in pairs], run.seed
+        manipulated = torch.cat([_updates(view, self.clip) for view in views])
+        real = torch.cat([_updates(view, self.clip) for _, view in pairs])
+        maps = embeddings(real, manipulated, _PERPLEXITIES, seed=seed)
+        columns = ", ".join(str(value) for name, value in run.setting.items() if name in _IN_CAPTION)
+        caption = (
+            f"{columns}: t-SNE of the clipped updates, as in RAIFLE's figure 7. The table has the accuracy of three "
+            "classifiers (updates-knn, updates-logistic, updates-forest); guessing gives 0.5."
+        )
+        evaluation.figures.append(update_maps(maps, caption))
+        for name in CLASSIFIERS:
+            start = time.perf_counter()
+            values = correctly_classified(real, manipulated, name, seed=seed)
+            seconds = (time.perf_counter() - start) / len(values)
+            for view, own in zip(views, torch.split(values, [view.victims for view in views]), strict=True):
+                yield _scores(run, f"updates-{name}", {"accuracy": own}, view, seconds)
+
+
+def _flagged(check: Check, judged: Received, peers: Received, fold: Tensor, false_positives: float) -> Tensor:
+    """``(C,)`` bool: clients that a check flags, each judged by honestly served peers of other folds."""
+    flags = torch.zeros(len(fold), dtype=torch.bool)
+    for number in range(_FOLDS):
+        own, reference = fold == number, fold == (number + 1) % _FOLDS
+        public = peers.of(reference)
+        limit = threshold(check(peers.of(~own & ~reference), public), false_positives)
+        flags[own] = check(judged.of(own), public) > limit
+    return flags
+
+
+def _round(recording: Recording, number: int) -> RoundView:
+    """All clients of a round."""
+    (view,) = recording.views(victims_per_view=len(recording.pseudonyms(number)), rounds=[number])
+    return view
+
+
+def _like(sent: Recording, honest: Recording, number: int) -> RoundView:
+    """Round of the honest training with its clients in the order of the other training's; pseudonyms differ."""
+    view = _round(honest, number)
+    wanted = sent.truth(_round(sent, number))["clients"]
+    return view.select((wanted[:, None] == honest.truth(view)["clients"]).long().argmax(1))
+
+
+def _scores(run: CellRun, name: str, metrics: dict[str, Tensor], view: RoundView, seconds: float) -> pd.DataFrame:
+    items = view.served_mask.sum(1)
+    return run.scores(name, metrics, victims=view.pseudonyms, round=view.round, items=items, seconds=seconds)
+
+
+def _received(view: RoundView) -> Received:
+    lists = ranked_lists(view)
+    assert lists.features is not None
+    return Received(features=lists.features, mask=lists.mask, model=view.sent_models())
+
+
+def _updates(view: RoundView, clip: float) -> Tensor:
+    """``(V, P)`` updates, clipped to the norm `clip`."""
+    flat = torch.cat([delta.flatten(1) for delta in view.deltas.values()], dim=1)
+    return flat * clip_factors(view.deltas, clip).to(flat)[:, None]

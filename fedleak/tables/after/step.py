@@ -1,0 +1,41 @@
+"""Base class of the steps after the attacks of a cell that need its training; `evaluation.steps` has others."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.scores import concat, with_setting
+from fedleak.evaluation.steps import Step
+from fedleak.tables.cell_cache import CellRun
+
+
+class AfterStep(Step):
+    """Comparison from the data or the model of a cell, or from further trainings."""
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterable[pd.DataFrame]:
+        """Tables of scores to add; figures and details are added to the evaluation, whose scores stay as they are."""
+        return ()
+
+    def columns(self, run: CellRun, scores: pd.DataFrame) -> Mapping[str, Sequence[Any]]:
+        """Setting columns ``(N,)`` of all rows, those of other steps included, by key."""
+        return {}
+
+    def kept(self, scores: pd.DataFrame) -> "pd.Series[bool] | None":
+        """Rows ``(N,)`` to report; None for all."""
+        return None
+
+
+def add_steps(steps: Sequence[AfterStep], run: CellRun, evaluation: Evaluation) -> None:
+    """Adds the rows of all steps to the scores of a finished cell, then their columns, and then selects rows.
+
+    The order of the steps changes the order of rows and columns alone.
+    """
+    rows = [table for step in steps for table in step.rows(run, evaluation)]
+    evaluation.scores = concat([evaluation.scores, *rows])
+    for step in steps:
+        evaluation.scores = with_setting(evaluation.scores, **step.columns(run, evaluation.scores))
+    masks = [mask for step in steps if (mask := step.kept(evaluation.scores)) is not None]
+    for mask in masks:
+        evaluation.scores = evaluation.scores[mask.loc[evaluation.scores.index]]

@@ -1,0 +1,56 @@
+"""Maps of updates on manipulated and on real images, and classifiers that distinguish them (RAIFLE, figure 8)."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.separability import CLASSIFIERS, correctly_classified, embeddings
+from fedleak.recordings.recording import Recording
+from fedleak.reports.figures.maps import update_maps
+from fedleak.tables.after.step import AfterStep
+from fedleak.tables.cell_cache import CellRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateMaps(AfterStep):
+    """Separability of the updates of a training with a manipulation from those of the same training without it.
+
+    ``accuracy`` is that of classifiers of updates, see `fedleak.evaluation.separability.correctly_classified`.
+
+    Attributes:
+        perplexities: perplexity of each t-SNE map, at most a quarter of the number of updates.
+    """
+
+    name = "update-maps"
+    metrics = ("accuracy",)
+    perplexities: Sequence[float] = (10.0, 50.0)
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        clients, sent = _updates(run.recording)
+        same, honest = _updates(run.recording_of({"model.manipulation": None}))
+        assert torch.equal(clients, same)
+        words = ", ".join(str(value) for value in run.setting.values())
+        caption = f"{words}: t-SNE of the updates, as in RAIFLE's figure 8. Guessing gives an accuracy of 0.5."
+        most = len(clients) / 2  # a quarter of the points
+        maps = embeddings(honest, sent, [min(one, most) for one in self.perplexities], seed=run.seed)
+        evaluation.figures.append(update_maps(maps, caption))
+        for name in CLASSIFIERS:
+            start = time.perf_counter()
+            right = correctly_classified(honest, sent, name, seed=run.seed)
+            seconds = (time.perf_counter() - start) / len(right)
+            yield run.scores(f"updates-{name}", {"accuracy": right}, victims=clients, items=1, seconds=seconds)
+
+
+def _updates(recording: Recording) -> tuple[Tensor, Tensor]:
+    """Numbers ``(V,)`` of the clients, ascending, and their updates ``(V, P)``."""
+    clients, updates = [], []
+    for view in recording.views():
+        clients.append(recording.truth(view)["clients"])
+        updates.append(torch.cat([view.deltas[name].flatten(1) for name in sorted(view.deltas)], dim=1))
+    numbers, order = torch.cat(clients).sort()
+    return numbers, torch.cat(updates)[order]

@@ -1,0 +1,252 @@
+"""Cell of a table: a training, the attacks on its recording, what its numbers depend on, and equivalent commands."""
+
+import dataclasses
+import functools
+import json
+import pydoc
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedleak.core.attack import Attack
+from fedleak.core.bounded_yaml import load_yaml
+from fedleak.core.errors import InputError
+from fedleak.core.moved import with_current_paths
+from fedleak.core.provenance import hashed, outside_sources, source_hash, versions
+from fedleak.evaluation.message_selection import MessageSelection
+from fedleak.evaluation.registry import find, make_attack
+from fedleak.tables.overrides import Config, option_words, options_of, overridden
+from fedleak.tables.parsed_training import Training
+from fedleak.training.lightning.hyper_parameters import argument_names
+
+Arguments = dict[str, Any]
+VICTIMS = "victims"
+"""Key among an attack's arguments for the largest number of clients that it attacks."""
+QUIET: dict[str, Any] = {
+    "trainer.logger": False,
+    "trainer.enable_checkpointing": False,
+    "trainer.enable_progress_bar": False,
+    "trainer.enable_model_summary": False,
+    "trainer.limit_val_batches": 0,
+    "trainer.num_sanity_val_steps": 0,
+}
+"""Overrides of every training: a table has its own progress bar, and measures in its `after` steps."""
+_ELSEWHERE = {"data": ("root", "num_workers"), "trainer": ("default_root_dir", "devices", "num_nodes", "accelerator")}
+"""Arguments that change no number."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Hashes of what the numbers of a cell depend on.
+
+    Attributes:
+        table: the cell with its attacks, arguments, limits, scale, victims and seed.
+        data: fingerprint of the data.
+        code: source files, committed or not, with those of classes from outside the project and what they import.
+        packages: versions of Python and the packages.
+    """
+
+    table: str
+    data: str
+    code: str
+    packages: str
+
+    def changed(self, other: Mapping[str, Any]) -> list[str]:
+        """Names of the hashes that differ from another stamp's."""
+        return [name for name, value in dataclasses.asdict(self).items() if other.get(name) != value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """Rounds of a recording to attack.
+
+    Attributes:
+        which: numbers of the rounds, from 0; None for all.
+        separate: whether each round has its own rows, with the column ``round``, from 1.
+        history: whether attacks get the earlier messages of the same clients.
+    """
+
+    which: list[int] | None = None
+    separate: bool = False
+    history: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """Cell of a table; it can be sent to another process.
+
+    Attributes:
+        table: name of the table.
+        labels: labels of the axes, in order.
+        setting: setting columns of its results.
+        base: file of the configuration that `config` overrides.
+        config: configuration of ``train.py``.
+        attacks: arguments, and `VICTIMS`, by name or class path of the attack.
+        messages: options of `MessageSelection`.
+        rounds: rounds to attack.
+        after: steps, see `fedleak.tables.after`.
+        seed: seed of the training and of the attacks' draws.
+        victims: largest number of victims for all attacks, None for all.
+        out: folder of the table's results.
+        progress: whether to show a progress bar.
+    """
+
+    table: str
+    labels: tuple[str, ...]
+    setting: Mapping[str, Any]
+    base: Path
+    config: Config
+    attacks: Mapping[str, Arguments]
+    messages: Mapping[str, Any] = field(default_factory=dict)
+    rounds: Rounds = Rounds()
+    after: list[Any] = field(default_factory=list)
+    seed: int = 0
+    victims: int | None = None
+    out: Path = Path("runs")
+    progress: bool = True
+
+    @property
+    def key(self) -> str:
+        """File name that is unique in the table."""
+        words = "-".join(label.replace("/", "_").replace(" ", "_") for label in self.labels)
+        return f"{words or self.table}-seed{self.seed}" + ("" if self.victims is None else f"-victims{self.victims}")
+
+    @property
+    def data(self) -> str:
+        """Name of the data set."""
+        return str(self.setting["data"])
+
+    @functools.cached_property
+    def training(self) -> Config:
+        """Configuration that determines the training's numbers, with all defaults."""
+        plain: Config = json.loads(_plain(json.dumps(self._seedless)))
+        for part in ("data", "model"):
+            if "seed" in plain[part]["init_args"]:
+                plain[part]["init_args"]["seed"] = self.seed
+        for part, names in _ELSEWHERE.items():
+            own = plain[part].get("init_args", plain[part])
+            for name in names:
+                own.pop(name, None)
+        return plain
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the training, which cells with the same training share."""
+        return self.out / "trainings" / hashed(self.training)[:12]
+
+    @property
+    def full_config(self) -> Config:
+        """Configuration with the folder."""
+        return overridden(self.config, {"trainer.default_root_dir": str(self.folder)})
+
+    def check(self) -> None:
+        """Checks the configuration, attacks and messages before a training."""
+        _ = self.training
+        self.make_attacks()
+        self.selection()
+
+    def make_attacks(self) -> dict[str, Attack]:
+        """Attacks by the table's names."""
+        return {name: make_attack(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
+
+    def _on_devices(self, name: str) -> Arguments:
+        """Arguments of an attack; one that trains uses as many devices as the table's training."""
+        devices = self.config.get("trainer", {}).get("devices", 1)
+        given = self.attacks[name]
+        if devices in (1, "1", "auto") or "devices" not in argument_names(find(name)):
+            return given
+        return {"devices": len(devices) if isinstance(devices, list) else int(devices), **given}
+
+    def selection(self) -> MessageSelection:
+        """Messages for attacks on whole recordings."""
+        try:
+            return MessageSelection(**self.messages)
+        except (TypeError, ValueError) as error:
+            expected = "options of `messages`"
+            raise InputError(expected=expected, found=str(error), way_out="Correct `messages`.") from None
+
+    def fingerprint(self) -> Mapping[str, str]:
+        """Fingerprint of the data, which are read for it."""
+        return _fingerprint(json.dumps(self._seedless["data"]), self.base)
+
+    @property
+    def _seedless(self) -> Config:
+        return overridden(self.config, {"data.seed": 0}) if self.seed else self.config
+
+    def identity(self) -> dict[str, Any]:
+        """What its numbers depend on, apart from data, code and packages."""
+        chosen = {"attacks": self.attacks, "messages": self.messages, "after": self.after, "seed": self.seed}
+        setting = {"setting": self.setting, "victims": self.victims, "rounds": dataclasses.asdict(self.rounds)}
+        return {"training": self.training, **chosen, **setting}
+
+    def stamp(self, fingerprint: Mapping[str, str]) -> Stamp:
+        """Hashes of what its numbers depend on, on data with a fingerprint, with code and packages as they are now."""
+        identity = self.identity()
+        code = hashed([source_hash(), *outside_sources(_class_modules(identity))])
+        return Stamp(hashed(identity), hashed(dict(fingerprint)), code, hashed(versions()))
+
+    def commands(self) -> Iterator[str]:
+        """Commands that produce the same recording and scores."""
+        base = with_current_paths(load_yaml(self.base.read_text(encoding="utf-8")))
+        options = options_of(self.full_config, base)
+        yield " ".join(["python train.py fit --config", shlex.quote(str(self.base)), *options])
+        more = [f"--seed {self.seed}"] if self.seed else []
+        if self.rounds.which is not None:
+            more.append(f"--rounds {shlex.quote(json.dumps(self.rounds.which))}")
+        more += ["--history true"] if self.rounds.history else []
+        more += [f"--messages {shlex.quote(json.dumps(dict(self.messages)))}"] if self.messages else []
+        for name in self.attacks:
+            arguments = self._on_devices(name)
+            words = option_words("--attack", _own(arguments))
+            victims = [f"--victims {arguments[VICTIMS]}"] if VICTIMS in arguments else []
+            out = ["--out", shlex.quote(str(self.out / "by-hand" / self.key / name.replace("/", "-")))]
+            deltas = ["--deltas", shlex.quote(str(self.folder / "deltas"))]
+            yield " ".join(["python attack.py run --attack", name, *words, *deltas, *victims, *more, *out])
+
+    def audit_options(self) -> dict[str, Any]:
+        """Options of `evaluation.audit` for the cell's attacks."""
+        return {
+            "seed": self.seed,
+            "setting": self.setting,
+            "victims": self.victims,
+            "limits": {find(name).name: own[VICTIMS] for name, own in self.attacks.items() if VICTIMS in own},
+            "rounds": self.rounds.which,
+            "by_round": self.rounds.separate,
+            "history": self.rounds.history,
+            "messages": self.selection(),
+            "slow": "all",
+            "describe": False,
+            "check_learner": False,
+        }
+
+
+def _own(arguments: Mapping[str, Any]) -> Arguments:
+    """Arguments of the attack's constructor."""
+    return {name: value for name, value in arguments.items() if name != VICTIMS}
+
+
+def _class_modules(content: Any) -> Iterator[str]:
+    """Modules of all classes that a description names by path; the checks of the table have imported them."""
+    if isinstance(content, str):
+        found = pydoc.locate(content) if "." in content and content.partition(".")[0] in sys.modules else None
+        if isinstance(found, type):
+            yield found.__module__
+    elif isinstance(content, Iterable):
+        for part in [*content, *(content.values() if isinstance(content, Mapping) else ())]:
+            yield from _class_modules(part)
+
+
+@functools.cache
+def _fingerprint(data: str, base: Path) -> Mapping[str, str]:
+    """Fingerprint of data with a configuration, in JSON; cached, because reading them takes long."""
+    whole = {**with_current_paths(load_yaml(base.read_text(encoding="utf-8"))), "data": json.loads(data)}
+    return Training(whole).data().fingerprint
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain(config: str) -> str:
+    """Configuration with all defaults; cached, because the seeds of a cell differ in one number only."""
+    return json.dumps(Training(json.loads(config)).plain)

@@ -1,0 +1,161 @@
+"""Demo: trainings with and without local DP, what the server infers from each, and one report."""
+
+import contextlib
+import io
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from fedleak.core.errors import require
+from fedleak.core.places import CONFIGS
+from fedleak.evaluation.auditing import AuditResult, audit
+from fedleak.reports.join import join_runs
+from fedleak.reports.write_run import write_run
+from fedleak.tables.overrides import overridden
+from fedleak.tables.parsed_training import Training
+from fedleak.tables.quiet import quieten
+from fedleak.training.federated import FederatedModule
+
+_BAR = 24
+"""Width of the bar of a share of 1."""
+_ATTACKERS = ("ours", "published")
+
+
+@dataclass(frozen=True)
+class System:
+    """A training of the demo, and the attacks on it.
+
+    Attributes:
+        name: name of its folder and of its results.
+        config: configuration in configs/train.
+        attacks: attacks and baselines to run.
+        metric: metric that judges them.
+        overrides: changes of the configuration.
+        rounds: rounds to attack, None for all.
+    """
+
+    name: str
+    config: str
+    attacks: Sequence[str]
+    metric: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    rounds: Sequence[int] | None = None
+
+
+def systems() -> list[System]:
+    """Trainings of configs/demo.yaml: handwritten digits, the same with local DP, and clicks."""
+    content = yaml.safe_load((CONFIGS / "demo.yaml").read_text(encoding="utf-8"))
+    return [System(name, **options) for name, options in content.items()]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished training with its audit.
+
+    Attributes:
+        system: what was trained.
+        utility: measurements of the trained model by name, e.g. ``val/accuracy``.
+        audit: scores of the attacks.
+    """
+
+    system: System
+    utility: dict[str, float]
+    audit: AuditResult
+
+    def mean(self, attack: str) -> float:
+        """Mean over clients of the system's metric."""
+        rows = self.audit.results
+        found = rows[(rows["attack"] == attack) & (rows["metric"] == self.system.metric)]
+        return float(found["mean"].iloc[0])
+
+    def best(self, roles: Sequence[str] = _ATTACKERS) -> str:
+        """The attack, or the baseline, that infers most."""
+        rows = self.audit.results
+        rows = rows[rows["role"].isin(roles) & (rows["metric"] == self.system.metric)].sort_values("mean")
+        return str(rows["attack"].iloc[0 if self.system.metric == "l1" else -1])
+
+
+def trained(system: System, folder: Path) -> dict[str, float]:
+    """Trains a system into a folder, with a progress bar; returns the last measurements of its utility.
+
+    Raises:
+        InputError: the folder holds something other than an earlier demo.
+    """
+    if folder.exists():
+        way_out = "Give another folder: attack.py demo --out DIR."
+        require((folder / "demo.json").is_file(), "a folder of an earlier demo, or none", str(folder), way_out)
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    (folder / "demo.json").write_text(json.dumps({"system": system.name}))
+    quieten()
+    config = yaml.safe_load((CONFIGS / "train" / system.config).read_text(encoding="utf-8"))
+    config = overridden(config, {**system.overrides, "trainer.default_root_dir": str(folder)})
+    module, data, trainer = Training(config).build()
+    assert isinstance(module, FederatedModule)
+    trainer.fit(module, datamodule=data)
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+
+
+def run_system(system: System, root: Path, seed: int = 0, key: bytes | None = None) -> Outcome:
+    """Trains a system, attacks its recording, and writes its results below a folder."""
+    start, folder = time.perf_counter(), root / system.name
+    utility = trained(system, folder)
+    result = audit(folder / "deltas", system.attacks, seed=seed, rounds=system.rounds)
+    with contextlib.redirect_stdout(io.StringIO()):  # the tables are in the report
+        result.seconds = time.perf_counter() - start
+        write_run(result, directory=folder, key=key)
+    return Outcome(system, utility, result)
+
+
+def write_joined(root: Path) -> Path:
+    """Writes one page for all systems, and returns its path."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        join_runs([root / system.name for system in systems()], root)
+    return root / "report.html"
+
+
+def first_client(outcome: Outcome) -> list[float]:
+    """True shares of a client: the first of the recording, not a chosen one."""
+    profiles = outcome.audit.evaluation.profiles
+    return _profile(profiles, outcome.best(), int(profiles["victim"].min()))["true"].tolist()
+
+
+def shares(outcome: Outcome, true: Sequence[float]) -> list[str]:
+    """Lines with a client's true shares next to the inferred ones, of the attack that infers most.
+
+    Trainings on the same data find the same client by its true shares: pseudonyms differ.
+    """
+    profiles, attack = outcome.audit.evaluation.profiles, outcome.best()
+    own = (_profile(profiles, attack, victim) for victim in profiles["victim"].unique())
+    (found, *_) = [one for one in own if one["true"].tolist() == list(true)]
+    lines = [f"  digit  {'true share':<{_BAR + 6}}  inferred ({attack})"]
+    for _, row in found.iterrows():
+        lines.append(f"  {row['class']:>5}  {_bar(row['true'])}  {_bar(row['inferred'])}".rstrip())
+    return lines
+
+
+def _profile(profiles: pd.DataFrame, attack: str, victim: int) -> pd.DataFrame:
+    return profiles[(profiles["attack"] == attack) & (profiles["victim"] == victim)].sort_values("class")
+
+
+def _bar(share: float) -> str:
+    filled = "█" * round(share * _BAR)
+    return f"{share:4.2f}  {filled:<{_BAR}}"
+
+
+def leak_and_accuracy(outcomes: Sequence[Outcome]) -> list[str]:
+    """Lines with the best attack's error, that of the best baseline, and the accuracy, by training."""
+    rows = []
+    for one in outcomes:
+        attack, baseline = one.best(), one.best(("baseline",))
+        errors = {"L1 of the best attack": attack, "of the best baseline": baseline}
+        found = {name: f"{one.mean(label):.2f} ({label})" for name, label in errors.items()}
+        rows.append({"training": one.system.name, **found, "accuracy": f"{one.utility['val/accuracy']:.2f}"})
+    return [f"  {line}" for line in pd.DataFrame(rows).to_string(index=False).splitlines()]

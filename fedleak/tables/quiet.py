@@ -1,0 +1,50 @@
+"""Removal of messages of other packages that a person who trains cannot act on, each by its text."""
+
+import logging
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lightning import Trainer
+
+_LOGGED = re.compile(
+    r"💡 Tip:"  # advertisements of litlogger and litmodels
+    r"|(\[rank: \d+\] )?Seed set to \d+$"
+    r"|(GPU available: False|TPU available: False), (used: False|using: 0 TPU cores)$"
+    r"|`Trainer\(val_check_interval=1\)` was configured"
+    r"|`Trainer\.fit` stopped: `max_steps=\d+` reached"
+)
+_WARNED = (r"`isinstance\(treespec, LeafSpec\)` is deprecated",)
+_LOGGERS = tuple(
+    f"lightning.{name}"
+    for name in ("pytorch.utilities.rank_zero", "fabric.utilities.rank_zero", "fabric.utilities.seed")
+)
+
+
+def quieten() -> None:
+    """Hides the known messages that tell a person nothing; every other message is shown, new ones too."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_is_for_people)
+    for message in _WARNED:
+        warnings.filterwarnings("ignore", message=message)
+
+
+def quiet_trainer(**options: Any) -> "Trainer":
+    """Trainer with the defaults of ``train.py``, a bar of rounds, and without the messages that `quieten` hides.
+
+    It is for Python and notebooks; the options are those of `lightning.Trainer`, and replace the defaults.
+    """
+    from lightning import Trainer
+
+    from fedleak.callbacks.round_progress import RoundProgress
+    from fedleak.tables.training import TRAINER_DEFAULTS
+
+    quieten()
+    bars = [RoundProgress()] if options.get("enable_progress_bar", True) else []
+    own = {**options, "callbacks": [*options.get("callbacks", ()), *bars]}
+    return Trainer(**{**TRAINER_DEFAULTS, "enable_checkpointing": False, **own})
+
+
+def _is_for_people(record: logging.LogRecord) -> bool:
+    return _LOGGED.match(record.getMessage()) is None

@@ -1,0 +1,140 @@
+"""Run of the cells of a table, sequentially or in several processes."""
+
+import contextlib
+import logging
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from fedleak.core.errors import require
+from fedleak.core.progress import say_what_starts
+from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.processes import in_processes, place_of
+from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.steps import RecordingStep
+from fedleak.tables.after import AfterStep, after_steps
+from fedleak.tables.after.step import add_steps
+from fedleak.tables.cell import Cell, Stamp
+from fedleak.tables.cell_cache import CellRun, Finished, StaleError, read_cell, trained, write_cell
+from fedleak.tables.quiet import quieten
+from fedleak_recorder.files import make_folder
+from fedleak_recorder.format import only_writer
+
+
+def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
+    """Distinct names and hashes of the cells' data."""
+    found = {cell.data: cell.fingerprint() for cell in cells}
+    return {key: " ".join(one[key] for one in found.values()) for key in ("name", "sha256")}
+
+
+def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
+    """Every N-th cell from the I-th on, by a part ``I/N`` with I from 0 to N - 1; all cells for None.
+
+    Raises:
+        InputError: the part has another form, or is empty.
+    """
+    first, count = place_of(part)
+    chosen = list(cells)[first::count]
+    require(chosen, f"a part of {len(cells)} trainings", f"the empty part {part}", "Use fewer parts.")
+    return chosen
+
+
+def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None = None) -> list[tuple[Cell, Finished]]:
+    """Runs the cells with a progress bar; finished cells are read back before any process starts.
+
+    Args:
+        cells: cells to run; those that share a training run in the same process.
+        jobs: number of concurrent trainings, each in a process with one thread; 1 for this process with all threads.
+        name: label of the progress bar.
+        part: part of the trainings as ``I/N``; None for all.
+    """
+    groups: dict[Path, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.folder, []).append(cell)
+    chosen = part_of(list(groups.values()), part)
+    _quieten()
+    work = [[(cell, cell.stamp(cell.fingerprint())) for cell in group] for group in chosen]
+    before = {cell.key: _earlier(cell, stamp) for group in work for cell, stamp in group}
+    found = {key: finished for key, finished in before.items() if finished is not None}
+    work = [left for group in work if (left := [(cell, stamp) for cell, stamp in group if cell.key not in found])]
+    total = sum(len(group) for group in chosen)
+    for key in found:
+        print(f"{key}: read back", file=sys.stderr)
+    if work and jobs > 1:
+        say_what_starts(f"starting {min(jobs, len(work))} processes, which load torch and the attacks")
+    with tqdm(total=total, initial=len(found), desc=name, unit="cell") as bar:  # the time left is that of other cells
+        for key, finished in _finished(work, jobs):
+            spent = f"trained in {finished.seconds['train']:.1f} s, attacked in {finished.seconds['attack']:.1f} s"
+            bar.write(f"{key}: {'read back' if finished.read_back else spent}", file=sys.stderr)
+            bar.update()
+            found[key] = finished
+    return [(cell, found[cell.key]) for cell in cells if cell.key in found]
+
+
+def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterator[tuple[str, Finished]]:
+    if jobs == 1:
+        yield from ((cell.key, run_cell(cell, stamp)) for group in work for cell, stamp in group)
+        return
+    for group in in_processes(_finished_group, work, jobs=jobs):
+        yield from group
+
+
+def _finished_group(group: Sequence[tuple[Cell, Stamp]]) -> list[tuple[str, Finished]]:
+    _quieten()
+    return [(cell.key, run_cell(cell, stamp, wait=True)) for cell, stamp in group]
+
+
+def _quieten() -> None:
+    """Hides what a table, which has a progress bar of its own, does not need of other packages."""
+    quieten()
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+
+
+def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
+    """Trains, records and attacks, unless another process finishes the cell first, which is then read back.
+
+    `wait` says whether to wait for another process that writes to the training's folder, e.g. for another cell.
+    """
+    path = _file(cell)
+    with contextlib.suppress(StaleError):
+        if (earlier := read_cell(path, stamp)) is not None:
+            return earlier
+    make_folder(path.parent)
+    with only_writer(cell.folder, wait=wait):
+        seconds = trained(cell, stamp)
+        start = time.perf_counter()
+        evaluation = _evaluate(CellRun.of(cell, stamp, seconds))
+        finished = Finished(evaluation, {"train": seconds, "attack": time.perf_counter() - start})
+        write_cell(path, stamp, finished)
+    return finished
+
+
+def _earlier(cell: Cell, stamp: Stamp) -> Finished | None:
+    """The cell as it was finished before, if nothing has changed; None if it has to be run."""
+    try:
+        return read_cell(_file(cell), stamp)
+    except StaleError as stale:
+        print(f"{cell.key}: run again, because {stale}", file=sys.stderr)
+        return None
+
+
+def _file(cell: Cell) -> Path:
+    return cell.out / "cells" / f"{cell.key}.json"
+
+
+def _evaluate(run: CellRun) -> Evaluation:
+    cell, steps = run.cell, after_steps(run.cell.after)
+    evaluation = audit(
+        run.recording,
+        list(cell.make_attacks().values()),
+        **cell.audit_options(),
+        steps=[step for step in steps if isinstance(step, RecordingStep)],
+        separate=False,
+        progress=cell.progress,
+    ).evaluation
+    add_steps([step for step in steps if isinstance(step, AfterStep)], run, evaluation)
+    return evaluation

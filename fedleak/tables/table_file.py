@@ -1,0 +1,158 @@
+"""File of a table: keys, inheritance from other tables, and labels with their overrides."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from fedleak.core.bounded_yaml import load_yaml
+from fedleak.core.errors import InputError, require
+from fedleak.core.moved import with_current_paths
+from fedleak.tables.overrides import PARTS, Config, near
+
+Label = str | int | float
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("over", "train"), (str,)),
+    **dict.fromkeys(("metrics", "also", "after"), (list,)),
+    **dict.fromkeys(("set", "setting", "axes", "attacks", "arguments"), (dict,)),
+    **dict.fromkeys(("messages", "record", "rounds", "scales"), (dict,)),
+    **dict.fromkeys(("seeds", "jobs"), (int,)),
+}
+KEYS = tuple(_TYPES)
+_ENTRIES: dict[str, tuple[type, ...]] = {
+    "metrics": (str,),
+    "also": (dict,),
+    "after": (str, dict),
+    "attacks": (dict, NoneType),
+    "axes": (dict, list, NoneType),
+    "scales": (dict, NoneType),
+}
+"""Types of the entries of a key's value; any type for other keys."""
+_NAMED = {dict: "mapping", str: "text", int: "number", float: "number", NoneType: "null"}
+OF_A_CELL = ("attacks", "arguments", "messages", "record", "rounds", "setting", "after", "where")
+"""Keys of an override that belong to the cell, not to the training."""
+_LISTED = re.compile(r"\s*,\s*")
+
+
+def read_content(path: Path) -> dict[str, Any]:
+    """Content of a table's file, merged over the table that it names under ``over``."""
+    content = read_mapping(path, "a table as in configs/paper")
+    training = {"model", "data"} <= {*content}
+    way_out = f"It is the configuration of a training: python train.py fit --config {path}."
+    require(not training, f"a table as in configs/paper in {path}", ", ".join(map(str, content)), way_out)
+    check_part(content, f"in {path}")
+    if "train" in content:
+        nul = f"{content['train']!r:.80} in {path}"
+        require("\0" not in content["train"], "train: the path of a training", nul, "Write it without the character 0.")
+        content["train"] = str((path.parent / content["train"]).resolve())
+    other = content.pop("over", None)
+    return content if other is None else over(read_content(path.parent / other), content)
+
+
+def read_mapping(path: Path, expected: str) -> dict[str, Any]:
+    """Content of a YAML file.
+
+    Raises:
+        InputError: the file is missing, not YAML, or not a mapping.
+    """
+    try:
+        content = with_current_paths(load_yaml(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(expected=expected, found=str(error), way_out="Give the path of such a file.") from None
+    except ValueError as error:  # no YAML, not UTF-8, a path with a null byte
+        found = f"{' '.join(str(error).split())} in {path}"
+        raise InputError(expected=expected, found=found, way_out="Correct the file.") from None
+    if not isinstance(content, dict):
+        raise InputError(expected=expected, found=f"{content!r:.60} in {path}", way_out="Write `key: value` lines.")
+    return content
+
+
+def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> None:
+    """Checks that all keys are known; the error names an unknown key and the most similar known one."""
+    for key in given:
+        if key not in known:
+            way_out = near(str(key), known) or "Correct the key."
+            raise InputError(expected=f"{expected} among {', '.join(known)}", found=repr(key), way_out=way_out)
+
+
+def check_part(part: Mapping[str, Any], where: str) -> None:
+    """Checks the keys of a table or of one of its parts, and the types of their values; errors name key and type."""
+    check_keys(part, KEYS, f"keys of a table {where}")
+    for key, value in part.items():
+        _check_type(value, _TYPES[key], f"`{key}` {where}")
+        entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+        for name, entry in entries:
+            _check_type(entry, _ENTRIES.get(key, (object,)), f"`{key}: {name}` {where}")
+
+
+def _check_type(value: Any, kinds: tuple[type, ...], where: str) -> None:
+    if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
+        named = " or ".join(dict.fromkeys(_NAMED.get(kind, kind.__name__) for kind in kinds))
+        raise InputError(expected=f"a {named} as {where}", found=f"{value!r:.60}", way_out="Correct the value.")
+
+
+def over(content: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """Content with the keys of `part` replaced; ``set``, ``setting`` and ``axes`` are merged key by key."""
+    together = {key: {**content.get(key, {}), **part[key]} for key in ("set", "setting", "axes") if key in part}
+    return {**content, **part, **together}
+
+
+def labels_of(values: Any, axis: str, file: str) -> dict[Label, Mapping[str, Any]]:
+    """Overrides by label; a key such as ``4, 8`` stands for several labels."""
+    made: dict[Label, Mapping[str, Any]] = {}
+    for key, overrides in values.items() if isinstance(values, Mapping) else [(value, {}) for value in values]:
+        _check_type(key, (str, int, float), f"label of axis {axis} in {file}")
+        for label in listed(key):
+            _check_type(label, (str, int, float), f"label of axis {axis} in {file}")
+            made[label] = {} if overrides is None else overrides
+            checked(made[label], f"axis {axis}, label {label} of {file}")
+    return made
+
+
+def listed(key: Any) -> list[Label]:
+    """Labels of a key, separated by commas."""
+    if isinstance(key, list):
+        return key
+    if not isinstance(key, str) or "," not in key:
+        return [key]
+    try:
+        return [load_yaml(part) for part in _LISTED.split(key)]
+    except ValueError as error:
+        way_out = "Write names or numbers, with commas between them."
+        raise InputError(expected=f"a list of values as {key[:60]!r}", found=str(error), way_out=way_out) from None
+
+
+def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """The override, after a check that its keys are those of ``train.py`` or of a cell, and of the cell's values."""
+    _check_type(override, (dict,), f"the overrides of {where}")
+    for key, value in override.items():
+        if str(key).partition(".")[0] not in PARTS:
+            check_keys([key], OF_A_CELL, f"keys of train.py (data..., model..., trainer...) or, in {where},")
+            # A list selects some of the table's attacks.
+            kinds = (dict, list) if key == "attacks" else _TYPES.get(key, (dict,))
+            _check_type(value, kinds, f"`{key}` of {where}")
+            for name, entry in value.items() if isinstance(value, Mapping) else enumerate(value):
+                entries = (str,) if isinstance(value, list) and key == "attacks" else _ENTRIES.get(key, (object,))
+                _check_type(entry, entries, f"`{key}: {name}` of {where}")
+    return override
+
+
+def filled(value: Any, label: Label) -> Any:
+    """Override with the label instead of ``$``."""
+    if isinstance(value, Mapping):
+        return {key: filled(own, label) for key, own in value.items()}
+    if isinstance(value, list):
+        return [filled(own, label) for own in value]
+    return label if value == "$" else value
+
+
+def read_training(path: Path) -> Config:
+    """Configuration of ``train.py`` with the classes of its data and its model."""
+    config = read_mapping(path, "a configuration as in configs/train")
+    for part in ("data", "model"):
+        if isinstance(config.get(part), str):
+            config[part] = {"class_path": config[part]}
+        if not isinstance(config.get(part), Mapping) or "class_path" not in config[part]:
+            raise InputError(expected=f"a class as {part} in {path}", found=repr(config.get(part)), way_out="Add it.")
+    return config

@@ -1,0 +1,210 @@
+"""Command line of ``train.py``: LightningCLI for federated training."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import Namespace, set_loader
+from jsonargparse._loaders_dumpers import loaders
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ProgressBar, Timer
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import Logger
+
+from fedleak import callbacks, datamodules, defenses, modules, server
+from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.callbacks.requeue import Requeue
+from fedleak.callbacks.round_progress import RoundProgress
+from fedleak.callbacks.run_config import RunConfig
+from fedleak.callbacks.stop_report import StopReport, newest_checkpoint
+from fedleak.core.class_paths import classes_in
+from fedleak.core.errors import require
+from fedleak.core.moved import with_current_paths
+from fedleak.core.signals import Stopping
+from fedleak.defenses.base import Defense
+from fedleak.evaluation.guardrail import Guardrail
+from fedleak.reports.results_folder import print_outputs, results_in, shell_command
+from fedleak.server.deviation import Deviation
+from fedleak.tables.quiet import quieten
+from fedleak.training.data import FederatedDataModule
+from fedleak.training.lightning.checkpoint_file import check_present
+from fedleak.training.lightning.checkpoint_io import NAMES, CheckedCheckpointIO
+from fedleak.training.lightning.error_reports import refused
+from fedleak.training.lightning.launch_check import check_processes
+from fedleak.training.lightning.train_parser import SUBCOMMANDS, OneLineParser, check_config_files, config_files
+
+_ROOMS = (callbacks, datamodules, modules, defenses, server)
+SHORT_NAMES = (*(kind for room in _ROOMS for kind in classes_in(room, object)), Guardrail)
+"""Classes that a config may name without their module, because jsonargparse finds imported classes."""
+
+
+def run_folder(root: str | None, environment: Mapping[str, str]) -> str | None:
+    """Output folder of a run; each run of a W&B sweep has its own folder, named after its W&B run id."""
+    if not (environment.get("WANDB_SWEEP_ID") and environment.get("WANDB_RUN_ID")):
+        return root
+    return str(Path(root or "runs") / environment["WANDB_RUN_ID"])
+
+
+def name_run(logger: Namespace, environment: Mapping[str, str]) -> None:
+    """Names the run of a logger after its folder, unless it has a name; a W&B sweep names its runs itself."""
+    if "name" in logger and "project" in logger and logger.name is None and "WANDB_SWEEP_ID" not in environment:
+        logger.name = Path(logger.save_dir).resolve().name
+
+
+_LOAD_YAML = loaders["yaml"]
+set_loader("yaml", lambda text: with_current_paths(_LOAD_YAML(text)))  # configurations of older versions
+
+
+class TrainParser(OneLineParser, LightningArgumentParser):
+    """Parser of ``train.py``."""
+
+    program = "train.py"
+
+    def kinds(self) -> tuple[type, ...]:
+        return (LightningModule, FederatedDataModule, Callback, Logger, Defense, Deviation)
+
+
+class FederatedCLI(LightningCLI):
+    """LightningCLI with one seed for model and data, checks before training, and one folder per run of a sweep."""
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """``fit`` and ``validate``, which measures utility on the data's test examples."""
+        offered = LightningCLI.subcommands()
+        return {name: offered[name] for name in SUBCOMMANDS}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Links arguments that must be equal."""
+        parser.link_arguments("data.init_args.seed", "model.init_args.seed")
+        parser.link_arguments("trainer.default_root_dir", "trainer.logger.init_args.save_dir")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Checks the configuration files, and names the run's folder after the first."""
+        given = args if isinstance(args, list) else sys.argv[1:]
+        check_config_files(given)
+        name = next((path.stem for path in config_files(given)), "unnamed")
+        for offered in self._subcommand_parsers.values():
+            offered.set_defaults({"trainer.default_root_dir": f"runs/{name}"})
+        super().parse_arguments(parser, args)
+
+    def _parse_ckpt_path(self) -> None:
+        """Checks that the checkpoint exists; Lightning would let its hyper-parameters change the model."""
+        path = self.config[self.config.subcommand].ckpt_path
+        if path is not None and str(path) not in NAMES:
+            check_present(path)
+
+    @property
+    def chosen(self) -> Namespace:
+        """Configuration of the subcommand, if there is one."""
+        own: Namespace = self.config if self.subcommand is None else self.config[self.subcommand]
+        return own
+
+    def before_instantiate_classes(self) -> None:
+        """Sets the folder of the run, and checks the number of processes if the number of devices is given."""
+        trainer = self.chosen.trainer
+        check_options(trainer)
+        trainer.default_root_dir = run_folder(trainer.default_root_dir, os.environ)
+        if isinstance(trainer.logger, Namespace) and "init_args" in trainer.logger:
+            trainer.logger.init_args.save_dir = trainer.default_root_dir
+            name_run(trainer.logger.init_args, os.environ)
+        # Lightning would fail with a traceback in some of these cases.
+        if str(trainer.devices).isdigit():
+            check_processes(int(trainer.devices) * trainer.num_nodes, os.environ)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Trainer with a progress bar of rounds; an error for options that are invalid on this machine is readable."""
+        given = self._get(self.config_init, "trainer")
+        own = given.callbacks if isinstance(given.callbacks, list) else [given.callbacks]
+        if given.enable_progress_bar is not False and not any(isinstance(one, ProgressBar) for one in own):
+            kwargs["callbacks"] = [*filter(None, own), RoundProgress()]
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except Exception as error:
+            raise refused(error) from error
+
+    def after_instantiate_classes(self) -> None:
+        """Checks the number of processes and that the training ends, and sets the checkpoint reader."""
+        check_processes(self.trainer.num_devices * self.trainer.num_nodes, os.environ)
+        self.trainer.strategy.checkpoint_io = CheckedCheckpointIO(self.model, resume=self.subcommand != "validate")
+        federated = type(self.datamodule).train_dataloader is FederatedDataModule.train_dataloader
+        if federated and self.subcommand != "validate" and getattr(self.model, "rounds", None) is None:
+            check_end(self.trainer, self.datamodule)
+
+    def after_fit(self) -> None:
+        """Prints where the files of the run are, and the command that audits the recording."""
+        if not self.trainer.is_global_zero:
+            return
+        root = Path(self.trainer.default_root_dir)
+        recorders = [one for one in self.trainer.callbacks if isinstance(one, DeltaRecorder)]  # type: ignore[attr-defined]
+        recordings = [one.folder(self.trainer) for one in recorders]
+        places = {"recording": recordings, "config": [root / "config.yaml"], **results_in(root)}
+        checkpoint = newest_checkpoint(self.trainer)
+        places["checkpoint"] = [] if checkpoint is None else [checkpoint]
+        audits = [shell_command("audit", "--deltas", folder) for folder in recordings]
+        check = shell_command("validate", "--config", root / "config.yaml", program="train.py")
+        print_outputs(places, then=audits[0] if audits else check)
+
+
+def check_options(trainer: Namespace) -> None:
+    """Checks options of the Trainer that LightningCLI accepts but federated training cannot use."""
+    for name in ("val_check_interval", "check_val_every_n_epoch"):
+        value = trainer[name]
+        way_out = "Omit it, or set limit_val_batches to 0."
+        require(value is None or value != 0, f"trainer.{name} above 0", value, way_out)
+    way_out = "A batch is a round here: set trainer.max_steps, and use fewer clients."
+    require(not trainer.overfit_batches, "no trainer.overfit_batches", trainer.overfit_batches, way_out)
+    strategy, expected = str(trainer.strategy), "a strategy that starts this command again for every device"
+    again = not any(name in strategy for name in ("spawn", "fork", "notebook"))
+    require(again, expected, strategy, "Set --trainer.strategy ddp.")
+
+
+def check_end(trainer: Trainer, data: FederatedDataModule) -> None:
+    """Checks that the training ends; an epoch has no end unless the data give a number of rounds."""
+    limited = isinstance(trainer.limit_train_batches, int) or trainer.max_epochs == 0
+    stops = any(isinstance(callback, EarlyStopping | Timer) for callback in trainer.callbacks)  # type: ignore[attr-defined]
+    ends = trainer.max_steps != -1 or limited or stops or data.rounds is not None
+    require(ends, "a number of rounds", "none", "Set --trainer.max_steps N, or --trainer.max_time.")
+    endless = data.rounds is None and not isinstance(trainer.limit_train_batches, int)
+    epochs, way_out = trainer.max_epochs or 0, "Set --trainer.max_steps, the number of rounds, and omit max_epochs."
+    require(not endless or epochs <= 1, "no trainer.max_epochs, as an epoch of rounds has no end", epochs, way_out)
+
+
+TRAINER_DEFAULTS = {
+    # The data module shards cohorts over ranks.
+    "use_distributed_sampler": False,
+    "max_epochs": 1,
+    "logger": False,
+    # Few people need the table of layers; `--trainer.enable_model_summary true` prints it.
+    "enable_model_summary": False,
+    # A round is expensive.
+    "num_sanity_val_steps": 0,
+    "log_every_n_steps": 1,
+    "accelerator": "auto",
+    # `auto` would start a process for every GPU of a shared machine; the number of devices does not change the model.
+    "devices": 1,
+}
+"""Default options of the Trainer; `FederatedCLI` sets the progress bar and the folder."""
+
+
+WHAT: dict[str, Any] = {
+    "model_class": LightningModule,
+    "datamodule_class": FederatedDataModule,
+    "subclass_mode_model": True,
+    "subclass_mode_data": True,
+    "auto_configure_optimizers": False,
+    "seed_everything_default": 0,
+    "trainer_class": Trainer,
+    "parser_class": TrainParser,
+    "parser_kwargs": {"prog": TrainParser.program},
+}
+
+
+def main(args: ArgsType = None, stopping: Stopping | None = None) -> FederatedCLI:
+    """Runs the command line, of the process for None, and returns the CLI with its Trainer, model and data."""
+    quieten()
+    stops = [Requeue(), StopReport(stopping or Stopping())]
+    saved: dict[str, Any] = {"save_config_callback": RunConfig}
+    saved |= {"save_config_kwargs": {"save_to_log_dir": False, "overwrite": True}}
+    return FederatedCLI(trainer_defaults={**TRAINER_DEFAULTS, "callbacks": stops}, args=args, **saved, **WHAT)

@@ -1,0 +1,94 @@
+"""Candidates of membership attacks: some of the clients' records, and others of the same classes that nobody holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedleak.core.errors import require
+from fedleak.core.ranges import NonNegativeInt, PositiveInt
+from fedleak.core.seeding import PERSISTENT, generator_for
+from fedleak.training.class_proportions import composition_counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateOptions:
+    """Options of the pool of candidates.
+
+    Attributes:
+        per_client: number of records of each client, drawn at random.
+        outsiders: number of records that nobody holds, of the members' classes in the same proportions; None for as
+            many as there are members.
+    """
+
+    per_client: PositiveInt
+    outsiders: NonNegativeInt | None = None
+
+
+@dataclass(frozen=True)
+class CandidatePool:
+    """Candidates, with the truth about them.
+
+    Attributes:
+        records: ``(M, *shape)`` records, as the clients' network gets them.
+        labels: ``(M,)`` their classes.
+        holders: ``(M,)`` number of the client that holds each, -1 for an outsider.
+    """
+
+    records: Tensor
+    labels: Tensor
+    holders: Tensor
+
+    def select(self, order: Tensor) -> "CandidatePool":
+        """The candidates at some positions, in this order."""
+        return CandidatePool(self.records[order], self.labels[order], self.holders[order])
+
+    def member(self, clients: Tensor) -> Tensor:
+        """``(C, M)`` bool: whether each of some clients ``(C,)`` holds each candidate."""
+        return self.holders == clients[:, None]
+
+
+def draw_numbers(
+    options: CandidateOptions,
+    parts: Sequence[Tensor],
+    rest: Tensor,
+    labels: Tensor,
+    *,
+    classes: Sequence[str],
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """Numbers of the candidates, and of the clients that hold them.
+
+    Args:
+        options: size of the pool.
+        parts: numbers of the records of every client.
+        rest: ``(R,)`` numbers of the records that nobody holds, nor another record of their group.
+        labels: ``(N,)`` class of each record.
+        classes: names of the classes.
+        seed: seed of the draws.
+
+    Returns:
+        ``(M,)`` numbers and ``(M,)`` clients, -1 for an outsider; the members first.
+    """
+    generator = generator_for(seed, "candidates", PERSISTENT)
+    least = min(len(part) for part in parts)
+    expected = f"clients with the {options.per_client} records that candidates.per_client asks for"
+    require(least >= options.per_client, expected, f"one with {least}", "Ask for fewer, or give clients more.")
+    members = torch.cat([part[torch.randperm(len(part), generator=generator)[: options.per_client]] for part in parts])
+    held = labels[members].bincount(minlength=len(classes))
+    total = len(members) if options.outsiders is None else options.outsiders
+    wanted = composition_counts((held / held.sum()).double()[None], total)[0] if total != len(members) else held
+    drawn = []
+    for number, count in enumerate(wanted.tolist()):
+        there = rest[labels[rest] == number]
+        require(
+            len(there) >= count,
+            f"{count} records of class {classes[number]} that nobody holds, for candidates.outsiders",
+            len(there),
+            "Ask for fewer candidates, or give the clients fewer records (data.split).",
+        )
+        drawn.append(there[torch.randperm(len(there), generator=generator)[:count]])
+    outsiders = torch.cat(drawn)
+    holders = torch.arange(len(parts)).repeat_interleave(options.per_client)
+    return torch.cat([members, outsiders]), torch.cat([holders, torch.full((len(outsiders),), -1)])

@@ -1,0 +1,63 @@
+"""A module's arguments as plain values, from which Lightning rebuilds it without running code from a checkpoint."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+KEY = "hyper_parameters"
+"""Lightning's key of the arguments in a checkpoint."""
+_PLAIN = (bool, int, float, str)
+
+
+def described(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a class in the form of a configuration.
+
+    Args:
+        kind: the class.
+        arguments: arguments by name; those that its constructor does not take are ignored.
+    """
+    names = set(argument_names(kind))
+    given = {name: plain(value) for name, value in arguments.items() if name in names}
+    return {**given, "_class_path": class_path(kind), "_instantiator": "lightning.pytorch.cli.instantiate_module"}
+
+
+def argument_names(kind: type) -> Iterator[str]:
+    """Names of the arguments of a class's constructor, including those passed on to its bases."""
+    for one in inspect.getmro(kind)[:-1]:
+        if "__init__" not in vars(one):
+            continue
+        parameters = inspect.signature(one).parameters.values()
+        yield from (p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return
+
+
+def plain(value: Any) -> Any:
+    """Value as numbers, texts, lists and mappings; an object as its class path and arguments, or its fields."""
+    for kind in _PLAIN:
+        if isinstance(value, kind):
+            # Types of ranges, e.g. `fedleak.core.ranges.PositiveInt`, are not allowed in a checkpoint.
+            return kind(value)
+    if value is None:
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain(entry) for entry in value]
+    if isinstance(value, set | frozenset):
+        return sorted(plain(entry) for entry in value)
+    # Subclasses of an abstract class are described by class path and arguments, other dataclasses by their fields.
+    if dataclasses.is_dataclass(value) and not any(inspect.isabstract(base) for base in inspect.getmro(type(value))):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+    held = {name: getattr(value, name) for name in inspect.signature(type(value)).parameters if hasattr(value, name)}
+    return {"class_path": class_path(type(value)), "init_args": plain(held)}
+
+
+def class_path(kind: type) -> str:
+    """Module and name of a class."""
+    return f"{kind.__module__}.{kind.__qualname__}"

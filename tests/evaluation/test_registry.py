@@ -1,0 +1,163 @@
+"""Every attack and variant describes itself, and is found by its names and its class path."""
+
+import inspect
+from typing import get_type_hints
+
+import pytest
+import torch
+
+from fedleak import attacks
+from fedleak.attacks.composition import Decaf
+from fedleak.attacks.interactions.estimates import InteractionEstimate
+from fedleak.attacks.re_identification import FingerprintAttack
+from fedleak.attacks.recommendation import Direction
+from fedleak.core.attack import Attack
+from fedleak.core.errors import InputError
+from fedleak.core.estimates import Estimate
+from fedleak.core.threat_model import ThreatModel
+from fedleak.core.view import RoundView
+from fedleak.evaluation.registry import KNOWN, REGISTRY, check_distinct, find, make_attack, variants_of
+from tests.attacks.runs import plain_view
+
+pytestmark = pytest.mark.inventory
+
+
+@pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
+def test_an_attack_describes_itself(kind: type[Attack]) -> None:
+    for name in get_type_hints(Attack):
+        assert hasattr(kind, name), name
+    assert isinstance(kind.threat_model, ThreatModel)
+    assert issubclass(kind.estimates, Estimate)
+    assert kind.estimates.inferred
+    assert not kind.estimates.inferred.endswith(".")
+    assert kind.cost
+    documented = inspect.cleandoc(kind.__dict__["__doc__"])
+    assert "Threat model:" in documented
+    assert documented.splitlines()[0].endswith(".")
+    assert "\nReferences:\n" in documented
+    # What a server does not look at needs no deltas; a baseline that reads the update says which of it.
+    # What is computed without ground truth, such as a rank, says nothing of a client.
+    silent = "deltas" not in kind.threat_model.fields and bool(kind.estimates.truth)
+    assert kind.baseline or not silent
+
+
+def test_attacks_of_a_question_have_one_view_and_are_no_baselines_alone() -> None:
+    questions = {kind.estimates.question() for kind in REGISTRY.values()}
+    for question in questions:
+        asking = [kind for kind in REGISTRY.values() if kind.estimates.question() == question]
+        assert len({kind.view for kind in asking}) == 1, question
+        assert not all(kind.baseline for kind in asking), question
+
+
+@pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
+def test_its_representation_makes_it_again(kind: type[Attack]) -> None:
+    attack = kind()
+    for name in inspect.signature(kind).parameters:
+        assert f"{name}={getattr(attack, name)!r}" in repr(attack)
+    assert repr(eval(repr(attack), {kind.__name__: kind})) == repr(attack)
+
+
+def test_every_attack_is_found_by_its_names() -> None:
+    for kind in KNOWN:
+        assert find(f"{kind.__module__}.{kind.__qualname__}") is kind
+        assert all(find(f"{kind.family}/{name}") is kind for name in kind.names())
+        if kind.variant_of is None and kind.__name__ in attacks.__all__:
+            assert getattr(attacks, kind.__name__) is kind
+            assert kind.__name__ in dir(attacks)
+    assert all(find(key) is kind for key, kind in REGISTRY.items())
+    assert find("direction") is find("fedleak.attacks.Direction") is Direction
+    assert find("fgsm") is REGISTRY["images/raifle"]
+    assert find("ranking/raifle-none") is REGISTRY["ranking/raifle"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("directoin", "Did you mean direction"),
+        ("xyz", "Known: .*direction"),
+        ("raifle", "recommendation/raifle or ranking/raifle or images/raifle"),
+        ("ranking/direction", "Did you mean .*recommendation/direction"),
+        ("no_such_package.Attack", "No module named 'no_such_package'"),
+        ("fedleak.attacks.recommendation.Directoin", "no attribute 'Directoin'"),
+        ("fedleak.attacks.Decaf-erly", "Did you mean early"),
+        ("fedleak.core.attack.Attack", "a subclass of fedleak.core.attack.Attack without abstract"),
+        ("fedleak.core.view.RoundView", "a subclass of fedleak.core.attack.Attack"),
+        (".Direction", "Empty module name"),
+    ],
+)
+def test_a_wrong_name_is_answered_in_a_line(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find(name)
+
+
+def test_folder_of_an_attack_is_its_family() -> None:
+    wrong = [kind for kind in KNOWN if kind.__module__.split(".")[2] != kind.family.replace("-", "_")]
+    assert wrong == []
+
+
+def test_two_attacks_of_one_name_are_refused() -> None:
+    class Twice(Direction):
+        """Has the name of another attack of its family."""
+
+    class Shadow(Direction):
+        """Has results with another attack's name."""
+
+        name, manipulated_names = "shadow", {None: "direction"}
+
+    check_distinct([Direction, Direction])
+    for other in (Twice, Shadow):
+        with pytest.raises(InputError, match=rf"recommendation/direction as .*{other.__name__}"):
+            check_distinct([Direction, other])
+
+
+def test_variant_is_an_attack_with_other_values() -> None:
+    early = find("decaf-early")
+    assert early is find("fedleak.attacks.Decaf-early") is variants_of(Decaf)["early"]
+    assert (early.__name__, early.variant_of, early.family) == ("DecafEarly", Decaf, "composition")
+    assert vars(make_attack("decaf-early", {"threshold": 0.1})) == vars(Decaf(solver="early-stopped", threshold=0.1))
+    assert "early-stopped" in repr(early())
+    linked = find("fingerprint-linked")
+    assert "pseudonyms" in linked.threat_model.sees
+    assert "pseudonyms" not in FingerprintAttack.threat_model.sees
+    with pytest.raises(InputError, match="penalty"):
+        make_attack("reid-svm-linked", {"penalty": -1.0})
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KNOWN if kind.variants and kind.variant_of is None])
+def test_variants_are_documented(kind: type[Attack]) -> None:
+    documented = "".join(inspect.getdoc(base) or "" for base in kind.__mro__ if issubclass(base, Attack))
+    assert all(f"\n    {key}: " in documented.partition("\nVariants:")[2] for key in kind.variants)
+
+
+def test_variant_that_is_not_listed_is_found_by_name() -> None:
+    simulated = find("reid-svm-simulated")
+    assert simulated in KNOWN
+    assert simulated not in REGISTRY.values()
+
+
+def test_the_label_is_the_name_unless_the_class_says_otherwise() -> None:
+    class Mine(Attack):
+        name, family, estimates = "mine", "test", InteractionEstimate
+        threat_model = ThreatModel(sees="", knows="", needs=())
+
+        def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
+            raise NotImplementedError
+
+    assert Mine().label(plain_view(2)) == "mine"
+
+
+def test_an_attack_without_a_part_is_refused() -> None:
+    parts = {"name": "mine", "family": "test", "threat_model": Direction.threat_model, "run": Direction.run}
+    with pytest.raises(InputError, match=r"estimates in .*\.Mine"):
+        type("Mine", (Attack,), parts)
+    with pytest.raises(InputError, match=r"name, family, threat_model in .*\.Nameless"):
+        find(f"{__name__}.Nameless")
+
+
+class Nameless(Attack):
+    """An attack with nothing but an estimate."""
+
+    estimates = InteractionEstimate
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
+        raise NotImplementedError
