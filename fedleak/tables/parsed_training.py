@@ -1,6 +1,5 @@
 """Training from a configuration in memory."""
 
-import copy
 import json
 import pydoc
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from fedleak.core.errors import InputError
+from fedleak.core.moved import with_current_paths
 from fedleak.tables.overrides import check_lists_of_classes
 from fedleak.tables.training import TRAINER_DEFAULTS, WHAT, FederatedCLI, TrainParser
 from fedleak.training.data import FederatedDataModule
@@ -42,7 +42,7 @@ class Training(FederatedCLI):
         """Parses the configuration, without the arguments of this process."""
         check_lists_of_classes(args, "")
         try:
-            self.config = parser.parse_object(copy.deepcopy(args))
+            self.config = parser.parse_object(with_current_paths(args))
         except (ArgumentError, TypeError, ValueError) as error:
             assert isinstance(parser, TrainParser)
             found, way_out = parser.explained(error)

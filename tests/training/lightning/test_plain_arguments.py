@@ -165,6 +165,13 @@ def test_kinds_of_weights_are_no_files() -> None:
     assert built.weights == "packaged"
 
 
+def test_a_defence_named_by_a_checkpoint_from_before_the_package_is_found() -> None:
+    privacy = {"class_path": "defenses.local_dp.LocalDP", "init_args": {"clip": 0.5, "epsilon": 1.0, "delta": 1e-6}}
+    (found,) = arguments_from(FNCF, {"defenses": [privacy]}, where="a test", way_out="None.")["defenses"]
+    assert type(found).__module__ == "fedleak.defenses.local_dp"
+    assert found.clip == 0.5
+
+
 @pytest.mark.parametrize(
     ("learner", "path"),
     [
