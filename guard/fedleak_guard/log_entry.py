@@ -36,8 +36,9 @@ def strange_entry(entry: Mapping[str, Any]) -> str | None:
     for name, one in entry["checks"].items():
         if not (isinstance(one, dict) and isinstance(one.get("found"), bool)):
             return f"no outcome of the check {name[:60]!a}"
-        if not (_is_number_or_none(one.get("value")) and _is_number_or_none(one.get("limit"))):
-            return f"no value of the check {name[:60]!a}"
+        for part in ("value", "limit"):
+            if part not in one or not _is_number_or_none(one[part]):
+                return f"no {part} of the check {name[:60]!a}"
     return None
 
 

@@ -31,7 +31,12 @@ ODD: dict[str, Any] = {
     "tensors": ["2", None],
     "noised": [1, "no"],
     "precision": ["much", -1, []],
-    "checks": [None, [], {"update-norm": None}, {"update-norm": {"found": 1}}, {"a": {"found": True, "value": "b"}}],
+    "checks": [
+        *(None, [], {"update-norm": None}, {"update-norm": {"found": 1}}),
+        {"a": {"found": True, "value": "b", "limit": 1}},
+        {"finite-numbers": {"found": False, "limit": 0}},
+        {"finite-numbers": {"found": False, "value": 0}},
+    ],
     "not_made": [[], {"own-records": 3}],
     "statistics": [None, {"received-model": 3}, {"received-model": {"a": []}}],
     "reasons": ["text", [3]],
