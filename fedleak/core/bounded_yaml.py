@@ -1,5 +1,6 @@
 """YAML of files that strangers may have written: bounded in depth and in number of values, before anything is built."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -10,6 +11,8 @@ _DEEPEST = 64
 _MOST_VALUES = 2 * 10**6
 """Values of a file, as of JSON (`fedleak_recorder.plain_values`). An alias counts as all that it repeats, so that
 neither aliases nor merge keys can multiply a short file."""
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+"""Of UTF-16, e.g. of the escape ``\\ud800``; no file, path or page can hold a text with it."""
 
 
 class BoundedLoader(yaml.SafeLoader):
@@ -54,6 +57,8 @@ class BoundedLoader(yaml.SafeLoader):
             self._refuse("values that hold themselves", event)
         if self._values > _MOST_VALUES:
             self._refuse(f"more than {_MOST_VALUES} values, with the repetitions of aliases", event)
+        if isinstance(node, yaml.ScalarNode) and _HALF_CHARACTER.search(node.value):
+            self._refuse(f"half a character in {node.value[:60]!a}", event)
         return node
 
     def _refuse(self, problem: str, event: Any) -> None:
