@@ -9,7 +9,7 @@ from fedleak import defenses
 from fedleak.core.class_paths import classes_in
 from fedleak.core.errors import InputError, require
 from fedleak.defenses.base import Defense
-from fedleak.tables.overrides import check_lists_of_classes, near
+from fedleak.tables.overrides import check_lengths_of_lists, near
 from fedleak.tables.table_file import filled, listed, read_mapping
 from fedleak.training.lightning.train_parser import one_line
 
@@ -46,7 +46,7 @@ def built(value: Any, where: str) -> list[Defense]:
     parser.add_argument("--defenses", type=list[Defense])
     try:
         named = [_with_path(one, where) for one in (value if isinstance(value, list) else [value])]
-        check_lists_of_classes(named, where)
+        check_lengths_of_lists(named, where)
         given = parser.parse_object({"defenses": named})
         made: list[Defense] = parser.instantiate(given).defenses
     except (ArgumentError, TypeError, ValueError, AttributeError) as error:

@@ -11,7 +11,7 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from fedleak.core.errors import InputError
 from fedleak.core.moved import with_current_paths
-from fedleak.tables.overrides import check_lists_of_classes
+from fedleak.tables.overrides import check_lengths_of_lists
 from fedleak.tables.training import TRAINER_DEFAULTS, WHAT, FederatedCLI, TrainParser
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.lightning.error_reports import refusal_in
@@ -40,7 +40,7 @@ class Training(FederatedCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parses the configuration, without the arguments of this process."""
-        check_lists_of_classes(args, "")
+        check_lengths_of_lists(args, "")
         try:
             self.config = parser.parse_object(with_current_paths(args))
         except (ArgumentError, TypeError, ValueError) as error:

@@ -201,3 +201,10 @@ def test_a_list_of_classes_that_takes_long_to_be_parsed_is_refused(tmp_path: Pat
     axes = f"axes: {{a: {{x: {{model.defenses: [{', '.join([noise] * 1000)}]}}}}}}\nattacks:"
     with pytest.raises(InputError, match=r"at most 32 classes as model\.init_args\.defenses .* a list of 1000\."):
         cells_of(tmp_path, RECOMMENDER.replace("attacks:", axes))
+
+
+def test_a_list_of_values_that_takes_long_to_be_parsed_is_refused(tmp_path: Path) -> None:
+    for values in (["a"] * 501, ["[a, {b: c}]"] * 251):
+        axes = f"axes: {{a: {{x: {{record: {{parameters: [{', '.join(values)}]}}}}}}}}\nattacks:"
+        with pytest.raises(InputError, match=r"at most 500 values as trainer\.callbacks\.init_args\.parameters"):
+            cells_of(tmp_path, RECOMMENDER.replace("attacks:", axes))
