@@ -57,7 +57,7 @@ def _run(run: Run, *, alerts: bool) -> dict[str, Any]:
     results = [{**one, "ruleIndex": places[one["ruleId"]]} for one in found]
     driver = {
         "name": "fedleak",
-        "semanticVersion": "0.1.0",
+        "semanticVersion": "0.2.0",
         "shortDescription": {"text": "Audits what the server of a federated-learning system can infer about clients."},
         "rules": rules,
         "supportedTaxonomies": [{"name": name, "index": i} for i, (name, _) in enumerate(TAXONOMIES.values())],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedleak_guard.policy import read_policy as read_policy
     from fedleak_guard.refusal import RefusedError as RefusedError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Guard", "Message", "Policy", "RefusedError", "__version__", "read_policy"]
 _MODULES = {
     "Guard": "guard",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fedleak_recorder.gathered_round import Sent as Sent
     from fedleak_recorder.recorder import Recorder as Recorder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["FORMAT", "InputError", "Recorder", "Sent", "__version__"]
 _MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder", "Sent": "gathered_round"}
 
