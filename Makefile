@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick additions frozen results fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links lint bench bench-peers bench-attacks lock clean help
+.PHONY: demo test tests quick additions frozen results fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -85,6 +85,16 @@ docs: $(DOCS)/.synced  ## build the documentation into runs/docs/html; a warning
 
 docs-links: $(DOCS)/.synced  ## check the links of the documentation to other sites; needs a network
 	$(SPHINX) -b linkcheck -D plot_gallery=0 . runs/docs/links
+
+# Built from the last commit, so that nothing of this folder that is not committed is published. Wheel and sdist are both
+# built from the source; the check builds the wheel again from the sdist. No package is downloaded.
+RELEASE := runs/release
+release: $(READY)  ## build wheels and sdists of the last commit into runs/release/dist, and check them
+	rm -rf $(RELEASE) && mkdir -p $(RELEASE)/source
+	git archive HEAD | tar -x -C $(RELEASE)/source
+	for part in . $(OWN); do $(UV) build --quiet --offline --no-build-isolation --python $(BIN)/python \
+		--sdist --wheel --out-dir $(RELEASE)/dist $(RELEASE)/source/$$part; done
+	$(BIN)/python -m docs.tools.release_check $(RELEASE)/dist $(addprefix $(RELEASE)/source/,. $(OWN)) --uv $(UV)
 
 lint: $(READY)  ## lint, types, import rules
 	$(BIN)/ruff check .
