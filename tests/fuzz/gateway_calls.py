@@ -12,6 +12,7 @@ import json
 import os
 import random
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -170,8 +171,9 @@ def _bodies(link: SuperLink, step: str) -> Iterator[tuple[str, Any]]:
         )
 
 
-def _reply(link: SuperLink) -> Any:
-    after = {name: value + update()[name] for name, value in model().items()}
+def _reply(link: SuperLink, seed: int) -> Any:
+    change = update(seed)
+    after = {name: value + change[name] for name, value in model().items()}
     content = RecordDict({"arrays": ArrayRecord({name: Array(value) for name, value in after.items()})})
     content["metrics"] = MetricRecord({"num-examples": 20, "loss": 0.5})
     reply = Message(content, reply_to=link.asked)
@@ -180,10 +182,17 @@ def _reply(link: SuperLink) -> Any:
 
 
 class Session:
-    """Requests over connections of their own, of which some are odd."""
+    """Requests over connections of their own, of which some are odd.
 
-    def __init__(self, port: int, gateway: Gateway, odd: list[list[Any]]) -> None:
-        self.port, self.gateway, self.odd = port, gateway, odd
+    Args:
+        port: of the gateway.
+        gateway: what answers there.
+        odd: steps, kinds of odd requests before theirs, and seeds of these.
+        update_seed: seed of the update in the reply.
+    """
+
+    def __init__(self, port: int, gateway: Gateway, odd: list[list[Any]], update_seed: int = 1) -> None:
+        self.port, self.gateway, self.odd, self.update_seed = port, gateway, odd, update_seed
         self.statuses: list[str] = []
 
     def run(self, link: SuperLink) -> None:
@@ -193,7 +202,7 @@ class Session:
                 for name, body in _bodies(link, step):
                     self._call(step, name, body)
                 continue
-            reply = _reply(link)
+            reply = _reply(link, self.update_seed)
             pushed = fleet_pb2.PushMessagesRequest(
                 node=Node(node_id=NODE),
                 messages_list=[message_to_proto(remove_content_from_message(reply))],
@@ -257,7 +266,14 @@ def read_calls(folder: Path) -> str:
     gateway = Gateway(f"http://127.0.0.1:{upstream.server_address[1]}", str(policy))
     server = server_of(gateway, "127.0.0.1", 0)
     errors: list[str] = []
-    server.handle_error = lambda *_: errors.append("a traceback on the site's screen")  # type: ignore[method-assign]
+
+    def keep_error(request: Any, client_address: Any) -> None:
+        # A caller that hangs up is counted by the gateway. It would count any other error so as well.
+        error = sys.exception()
+        if not isinstance(error, ConnectionError):
+            errors.append(f"an error of the gateway: {error!r:.200}")
+
+    server.handle_error = keep_error  # type: ignore[method-assign]
     for one in (upstream, server):
         threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     session = Session(int(server.server_address[1]), gateway, odd)
