@@ -38,8 +38,9 @@ from fedleak_guard import gateway_server
 from fedleak_guard.chained_log import read_log
 from fedleak_guard.flower_gateway import Gateway, capacity, server_of, size_of
 from fedleak_recorder.errors import InputError
-from tests.flower.gateway_kills import kill
 from tests.flower.gateway_parts import NODE, REFUSED, Clock, SuperLink, SuperNode, headers_of, trained
+from tests.fuzz.gateway_kills import GatewayOfASite
+from tests.fuzz.kills import kill
 from tests.guard_toys import model, update, write_policy
 
 UNKNOWN_FIELD = b"\xfa\x7f\x09patient 7"
@@ -688,6 +689,6 @@ def test_the_gateways_log_is_a_chain(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_what_arrives_from_a_gateway_that_is_killed_is_in_the_log(tmp_path: Path) -> None:
-    killed = kill(tmp_path, times=2, seed=1)
-    assert killed.arrived > 0
-    assert killed.unlogged == 0
+    report = kill(GatewayOfASite(tmp_path / "work"), 3, seed=1)
+    assert report.kills == 3
+    assert not report.problems

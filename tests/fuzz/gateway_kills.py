@@ -1,6 +1,7 @@
 """Kills of the gateway of a Flower site while replies pass: what arrived at the SuperLink is in the site's log."""
 
 import json
+import secrets
 import threading
 from pathlib import Path
 from typing import Any
@@ -47,17 +48,22 @@ class GatewayOfASite(Subject):
             gateway = Gateway(f"http://127.0.0.1:{self._upstream.server_address[1]}", str(policy))
             server = server_of(gateway, "127.0.0.1", 0)
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            Session(int(server.server_address[1]), gateway, []).run(self._upstream.link)
+            # Each reply is another one, so that no earlier entry of the log can stand for it.
+            session = Session(int(server.server_address[1]), gateway, [], update_seed=secrets.randbits(32))
+            session.run(self._upstream.link)
             server.shutdown()
             server.server_close()
         return 0
 
     def after_kill(self, out: Path) -> list[str]:
-        """Whole replies that arrived without an entry; a log that is no chain."""
+        """Whole replies that arrived without an entry; a log, of the guard or of the gateway, that is no chain."""
         released = set[str]()
         for log in map(log_of, self.folder.glob("*")):
+            of_gateway = log.with_name("gateway.jsonl")
             try:
                 entries = read_log(log)[0] if log.exists() else []
+                if of_gateway.exists():
+                    read_log(of_gateway)
             except InputError as error:
                 return [f"the log is broken: {error}"]
             released |= {entry["content"] for entry in entries if entry["event"] == "released"}
