@@ -1,8 +1,8 @@
-"""Attacks on federated learning, by question; ``from attacks import Direction`` gives any of them."""
+"""Attacks on federated learning, by question; ``from fedleak.attacks import Direction`` gives any of them."""
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     # In the order in which attacks are listed and run.
@@ -25,5 +25,29 @@ if TYPE_CHECKING:
     from fedleak.attacks.linkability import *  # noqa: F403
     from fedleak.attacks.sums_over_rounds import *  # noqa: F403
     from fedleak.attacks.declared_privacy import *  # noqa: F403
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "Attack": "fedleak.core.attack",
+        },
+        packages=(
+            "fedleak.attacks.interactions",
+            "fedleak.attacks.recommendation",
+            "fedleak.attacks.ranking",
+            "fedleak.attacks.images",
+            "fedleak.attacks.record_membership",
+            "fedleak.attacks.source",
+            "fedleak.attacks.membership",
+            "fedleak.attacks.re_identification",
+            "fedleak.attacks.matching",
+            "fedleak.attacks.identifiability",
+            "fedleak.attacks.composition",
+            "fedleak.attacks.reconstruction",
+            "fedleak.attacks.words",
+            "fedleak.attacks.attributes",
+            "fedleak.attacks.linkability",
+            "fedleak.attacks.sums_over_rounds",
+            "fedleak.attacks.declared_privacy",
+        ),
+    )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.callbacks.audit import Audit as Audit
@@ -13,5 +13,17 @@ if TYPE_CHECKING:
     from fedleak.callbacks.round_progress import RoundProgress as RoundProgress
     from fedleak.callbacks.run_config import RunConfig as RunConfig
     from fedleak.callbacks.stop_report import StopReport as StopReport
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "Audit": "fedleak.callbacks.audit",
+            "DeltaRecorder": "fedleak.callbacks.delta_recorder",
+            "NoiseSearch": "fedleak.callbacks.noise_search",
+            "PrivacyBudget": "fedleak.callbacks.privacy_budget",
+            "Requeue": "fedleak.callbacks.requeue",
+            "RoundProgress": "fedleak.callbacks.round_progress",
+            "RunConfig": "fedleak.callbacks.run_config",
+            "StopReport": "fedleak.callbacks.stop_report",
+        },
+    )

@@ -1,8 +1,8 @@
-"""Data sets as clients; ``from datamodules import MovieLens`` gives any of them."""
+"""Data sets as clients; ``from fedleak.datamodules import MovieLens`` gives any of them."""
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.datamodules.devices import *  # noqa: F403
@@ -12,5 +12,18 @@ if TYPE_CHECKING:
     from fedleak.datamodules.recommendation import *  # noqa: F403
     from fedleak.datamodules.tables import *  # noqa: F403
     from fedleak.training.data import FederatedDataModule as FederatedDataModule
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "FederatedDataModule": "fedleak.training.data",
+        },
+        packages=(
+            "fedleak.datamodules.devices",
+            "fedleak.datamodules.images",
+            "fedleak.datamodules.partition",
+            "fedleak.datamodules.ranking",
+            "fedleak.datamodules.recommendation",
+            "fedleak.datamodules.tables",
+        ),
+    )

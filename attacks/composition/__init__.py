@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.composition.baselines import EqualCounts as EqualCounts
@@ -24,5 +24,28 @@ if TYPE_CHECKING:
     from fedleak.attacks.composition.output_counts import OutputCounts as OutputCounts
     from fedleak.attacks.composition.rlu import RLU as RLU
     from fedleak.attacks.composition.uniform_present import UniformPresent as UniformPresent
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "EqualCounts": "fedleak.attacks.composition.baselines",
+            "RandomGuess": "fedleak.attacks.composition.baselines",
+            "ClosedForm": "fedleak.attacks.composition.closed_form",
+            "Decaf": "fedleak.attacks.composition.decaf",
+            "DecafMatch": "fedleak.attacks.composition.decaf_match",
+            "ExactCounts": "fedleak.attacks.composition.exact_counts",
+            "ILRG": "fedleak.attacks.composition.ilrg",
+            "AuxiliaryGradients": "fedleak.attacks.composition.label_inference",
+            "SoftLabels": "fedleak.attacks.composition.label_inference",
+            "RLG": "fedleak.attacks.composition.label_sets",
+            "GradInversionLabels": "fedleak.attacks.composition.label_sets",
+            "IDLGLabels": "fedleak.attacks.composition.label_sets",
+            "LastLayerCounts": "fedleak.attacks.composition.last_layer",
+            "LLG": "fedleak.attacks.composition.llg",
+            "LLGAlone": "fedleak.attacks.composition.llg",
+            "LLGDummies": "fedleak.attacks.composition.llg",
+            "OutputCounts": "fedleak.attacks.composition.output_counts",
+            "RLU": "fedleak.attacks.composition.rlu",
+            "UniformPresent": "fedleak.attacks.composition.uniform_present",
+        },
+    )

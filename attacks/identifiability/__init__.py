@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.identifiability.likelihood import PACCatalogue as PACCatalogue
@@ -12,5 +12,16 @@ if TYPE_CHECKING:
     from fedleak.attacks.identifiability.pac import MeanItem as MeanItem
     from fedleak.attacks.identifiability.pac import PACSpectral as PACSpectral
     from fedleak.attacks.identifiability.pac import RandomVector as RandomVector
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "PACCatalogue": "fedleak.attacks.identifiability.likelihood",
+            "PACConsensus": "fedleak.attacks.identifiability.likelihood",
+            "PACLikelihood": "fedleak.attacks.identifiability.likelihood",
+            "PAC": "fedleak.attacks.identifiability.pac",
+            "MeanItem": "fedleak.attacks.identifiability.pac",
+            "PACSpectral": "fedleak.attacks.identifiability.pac",
+            "RandomVector": "fedleak.attacks.identifiability.pac",
+        },
+    )

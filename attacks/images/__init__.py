@@ -2,10 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.images.affine_inversion import AffineInversion as AffineInversion
     from fedleak.attacks.images.pointwise_matching import PointwiseMatching as PointwiseMatching
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "AffineInversion": "fedleak.attacks.images.affine_inversion",
+            "PointwiseMatching": "fedleak.attacks.images.pointwise_matching",
+        },
+    )

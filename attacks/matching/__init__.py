@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.matching.same_user import MatchingChance as MatchingChance
@@ -10,5 +10,14 @@ if TYPE_CHECKING:
     from fedleak.attacks.matching.same_user import MatchingFingerprint as MatchingFingerprint
     from fedleak.attacks.matching.same_user import MatchingMLP as MatchingMLP
     from fedleak.attacks.matching.same_user import MatchingSiamese as MatchingSiamese
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "MatchingChance": "fedleak.attacks.matching.same_user",
+            "MatchingCounts": "fedleak.attacks.matching.same_user",
+            "MatchingFingerprint": "fedleak.attacks.matching.same_user",
+            "MatchingMLP": "fedleak.attacks.matching.same_user",
+            "MatchingSiamese": "fedleak.attacks.matching.same_user",
+        },
+    )

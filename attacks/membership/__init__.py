@@ -2,9 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.membership.retrieval import RetrievalFingerprint as RetrievalFingerprint
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "RetrievalFingerprint": "fedleak.attacks.membership.retrieval",
+        },
+    )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.re_identification.baselines import CountsOnly as CountsOnly
@@ -16,5 +16,20 @@ if TYPE_CHECKING:
     from fedleak.attacks.re_identification.reidentification import ReidMLP as ReidMLP
     from fedleak.attacks.re_identification.reidentification import ReidSVM as ReidSVM
     from fedleak.attacks.re_identification.word_counts import WordCounts as WordCounts
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "CountsOnly": "fedleak.attacks.re_identification.baselines",
+            "IdentityChance": "fedleak.attacks.re_identification.baselines",
+            "FingerprintAttack": "fedleak.attacks.re_identification.fingerprint",
+            "PLDA": "fedleak.attacks.re_identification.plda",
+            "ProfileContrast": "fedleak.attacks.re_identification.profile_contrast",
+            "ProfileWords": "fedleak.attacks.re_identification.profile_contrast",
+            "CentredSVM": "fedleak.attacks.re_identification.reidentification",
+            "ReidKNN": "fedleak.attacks.re_identification.reidentification",
+            "ReidMLP": "fedleak.attacks.re_identification.reidentification",
+            "ReidSVM": "fedleak.attacks.re_identification.reidentification",
+            "WordCounts": "fedleak.attacks.re_identification.word_counts",
+        },
+    )

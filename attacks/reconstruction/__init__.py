@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.reconstruction.baselines import ColumnPrior as ColumnPrior
@@ -24,5 +24,28 @@ if TYPE_CHECKING:
     from fedleak.attacks.reconstruction.separate_matching import SeparateMatching as SeparateMatching
     from fedleak.attacks.reconstruction.separate_matching import UnrelatedSeparate as UnrelatedSeparate
     from fedleak.attacks.reconstruction.tableak import TabLeak as TabLeak
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "ColumnPrior": "fedleak.attacks.reconstruction.baselines",
+            "MajorityRow": "fedleak.attacks.reconstruction.baselines",
+            "MeanRecord": "fedleak.attacks.reconstruction.baselines",
+            "RandomSentences": "fedleak.attacks.reconstruction.baselines",
+            "Dager": "fedleak.attacks.reconstruction.dager",
+            "DeepLeakage": "fedleak.attacks.reconstruction.gradient_matching",
+            "FedAvgMatching": "fedleak.attacks.reconstruction.gradient_matching",
+            "InvertingGradients": "fedleak.attacks.reconstruction.gradient_matching",
+            "UnrelatedUpdate": "fedleak.attacks.reconstruction.gradient_matching",
+            "LinearInversion": "fedleak.attacks.reconstruction.linear_inversion",
+            "LinearDifferences": "fedleak.attacks.reconstruction.linear_published",
+            "LinearPeeling": "fedleak.attacks.reconstruction.linear_published",
+            "LinearRatio": "fedleak.attacks.reconstruction.linear_published",
+            "MemoryRows": "fedleak.attacks.reconstruction.memory_rows",
+            "SentenceChains": "fedleak.attacks.reconstruction.sentence_chains",
+            "SentenceSpan": "fedleak.attacks.reconstruction.sentence_span",
+            "SeparateMatching": "fedleak.attacks.reconstruction.separate_matching",
+            "UnrelatedSeparate": "fedleak.attacks.reconstruction.separate_matching",
+            "TabLeak": "fedleak.attacks.reconstruction.tableak",
+        },
+    )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.record_membership.baselines import RandomMember as RandomMember
@@ -16,5 +16,20 @@ if TYPE_CHECKING:
     from fedleak.attacks.record_membership.marginal import GradientNorm as GradientNorm
     from fedleak.attacks.record_membership.marginal import RecordLoss as RecordLoss
     from fedleak.attacks.record_membership.projection_residual import ProjectionResidual as ProjectionResidual
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "RandomMember": "fedleak.attacks.record_membership.baselines",
+            "SentModelLoss": "fedleak.attacks.record_membership.baselines",
+            "CandidateFit": "fedleak.attacks.record_membership.candidate_fit",
+            "ClassCounts": "fedleak.attacks.record_membership.class_counts",
+            "FedMIACosine": "fedleak.attacks.record_membership.marginal",
+            "FedMIALoss": "fedleak.attacks.record_membership.marginal",
+            "GradientCosine": "fedleak.attacks.record_membership.marginal",
+            "GradientDifference": "fedleak.attacks.record_membership.marginal",
+            "GradientNorm": "fedleak.attacks.record_membership.marginal",
+            "RecordLoss": "fedleak.attacks.record_membership.marginal",
+            "ProjectionResidual": "fedleak.attacks.record_membership.projection_residual",
+        },
+    )

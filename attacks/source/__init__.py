@@ -2,11 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.source.source_inference import CandidateSource as CandidateSource
     from fedleak.attacks.source.source_inference import RandomSource as RandomSource
     from fedleak.attacks.source.source_inference import SmallestLoss as SmallestLoss
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "CandidateSource": "fedleak.attacks.source.source_inference",
+            "RandomSource": "fedleak.attacks.source.source_inference",
+            "SmallestLoss": "fedleak.attacks.source.source_inference",
+        },
+    )

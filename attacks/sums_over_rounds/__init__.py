@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.attacks.sums_over_rounds.baselines import MeanOfSums as MeanOfSums
@@ -12,5 +12,16 @@ if TYPE_CHECKING:
     from fedleak.attacks.sums_over_rounds.records_over_rounds import HoldersToReveal as HoldersToReveal
     from fedleak.attacks.sums_over_rounds.rounds_to_reveal import RoundsToReveal as RoundsToReveal
     from fedleak.attacks.sums_over_rounds.words_over_rounds import WordsToReveal as WordsToReveal
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "MeanOfSums": "fedleak.attacks.sums_over_rounds.baselines",
+            "Participation": "fedleak.attacks.sums_over_rounds.participation",
+            "RidgeOnSums": "fedleak.attacks.sums_over_rounds.published",
+            "SeparatedUpdates": "fedleak.attacks.sums_over_rounds.published",
+            "HoldersToReveal": "fedleak.attacks.sums_over_rounds.records_over_rounds",
+            "RoundsToReveal": "fedleak.attacks.sums_over_rounds.rounds_to_reveal",
+            "WordsToReveal": "fedleak.attacks.sums_over_rounds.words_over_rounds",
+        },
+    )

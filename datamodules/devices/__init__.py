@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.datamodules.devices.base import Background as Background
@@ -16,5 +16,20 @@ if TYPE_CHECKING:
     from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts as SyntheticPosts
     from fedleak.datamodules.devices.text import OwnedTextDataModule as OwnedTextDataModule
     from fedleak.datamodules.devices.yelp import Yelp as Yelp
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "Background": "fedleak.datamodules.devices.base",
+            "OwnedDataModule": "fedleak.datamodules.devices.base",
+            "Blog": "fedleak.datamodules.devices.blog",
+            "Devices": "fedleak.datamodules.devices.device_split",
+            "OpenImages": "fedleak.datamodules.devices.open_images",
+            "PhotoDataModule": "fedleak.datamodules.devices.photos",
+            "PIPA": "fedleak.datamodules.devices.pipa",
+            "Sentiment140": "fedleak.datamodules.devices.sent140",
+            "SyntheticPosts": "fedleak.datamodules.devices.synthetic_posts",
+            "OwnedTextDataModule": "fedleak.datamodules.devices.text",
+            "Yelp": "fedleak.datamodules.devices.yelp",
+        },
+    )

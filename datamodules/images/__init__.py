@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.datamodules.images.base import ClassificationDataModule as ClassificationDataModule
@@ -19,5 +19,23 @@ if TYPE_CHECKING:
     from fedleak.datamodules.images.voters import ImageVoters as ImageVoters
     from fedleak.datamodules.images.voters import SyntheticPhotos as SyntheticPhotos
     from fedleak.datamodules.images.voters import Voters as Voters
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "ClassificationDataModule": "fedleak.datamodules.images.base",
+            "CIFAR10": "fedleak.datamodules.images.cifar10",
+            "CIFAR10Photos": "fedleak.datamodules.images.cifar10_photos",
+            "Digits": "fedleak.datamodules.images.digits",
+            "FER": "fedleak.datamodules.images.fer",
+            "ImageNet": "fedleak.datamodules.images.imagenet",
+            "MNIST": "fedleak.datamodules.images.mnist",
+            "FashionMNIST": "fedleak.datamodules.images.mnist",
+            "SkinCancer": "fedleak.datamodules.images.skin_cancer",
+            "SyntheticFeatures": "fedleak.datamodules.images.synthetic_features",
+            "SyntheticImages": "fedleak.datamodules.images.synthetic_images",
+            "ImageVoters": "fedleak.datamodules.images.voters",
+            "SyntheticPhotos": "fedleak.datamodules.images.voters",
+            "Voters": "fedleak.datamodules.images.voters",
+        },
+    )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.client.algorithm import ClientAlgorithm as ClientAlgorithm
@@ -25,5 +25,29 @@ if TYPE_CHECKING:
     from fedleak.client.recommendation import RecommenderAlgorithm as RecommenderAlgorithm
     from fedleak.client.tagger import TaggerAlgorithm as TaggerAlgorithm
     from fedleak.client.text import TextAlgorithm as TextAlgorithm
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "ClientAlgorithm": "fedleak.client.algorithm",
+            "DescentAlgorithm": "fedleak.client.algorithm",
+            "ExampleAlgorithm": "fedleak.client.algorithm",
+            "Cohort": "fedleak.client.cohort",
+            "DecoderAlgorithm": "fedleak.client.decoder",
+            "FNCFAlgorithm": "fedleak.client.fncf",
+            "FOLtRESAlgorithm": "fedleak.client.foltr_es",
+            "FPDGDAlgorithm": "fedleak.client.fpdgd",
+            "ImageClassifierAlgorithm": "fedleak.client.image_classifier",
+            "MFAlgorithm": "fedleak.client.matrix_factorization",
+            "ClassifierAlgorithm": "fedleak.client.network",
+            "ModuleAlgorithm": "fedleak.client.network",
+            "ModuleClassifier": "fedleak.client.network",
+            "NetworkAlgorithm": "fedleak.client.network",
+            "VoteAlgorithm": "fedleak.client.pointwise_descent",
+            "RankingAlgorithm": "fedleak.client.ranking",
+            "RecommenderAlgorithm": "fedleak.client.recommendation",
+            "TaggerAlgorithm": "fedleak.client.tagger",
+            "TextAlgorithm": "fedleak.client.text",
+        },
+        packages=("fedleak.client.engine",),
+    )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.core.errors import InputError as InputError
@@ -13,5 +13,17 @@ if TYPE_CHECKING:
     from fedleak.core.threat_model import ThreatModel as ThreatModel
     from fedleak.core.view import Release as Release
     from fedleak.core.view import RoundView as RoundView
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "InputError": "fedleak.core.errors",
+            "ViewError": "fedleak.core.errors",
+            "Metric": "fedleak.core.metric_table",
+            "add_metric": "fedleak.core.metric_table",
+            "generator_for": "fedleak.core.seeding",
+            "ThreatModel": "fedleak.core.threat_model",
+            "Release": "fedleak.core.view",
+            "RoundView": "fedleak.core.view",
+        },
+    )

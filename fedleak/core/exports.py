@@ -1,31 +1,52 @@
-"""A package's public names, each imported when it is first asked for (PEP 562)."""
+"""Public names of a package, each imported when it is first asked for (PEP 562)."""
 
-import ast
 import importlib
-import inspect
 import sys
+from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
 from typing import Any
 
 
-def exports(package: str) -> list[str]:
-    """``__all__`` of a package, which it gives ``__getattr__`` and ``__dir__``, from its ``if TYPE_CHECKING:``.
+def attach(
+    package: str, modules: Mapping[str, str], *, packages: Collection[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package, so that importing it imports none of its modules.
 
-    A type checker reads the imports there; nothing runs them. ``from package.module import Name as Name`` exports one
-    name, ``from package.folder import *`` those that a package below exports. So a name is written once, and importing
-    the package imports none of the modules.
+    It is what ``lazy_loader.attach`` is in the packages of Scientific Python (SPEC 1). A type checker does not see it:
+    it reads the imports under ``if TYPE_CHECKING:`` beside it, and a test holds that both have the same names.
+
+    Args:
+        package: ``__name__`` of the package.
+        modules: path of the module that has each public name.
+        packages: paths of further packages with all of their public names, which come after those in `modules`.
+
+    Raises:
+        ImportError: the package is imported under another name than that below ``fedleak``.
     """
     check_name(package)
-    own = vars(sys.modules[package])
-    modules = module_of_each(package)
+    # Names in capitals come first, as linters sort `__all__`.
+    names = sorted(modules, key=lambda name: (not name.isupper(), name))
+    module_of = {name: modules[name] for name in names}
+    for path in packages:
+        module_of |= dict.fromkeys(importlib.import_module(path).__all__, path)
 
     def get(name: str) -> Any:
-        if name not in modules:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        own[name] = getattr(importlib.import_module(modules[name]), name)
-        return own[name]
+        value = getattr(importlib.import_module(module_of[name]), name)
+        setattr(sys.modules[package], name, value)  # so that Python asks only once
+        return value
 
-    own |= {"__getattr__": get, "__dir__": lambda: sorted({*own, *modules})}
-    return list(modules)
+    def directory() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *module_of})
+
+    return get, directory, list(module_of)
+
+
+def public_names(package: ModuleType) -> list[str]:
+    """``__all__`` of a package, which a type checker does not see where `attach` makes it."""
+    names: list[str] = package.__all__
+    return names
 
 
 def check_name(package: str) -> None:
@@ -39,20 +60,3 @@ def check_name(package: str) -> None:
             f"expected an import of fedleak.{package}; found {package}, a second copy of its classes. "
             f"Write fedleak.{package}."
         )
-
-
-def module_of_each(package: str) -> dict[str, str]:
-    """The module that has each exported name; a package's own names sorted as linters sort ``__all__``."""
-    found: dict[str, str] = {}
-    own: dict[str, str] = {}
-    for block in ast.parse(inspect.getsource(sys.modules[package])).body:
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
-            for line in block.body:
-                module = line.module if isinstance(line, ast.ImportFrom) and line.module else ""
-                for alias in line.names if isinstance(line, ast.ImportFrom) else ():
-                    if alias.name == "*":
-                        importlib.import_module(module)
-                        found |= module_of_each(module)
-                    else:
-                        own[alias.name] = module
-    return {**{name: own[name] for name in sorted(own, key=lambda name: (not name.isupper(), name))}, **found}

@@ -1,8 +1,8 @@
-"""What clients do to an update before they send it; ``from defenses import LocalDP`` gives a defense."""
+"""What clients do to an update before they send it; ``from fedleak.defenses import LocalDP`` gives a defense."""
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.defenses.base import Defense as Defense
@@ -24,5 +24,28 @@ if TYPE_CHECKING:
     from fedleak.defenses.secure_aggregation import SecureSum as SecureSum
     from fedleak.defenses.soteria import Soteria as Soteria
     from fedleak.defenses.update_l1 import UpdateL1 as UpdateL1
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "Defense": "fedleak.defenses.base",
+            "LocalStep": "fedleak.defenses.base",
+            "Update": "fedleak.defenses.base",
+            "Canaries": "fedleak.defenses.canaries",
+            "Clip": "fedleak.defenses.compression",
+            "Sign": "fedleak.defenses.compression",
+            "TopK": "fedleak.defenses.compression",
+            "DeviceNoise": "fedleak.defenses.device_noise",
+            "LocalDP": "fedleak.defenses.local_dp",
+            "Check": "fedleak.defenses.manipulation_checks",
+            "Mixup": "fedleak.defenses.mixup",
+            "ProbeCheck": "fedleak.defenses.refusal",
+            "RefuseProbes": "fedleak.defenses.refusal",
+            "RowNoise": "fedleak.defenses.row_noise",
+            "PerElementSum": "fedleak.defenses.secure_aggregation",
+            "SecureAggregation": "fedleak.defenses.secure_aggregation",
+            "SecureSum": "fedleak.defenses.secure_aggregation",
+            "Soteria": "fedleak.defenses.soteria",
+            "UpdateL1": "fedleak.defenses.update_l1",
+        },
+    )

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.evaluation.auditing import AuditResult as AuditResult
@@ -13,5 +13,17 @@ if TYPE_CHECKING:
     from fedleak.evaluation.runner import Evaluation as Evaluation
     from fedleak.evaluation.runner import attack_view as attack_view
     from fedleak.evaluation.summary import summarise as summarise
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "AuditResult": "fedleak.evaluation.auditing",
+            "audit": "fedleak.evaluation.auditing",
+            "evaluate_recording": "fedleak.evaluation.evaluate",
+            "Guardrail": "fedleak.evaluation.guardrail",
+            "MessageSelection": "fedleak.evaluation.message_selection",
+            "Evaluation": "fedleak.evaluation.runner",
+            "attack_view": "fedleak.evaluation.runner",
+            "summarise": "fedleak.evaluation.summary",
+        },
+    )

@@ -11,6 +11,7 @@ from fedleak import attacks
 from fedleak.core.attack import Attack
 from fedleak.core.class_paths import class_at, classes_in
 from fedleak.core.errors import InputError
+from fedleak.core.exports import public_names
 from fedleak.core.ranges import typed_arguments
 
 
@@ -62,7 +63,8 @@ def _path(kind: type[Attack]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-_exported = [kind for kind in (getattr(attacks, name) for name in attacks.__all__) if not inspect.isabstract(kind)]
+_public = [getattr(attacks, name) for name in public_names(attacks)]
+_exported = [kind for kind in _public if not inspect.isabstract(kind)]
 _further = [kind for kind in classes_in(attacks, Attack) if hasattr(kind, "name") and kind not in _exported]
 KNOWN: list[type[Attack]] = [one for kind in [*_exported, *_further] for one in (kind, *variants_of(kind).values())]
 """Every attack of this package: those that it exports first, variants after their attack."""

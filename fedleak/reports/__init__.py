@@ -2,11 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.reports.join import join_runs as join_runs
     from fedleak.reports.notebook import show as show
     from fedleak.reports.run import Run as Run
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "join_runs": "fedleak.reports.join",
+            "show": "fedleak.reports.notebook",
+            "Run": "fedleak.reports.run",
+        },
+    )

@@ -6,7 +6,7 @@ Lightning or a data module calls them: the learners, the data modules and the ca
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.server.deviation import Deviation as Deviation
@@ -14,5 +14,14 @@ if TYPE_CHECKING:
     from fedleak.server.feature_manipulation import FeatureManipulation as FeatureManipulation
     from fedleak.server.image_manipulation import ImageManipulation as ImageManipulation
     from fedleak.server.model_manipulation import ModelManipulation as ModelManipulation
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "Deviation": "fedleak.server.deviation",
+            "Notice": "fedleak.server.deviation",
+            "FeatureManipulation": "fedleak.server.feature_manipulation",
+            "ImageManipulation": "fedleak.server.image_manipulation",
+            "ModelManipulation": "fedleak.server.model_manipulation",
+        },
+    )

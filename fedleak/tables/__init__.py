@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.tables.cell import Cell as Cell
@@ -11,5 +11,15 @@ if TYPE_CHECKING:
     from fedleak.tables.table import Choice as Choice
     from fedleak.tables.table import Table as Table
     from fedleak.tables.table import read_table as read_table
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "Cell": "fedleak.tables.cell",
+            "quiet_trainer": "fedleak.tables.quiet",
+            "run_table": "fedleak.tables.running",
+            "Choice": "fedleak.tables.table",
+            "Table": "fedleak.tables.table",
+            "read_table": "fedleak.tables.table",
+        },
+    )

@@ -2,11 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.modules.attackers.gradient_matching import GradientMatching as GradientMatching
     from fedleak.modules.attackers.identity_nets import ReidentificationNet as ReidentificationNet
     from fedleak.modules.attackers.identity_nets import SiameseNet as SiameseNet
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "GradientMatching": "fedleak.modules.attackers.gradient_matching",
+            "ReidentificationNet": "fedleak.modules.attackers.identity_nets",
+            "SiameseNet": "fedleak.modules.attackers.identity_nets",
+        },
+    )

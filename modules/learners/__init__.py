@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.modules.learners.decoder import FederatedDecoder as FederatedDecoder
@@ -15,5 +15,19 @@ if TYPE_CHECKING:
     from fedleak.modules.learners.network import NetworkLearner as NetworkLearner
     from fedleak.modules.learners.photo_tagger import FederatedTagger as FederatedTagger
     from fedleak.modules.learners.text import FederatedText as FederatedText
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "FederatedDecoder": "fedleak.modules.learners.decoder",
+            "FNCF": "fedleak.modules.learners.fncf",
+            "FOLtRES": "fedleak.modules.learners.foltr_es",
+            "FPDGD": "fedleak.modules.learners.fpdgd",
+            "FederatedClassifier": "fedleak.modules.learners.image_classifier",
+            "ImageRanker": "fedleak.modules.learners.image_ranker",
+            "FederatedMF": "fedleak.modules.learners.matrix_factorization",
+            "NetworkLearner": "fedleak.modules.learners.network",
+            "FederatedTagger": "fedleak.modules.learners.photo_tagger",
+            "FederatedText": "fedleak.modules.learners.text",
+        },
+    )

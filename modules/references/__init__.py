@@ -2,10 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.exports import exports
+from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.modules.references.central import CentralFNCF as CentralFNCF
     from fedleak.modules.references.feature_network import FeatureNetwork as FeatureNetwork
-
-__all__ = exports(__name__)
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "CentralFNCF": "fedleak.modules.references.central",
+            "FeatureNetwork": "fedleak.modules.references.feature_network",
+        },
+    )
