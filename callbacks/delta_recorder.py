@@ -50,6 +50,18 @@ class DeltaRecorder(Callback):
             confirm guesses.
         candidates: records for attacks on membership, of which the server knows neither whether a client holds them nor
             which; None for none.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from fedleak import DeltaRecorder, Recording, quiet_trainer
+        >>> from fedleak.datamodules import SyntheticRecommender
+        >>> from fedleak.modules import FNCF
+        >>> folder = mkdtemp()
+        >>> options = {"default_root_dir": folder, "enable_progress_bar": False}
+        >>> trainer = quiet_trainer(max_steps=2, callbacks=[DeltaRecorder()], **options)
+        >>> trainer.fit(FNCF(), SyntheticRecommender(users=12))
+        >>> Recording(f"{folder}/deltas").rounds
+        [0, 1]
     """
 
     def __init__(

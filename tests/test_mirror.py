@@ -14,7 +14,8 @@ KINDS = {
     "files that strangers made": r".*/test_strangers_\w+",
     "tables of papers": r"tables/test_tables_of_\w+",
     "files of the project that are no source": (
-        r"test_(batch_files|documents|github|mirror|outside|outside_incomplete|project|recording_format_page|"
+        r"test_(batch_files|documents|github|mirror|outside|outside_incomplete|project|public_names|"
+        r"recording_format_page|"
         r"self_description|start|sweeps)"
     ),
     "programs of the tests' own": r"(cluster|flower|fuzz|nvflare|regression)/.*",

@@ -35,6 +35,16 @@ class Choices:
             beforehand of all people, e.g. records of a pool; so that answers of one person could be those of another.
         decided: ``(N,)`` bool, the answers on which the attack decided itself, which is evidence of its own; None for
             an attack that only scores.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import Choices, Scores
+        >>> def rescored(odds):
+        ...     return Scores({"auc": torch.ones(len(odds))})
+        >>> labels = torch.tensor([[1, 0], [0, 1]])
+        >>> answers = Choices.of_matrix(torch.tensor([[0.9, 0.2], [0.4, 0.6]]), labels, rescored)
+        >>> answers.places
+        tensor([0, 0, 1, 1])
     """
 
     scores: Tensor
@@ -85,6 +95,16 @@ class Quantities:
         true: ``(V, K)``.
         rescored: the scores of the same estimate, with other vectors ``(V, K)`` in place of `inferred`.
         grid: ``(V,)`` distance of neighbouring possible values, e.g. of the shares of whole examples; 0 for none.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import Quantities, Scores
+        >>> true, found, step = torch.tensor([[0.25, 0.75]]), torch.tensor([[0.5, 0.5]]), torch.tensor([0.25])
+        >>> def rescored(inferred):
+        ...     return Scores({"l1": (inferred - true).abs().sum(1)})
+        >>> answers = Quantities(inferred=found, true=true, rescored=rescored, grid=step)
+        >>> answers.rescored(answers.inferred).metrics["l1"]
+        tensor([0.5000])
     """
 
     inferred: Tensor

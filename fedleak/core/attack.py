@@ -63,6 +63,34 @@ class Attack(abc.ABC):
         quadratic: whether it compares every message with every other one of its round.
         view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
             `History` for an attack on all messages of a recording together.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import Attack, RoundView, ThreatModel
+        >>> from fedleak.attacks.composition.estimates import CompositionEstimate
+        >>> class LargestBias(Attack):
+        ...     '''All examples are of the class whose bias grew most.'''
+        ...
+        ...     name = "largest-bias"
+        ...     family = "composition"
+        ...     threat_model = ThreatModel(sees="each update", knows="nothing else", needs=("deltas:bias",))
+        ...     estimates = CompositionEstimate
+        ...
+        ...     def run(self, view, *, generator):
+        ...         grew = view.deltas["bias"]
+        ...         present = grew == grew.amax(1, keepdim=True)
+        ...         unknown = torch.full(grew.shape, torch.nan)  # it gives no intervals
+        ...         return CompositionEstimate(proportions=present.double(), low=unknown, high=unknown, present=present)
+        >>> view = RoundView(
+        ...     round=0,
+        ...     pseudonyms=torch.tensor([7, 8]),
+        ...     example_counts=torch.tensor([10, 30]),
+        ...     deltas={"bias": torch.tensor([[-0.1, 0.3, -0.2], [0.2, -0.1, -0.1]])},
+        ...     model={"bias": torch.zeros(3)},
+        ... )
+        >>> LargestBias()(view, generator=torch.Generator()).proportions
+        tensor([[0., 1., 0.],
+                [1., 0., 0.]], dtype=torch.float64)
     """
 
     name: ClassVar[str]

@@ -5,7 +5,19 @@ from fedleak_recorder.errors import require as require
 
 
 class ViewError(Exception):
-    """A server view lacks what an attack needs, or holds something no attack can use."""
+    """A server view lacks what an attack needs, or holds something no attack can use.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import RoundView, ViewError
+        >>> clients, counts = torch.tensor([7]), torch.tensor([10])
+        >>> view = RoundView(round=0, pseudonyms=clients, example_counts=counts, deltas={}, model={})
+        >>> try:
+        ...     view.served_items
+        ... except ViewError as error:
+        ...     print(error)
+        expected the served items, got a recording without them
+    """
 
 
 def input_error_in(error: BaseException | None) -> InputError | None:

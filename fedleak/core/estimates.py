@@ -36,6 +36,14 @@ class Candidates:
         scores: ``(N,)``, higher means more likely true.
         labels: ``(N,)`` bool, whether it is true.
         owners: ``(N,)`` number of the client in the view that each is about; the user if `Scores.units` are users.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import Candidates
+        >>> asks = "did the client interact with this item?"
+        >>> ranked = Candidates.of_rows(asks, torch.tensor([[0.9, 0.2], [0.4, 0.6]]), torch.tensor([[1, 0], [0, 1]]))
+        >>> ranked.owners, ranked.labels
+        (tensor([0, 0, 1, 1]), tensor([ True, False, False,  True]))
     """
 
     asks: str
@@ -58,7 +66,15 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Images ``(K, channels, height, width)`` in [0, 1] and the reconstruction `found` of each, for a figure."""
+    """Images ``(K, channels, height, width)`` in [0, 1] and the reconstruction `found` of each, for a figure.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import Reconstruction
+        >>> pair = Reconstruction(originals=torch.ones(1, 1, 2, 2), found=torch.full((1, 1, 2, 2), 0.75))
+        >>> float((pair.originals - pair.found).square().mean())
+        0.0625
+    """
 
     originals: Tensor
     found: Tensor
@@ -82,6 +98,13 @@ class Scores:
         reconstruction: some images and their reconstructions.
         answers: what the estimate says of the answers, to which a prior can be added; None if it cannot.
         settings: ``(V,)`` by key: further setting columns of the values, e.g. which attribute of a person one is about.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import Scores
+        >>> scores = Scores({"auc": torch.tensor([1.0, 0.5])})
+        >>> scores.without(torch.tensor([True, False])).metrics["auc"]
+        tensor([   nan, 0.5000], dtype=torch.float64)
     """
 
     metrics: Mapping[str, Tensor]
@@ -114,6 +137,28 @@ class Estimate(abc.ABC):
         truth: names of the recorded ground truth that `score` needs.
         metrics: what `score` returns; names in `fedleak.core.metric_table.METRICS`, or new entries for it.
         judged_by: which of them attacks on the question are compared by; empty for those that are `Metric.judged`.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> from fedleak import Estimate, Metric, Scores
+        >>> from fedleak.core.estimates import check_tensor
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class SizeEstimate(Estimate):
+        ...     '''The number of examples of each client, ``(V,)``.'''
+        ...
+        ...     inferred = "how many examples a client has"
+        ...     truth = ("sizes",)
+        ...     metrics = (Metric("size-error", "The size error is relative, 0 for certainty.", lower_is_better=True),)
+        ...     sizes: torch.Tensor
+        ...
+        ...     def check(self, view):
+        ...         check_tensor("sizes", self.sizes, (view.victims,))
+        ...
+        ...     def score(self, view, truth):
+        ...         return Scores({"size-error": (self.sizes - truth["sizes"]).abs() / truth["sizes"]})
+        >>> SizeEstimate(sizes=torch.tensor([9.0, 30.0])).score(None, {"sizes": torch.tensor([10.0, 30.0])}).metrics
+        {'size-error': tensor([0.1000, 0.0000])}
     """
 
     inferred: ClassVar[str]

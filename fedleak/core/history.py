@@ -23,6 +23,20 @@ class History(View):
         pairs: ``(M, 2)`` pairs of messages for matching attacks, which are numbered over this view and then `known`.
         known: what the server saw of its own devices, whose users are ``known.priors["users"]`` ``(P,)``; None without
             such devices.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import History
+        >>> history = History(
+        ...     round=1,
+        ...     pseudonyms=torch.tensor([7, 8, 7]),
+        ...     example_counts=torch.tensor([10, 30, 10]),
+        ...     deltas={"bias": torch.tensor([[0.1], [0.2], [0.3]])},
+        ...     model={"bias": torch.zeros(1)},
+        ...     sent_in=torch.tensor([0, 0, 1]),
+        ... )
+        >>> [(view.round, view.pseudonyms.tolist()) for view in history.each_round()]
+        [(0, [7, 8]), (1, [7])]
     """
 
     of_victims: ClassVar[tuple[str, ...]] = (*View.of_victims, "sent_in")

@@ -30,6 +30,12 @@ class Metric:
         words: a value in everyday words, with ``{}`` for `words_scale` times the value, e.g. "names the right client
             for {} of 100 records"; continues "the best attack". Empty for none: a statement then has the number alone.
         words_scale: see `words`.
+
+    Example:
+        >>> from fedleak import Metric
+        >>> error = Metric("size-error", "The size error is the relative error of the number.", lower_is_better=True)
+        >>> error.certainty
+        0.0
     """
 
     name: str
@@ -73,7 +79,13 @@ def judges(name: str, question: str | None) -> bool:
 
 
 def add_metric(metric: Metric) -> Metric:
-    """Adds a metric to the table, e.g. that of an estimate."""
+    """Adds a metric to the table, e.g. that of an estimate.
+
+    Example:
+        >>> from fedleak import Metric, add_metric
+        >>> add_metric(Metric("share-found", "The share found is 1 for certainty.", span=(0.0, 1.0))).certainty
+        1.0
+    """
     if METRICS.setdefault(metric.name, metric) != metric:
         raise InputError(
             expected="metrics with different names",

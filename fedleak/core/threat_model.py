@@ -26,6 +26,12 @@ class ThreatModel:
         needs: required fields of `fedleak.core.view.RoundView`, or entries of fields that are mappings:
             ``"deltas:item_embedding.weight"``, ``"auxiliary:images"``, ``"priors:popularity"``;
             a class, such as `fedleak.client.RankingAlgorithm`, requires clients that run an algorithm of this kind.
+
+    Example:
+        >>> from fedleak import ThreatModel
+        >>> model = ThreatModel(sees="each update", knows="popular items", needs=("deltas", "priors:popularity"))
+        >>> sorted(model.fields)
+        ['deltas', 'priors']
     """
 
     sees: str

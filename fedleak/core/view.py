@@ -294,6 +294,21 @@ class RoundView(View):
             after list; padded with -1. None if nothing is ranked.
         features: ``(V, R, F)`` features of the served items as sent, zero where padded, or None.
         earlier: views of the same victims, in the same order, in earlier rounds, the first one first.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import RoundView
+        >>> view = RoundView(
+        ...     round=0,
+        ...     pseudonyms=torch.tensor([7, 8]),
+        ...     example_counts=torch.tensor([10, 30]),
+        ...     deltas={"bias": torch.tensor([[-0.1, 0.3, -0.2], [0.2, -0.1, -0.1]])},
+        ...     model={"bias": torch.zeros(3)},
+        ... )
+        >>> view.victims
+        2
+        >>> view.select(torch.tensor([1])).deltas["bias"]
+        tensor([[ 0.2000, -0.1000, -0.1000]])
     """
 
     of_victims: ClassVar[tuple[str, ...]] = (*View.of_victims, "lists", "features")

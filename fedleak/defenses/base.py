@@ -26,6 +26,14 @@ class Update:
         private: by parameter, the clients' private parameters after local training, ``(C, *shape)``. They stay with the
             clients: the round takes them out before a defence or a callback gets the update.
         losses: ``(C,)`` loss in each client's last local step; empty after the round has read it.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import Update
+        >>> rows = torch.tensor([[4, 7], [2, -1]])  # the second client has one row, and one of padding
+        >>> update = Update(deltas={"items": torch.zeros(2, 2, 3)}, rows={"items": rows})
+        >>> update.row_mask("items").sum(1).flatten()
+        tensor([2, 1])
     """
 
     deltas: dict[str, Tensor]
@@ -102,7 +110,24 @@ OwnView = Callable[[Update], tuple[RoundView, Tensor]]
 
 
 class Defense:
-    """Base class of client-side defences; the constructor takes the hyper-parameters, and every hook is optional."""
+    """Base class of client-side defences; the constructor takes the hyper-parameters, and every hook is optional.
+
+    Example:
+        >>> import dataclasses
+        >>> import torch
+        >>> from fedleak import Defense, Update
+        >>> class Rounding(Defense):
+        ...     '''Each number of an update is rounded to a multiple of a step.'''
+        ...
+        ...     def __init__(self, *, step=0.5):
+        ...         self.step = step
+        ...
+        ...     def protect(self, update, generators):
+        ...         deltas = {name: (value / self.step).round() * self.step for name, value in update.deltas.items()}
+        ...         return dataclasses.replace(update, deltas=deltas)
+        >>> Rounding().protect(Update(deltas={"bias": torch.tensor([[0.9, -0.3]])}), None).deltas["bias"]
+        tensor([[ 1.0000, -0.5000]])
+    """
 
     joint: ClassVar[bool] = False
     """Whether it needs all clients of a round together, so that a cohort is never split to save memory."""

@@ -68,6 +68,22 @@ class Check(abc.ABC):
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
         Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section VII.D.2.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import Check
+        >>> from fedleak.defenses.manipulation_checks import Received
+        >>> class LargestValue(Check):
+        ...     '''The largest value, relative to the reference's.'''
+        ...
+        ...     name = "largest-value"
+        ...
+        ...     def statistic(self, received, reference):
+        ...         return received.features.abs().flatten(1).amax(1) / reference.documents().abs().max()
+        >>> mask = torch.ones(1, 1, 2, dtype=torch.bool)
+        >>> honest = Received(features=torch.ones(1, 1, 2, 3), mask=mask, model={})
+        >>> LargestValue()(Received(features=5 * honest.features, mask=mask, model={}), honest)
+        tensor([5.], dtype=torch.float64)
     """
 
     name: ClassVar[str]

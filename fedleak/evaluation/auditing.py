@@ -58,6 +58,19 @@ class AuditResult:
         seconds: wall time.
         recording: recording that was attacked; None for the cells of a table.
         attacks: attacks that were asked for, also those that could not run.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from fedleak import DeltaRecorder, audit, quiet_trainer
+        >>> from fedleak.datamodules import SyntheticRecommender
+        >>> from fedleak.modules import FNCF
+        >>> folder = mkdtemp()
+        >>> options = {"default_root_dir": folder, "enable_progress_bar": False}
+        >>> trainer = quiet_trainer(max_steps=1, callbacks=[DeltaRecorder()], **options)
+        >>> trainer.fit(FNCF(), SyntheticRecommender(users=12))
+        >>> result = audit(f"{folder}/deltas", ["direction", "popularity"], progress=False)
+        >>> result.results["n"].unique().tolist()  # clients that each mean is over
+        [12]
     """
 
     evaluation: Evaluation
@@ -239,6 +252,20 @@ def audit(
 
     Raises:
         InputError: there is no recording, it is damaged, or no attack has a given name.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from fedleak import DeltaRecorder, audit, quiet_trainer
+        >>> from fedleak.datamodules import SyntheticRecommender
+        >>> from fedleak.modules import FNCF
+        >>> folder = mkdtemp()
+        >>> options = {"default_root_dir": folder, "enable_progress_bar": False}
+        >>> trainer = quiet_trainer(max_steps=1, callbacks=[DeltaRecorder()], **options)
+        >>> trainer.fit(FNCF(), SyntheticRecommender(users=12))
+        >>> result = audit(f"{folder}/deltas", ["direction", "popularity"], progress=False)
+        >>> means = result.results.query("metric == 'auc'").set_index("attack")["mean"]
+        >>> round(float(means["direction"]), 3)  # every item that a client interacted with comes first
+        1.0
     """
     start = time.perf_counter()
     recording = deltas if isinstance(deltas, Recording) else Recording(deltas)

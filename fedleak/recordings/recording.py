@@ -61,6 +61,21 @@ class Recording:
 
     Raises:
         InputError: the folder is no complete recording of this format.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from fedleak import Recording
+        >>> from fedleak_recorder import Recorder
+        >>> folder = mkdtemp()
+        >>> with Recorder(folder, holds="deltas") as recorder:
+        ...     sent = {"a": ({"weight": [3.0, 4.0]}, 10), "b": ({"weight": [0.0, 1.0]}, 30)}
+        ...     recorder.round(0, {"weight": [0.0, 0.0]}, sent)
+        >>> recording = Recording(folder)
+        >>> recording.rounds
+        [0]
+        >>> [view] = recording.views()
+        >>> view.deltas["weight"].norm(dim=1).sort().values
+        tensor([1., 5.])
     """
 
     def __init__(self, directory: str | Path, *, verify: bool = True, running: bool = False) -> None:

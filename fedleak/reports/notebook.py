@@ -34,5 +34,18 @@ def show(found: AuditResult, *, persons: bool = False) -> NotebookPage:
     Args:
         found: what was audited.
         persons: whether figures show single clients, for those who may know them.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from fedleak import DeltaRecorder, audit, quiet_trainer, show
+        >>> from fedleak.datamodules import SyntheticRecommender
+        >>> from fedleak.modules import FNCF
+        >>> folder = mkdtemp()
+        >>> options = {"default_root_dir": folder, "enable_progress_bar": False}
+        >>> trainer = quiet_trainer(max_steps=1, callbacks=[DeltaRecorder()], **options)
+        >>> trainer.fit(FNCF(), SyntheticRecommender(users=12))
+        >>> page = show(audit(f"{folder}/deltas", ["direction", "popularity"], progress=False))
+        >>> len(page.figures)
+        4
     """
     return NotebookPage(found, persons)

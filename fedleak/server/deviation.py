@@ -42,6 +42,27 @@ class Deviation:
         noticed: who would notice it, and how; empty if nobody would.
         references: the publications that define it, e.g. ``("RAIFLE, section III.C.1",)``; empty for this project's
             own.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> from fedleak.server import FeatureManipulation, Notice
+        >>> @dataclass(frozen=True, kw_only=True, eq=False)
+        ... class Scaled(FeatureManipulation):
+        ...     '''All features times a factor.'''
+        ...
+        ...     name = "scaled"
+        ...     does = "multiplies all features by a factor"
+        ...     noticed = (Notice("client", "values outside the usual range"),)
+        ...     factor: float = 2.0
+        ...
+        ...     def features(self, model, features, mask, *, generator):
+        ...         return features * self.factor
+        >>> shown = Scaled().features({}, torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1), generator=torch.Generator())
+        >>> shown.flatten()
+        tensor([2., 2.])
+        >>> Scaled.public_names().letter
+        'F'
     """
 
     name: ClassVar[str]

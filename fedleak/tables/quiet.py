@@ -34,6 +34,15 @@ def quiet_trainer(**options: Any) -> "Trainer":
     """Trainer with the defaults of ``train.py``, a bar of rounds, and without the messages that `quieten` hides.
 
     It is for Python and notebooks; the options are those of `lightning.Trainer`, and replace the defaults.
+
+    Example:
+        >>> from fedleak import quiet_trainer
+        >>> from fedleak.datamodules import SyntheticRecommender
+        >>> from fedleak.modules import FNCF
+        >>> trainer = quiet_trainer(max_steps=2, logger=False, enable_progress_bar=False)
+        >>> trainer.fit(FNCF(), SyntheticRecommender(users=12))
+        >>> trainer.global_step  # one step of the trainer is one round
+        2
     """
     from lightning import Trainer
 

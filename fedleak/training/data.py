@@ -50,6 +50,24 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
     Attributes:
         secret: the secret key of the training, which sets it: a public draw of who takes part would name the clients of
             a recording. None without a training; the draws then depend on the seed only.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import FederatedDataModule
+        >>> from fedleak.client import Cohort
+        >>> class Heights(FederatedDataModule):
+        ...     '''Three clients with one height in cm each.'''
+        ...
+        ...     num_clients = 3
+        ...     fingerprint = {"name": "heights", "sha256": ""}
+        ...
+        ...     def build_cohort(self, round_number, clients):
+        ...         examples = {"height": 170.0 + clients[:, None]}
+        ...         mask = torch.ones(len(clients), 1, dtype=torch.bool)
+        ...         return Cohort(round=round_number, clients=clients, examples=examples, mask=mask)
+        >>> first = next(iter(Heights(clients_per_round=3).train_dataloader()))
+        >>> first.examples["height"].mean()
+        tensor(171.)
     """
 
     folders: ClassVar[tuple[str, ...]] = ()

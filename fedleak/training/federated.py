@@ -40,6 +40,32 @@ class FederatedModule(Learner):
     References:
         B. McMahan, E. Moore, D. Ramage, S. Hampson and B. Agüera y Arcas, "Communication-Efficient Learning of Deep
         Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629 (Algorithm 1).
+
+    Example:
+        >>> import torch
+        >>> from fedleak import FederatedModule
+        >>> from fedleak.client import Cohort, DescentAlgorithm, LocalTraining
+        >>> class MeanAlgorithm(DescentAlgorithm):
+        ...     '''Squared distance of a client's values from the mean.'''
+        ...
+        ...     def loss(self, parameters, examples, mask):
+        ...         squares = (examples["value"] - parameters["mean"]).square()
+        ...         return (squares * mask).sum() / mask.sum().clamp(min=1)
+        >>> class Mean(FederatedModule):
+        ...     '''The mean of all clients' values.'''
+        ...
+        ...     def __init__(self):
+        ...         super().__init__(local=LocalTraining(learning_rate=0.5))
+        ...         self.algorithm = MeanAlgorithm(local=self.local)
+        ...         self.build_with()
+        ...
+        ...     def build(self):
+        ...         self.mean = torch.nn.Parameter(torch.zeros(()))
+        >>> values, mask = torch.tensor([[1.0, 3.0]]), torch.ones(1, 2, dtype=torch.bool)
+        >>> cohort = Cohort(round=0, clients=torch.tensor([0]), examples={"value": values}, mask=mask)
+        >>> update, loss = Mean().client_updates(cohort, {"mean": torch.zeros(())})
+        >>> update.deltas["mean"]  # half a step of 2 (0 - 2), the gradient at 0
+        tensor([2.])
     """
 
     reads_updates = False

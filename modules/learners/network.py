@@ -47,6 +47,22 @@ class NetworkLearner(FederatedModule):
 
             def build(self, num_classes: int) -> None:
                 self.train_network(nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes)), functional.cross_entropy)
+
+    Example:
+        >>> from torch import nn
+        >>> from fedleak import NetworkLearner
+        >>> from fedleak.client import LocalTraining
+        >>> class Linear(NetworkLearner):
+        ...     '''One layer on images of digits.'''
+        ...
+        ...     def __init__(self, *, num_classes=None):
+        ...         super().__init__(local=LocalTraining(learning_rate=0.1))
+        ...         self.build_with(num_classes=num_classes)
+        ...
+        ...     def build(self, num_classes):
+        ...         self.train_network(nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes)))
+        >>> sum(weight.numel() for weight in Linear(num_classes=10).parameters())
+        650
     """
 
     network: nn.Module

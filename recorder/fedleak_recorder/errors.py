@@ -13,6 +13,11 @@ class InputError(Exception):
         expected: what was needed, e.g. ``"4 tab-separated fields"``.
         found: what was there instead, with file and line if there is one.
         way_out: how to fix it.
+
+    Example:
+        >>> from fedleak_recorder import InputError
+        >>> print(InputError(expected="4 fields", found="3 in line 17", way_out="Add the rating."))
+        expected 4 fields; found 3 in line 17. Add the rating.
     """
 
     def __init__(self, *, expected: str, found: str, way_out: str) -> None:

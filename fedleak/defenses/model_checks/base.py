@@ -112,6 +112,25 @@ class ModelCheck(abc.ABC):
         name: the name in results.
         reads_examples: whether the statistic depends on the client's own examples, so that clients that received the
             same models may have different values.
+
+    Example:
+        >>> import torch
+        >>> from fedleak import ModelCheck
+        >>> from fedleak.defenses.model_checks.base import ReceivedModel
+        >>> class LargestWeight(ModelCheck):
+        ...     '''The largest weight, relative to that of the model before.'''
+        ...
+        ...     name = "largest-weight"
+        ...     reads_examples = False
+        ...
+        ...     def statistic(self, received):
+        ...         now, before = received.model["weight"], received.reference["weight"]
+        ...         return float(now.abs().max() / before.abs().max())
+        >>> network = torch.nn.Linear(2, 2, bias=False)
+        >>> before, sent = {"weight": torch.eye(2)}, {"weight": 8 * torch.eye(2)}
+        >>> examples = {"inputs": torch.ones(1, 2), "labels": torch.tensor([0])}
+        >>> LargestWeight().statistic(ReceivedModel(network=network, model=sent, reference=before, **examples))
+        8.0
     """
 
     name: ClassVar[str]

@@ -56,6 +56,21 @@ class Step:
     Attributes:
         name: name in the ``after`` of a table.
         metrics: what it measures in addition to attacks; names in `fedleak.core.metric_table.METRICS`, or new entries.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from fedleak import Metric, Step
+        >>> from fedleak.core.ranges import PositiveInt
+        >>> @dataclass(frozen=True)
+        ... class LargestCounts(Step):
+        ...     '''The largest numbers of examples.'''
+        ...
+        ...     name = "largest-counts"
+        ...     metrics = (Metric("largest-count", "The largest count is a number of examples.", leak=False),)
+        ...     most: PositiveInt = 3
+        >>> LargestCounts(most=0)
+        Traceback (most recent call last):
+        ValueError: expected most>0, got 0
     """
 
     name: ClassVar[str]
@@ -74,6 +89,28 @@ class RecordingStep(Step, abc.ABC):
     """Comparison that a recording and its ground truth suffice for.
 
     It adds rows and changes none: victims that it leaves out are undefined when attacks are scored.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from fedleak import Metric, RecordingStep, audit
+        >>> from fedleak_recorder import Recorder
+        >>> folder = mkdtemp()
+        >>> with Recorder(folder, holds="deltas") as recorder:
+        ...     sent = {"a": ({"weight": [3.0, 4.0]}, 10), "b": ({"weight": [0.0, 1.0]}, 30)}
+        ...     recorder.round(0, {"weight": [0.0, 0.0]}, sent)
+        >>> class UpdateNorms(RecordingStep):
+        ...     '''L2 norm of each client's update.'''
+        ...
+        ...     name = "weight-norms"
+        ...     metrics = (Metric("weight-norm", "The weight norm is the L2 norm of an update.", leak=False),)
+        ...
+        ...     def rows(self, run):
+        ...         for view in run.recording.views():
+        ...             norms = view.deltas["weight"].norm(dim=1)
+        ...             yield run.scores("updates", {"weight-norm": norms}, victims=view.pseudonyms, round=view.round)
+        >>> result = audit(folder, [], steps=[UpdateNorms()], progress=False)
+        >>> float(result.results.set_index("metric").loc["weight-norm", "mean"])
+        3.0
     """
 
     def unscored(self, view: RoundView) -> Tensor | None:

@@ -13,6 +13,23 @@ class Exporter(abc.ABC):
 
     Attributes:
         name: name in ``attack.py export DIR --to NAME``.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from fedleak import Exporter
+        >>> from fedleak.core.places import PACKAGE
+        >>> from fedleak.reports import Run
+        >>> class BestValue(Exporter):
+        ...     '''The attack with the largest mean AUC, as a line of text.'''
+        ...
+        ...     name = "best-value"
+        ...
+        ...     def export(self, run, directory):
+        ...         best = run.results.query("metric == 'auc'").sort_values("mean").iloc[-1]
+        ...         return f"{best['attack']} {best['mean']:.3f}"
+        >>> run = Run.read(PACKAGE / "reports" / "published_results" / "raifle_table5.json")
+        >>> BestValue().export(run, Path("."))
+        'direction 1.000'
     """
 
     name: ClassVar[str]

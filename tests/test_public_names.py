@@ -1,0 +1,104 @@
+"""``from fedleak import NAME``: which names there are, what each is, and an example of each that runs."""
+
+import doctest
+import gc
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedleak
+from fedleak.core import metric_table
+from fedleak.core.exports import public_names
+from tests.places import ROOT
+
+pytestmark = pytest.mark.inventory
+
+AUDIT = ("AuditResult", "DeltaRecorder", "Recording", "audit", "quiet_trainer", "show")
+"""What a training is recorded with, and a recording audited."""
+BASES = (
+    *("Attack", "Check", "Defense", "Deviation", "Estimate", "Exporter", "FederatedDataModule", "FederatedModule"),
+    *("ModelCheck", "NetworkLearner", "RecordingStep", "Step"),
+)
+"""What an addition is a subclass of."""
+PARTS = (
+    *("Candidates", "Choices", "History", "InputError", "Metric", "Quantities", "Reconstruction", "RoundView"),
+    *("Scores", "ThreatModel", "Update", "ViewError", "add_metric"),
+)
+"""What additions get, return and raise."""
+NAMES = (*AUDIT, *BASES, *PARTS)
+TRAINING = ("AuditResult", "DeltaRecorder", "audit", "quiet_trainer", "show")
+"""Names whose example trains."""
+
+
+@pytest.fixture
+def _nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Metrics and files of an example end with it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    metrics, judged = dict(metric_table.METRICS), dict(metric_table.JUDGED_BY)
+    yield
+    metric_table.METRICS.clear()
+    metric_table.METRICS.update(metrics)
+    metric_table.JUDGED_BY.clear()
+    metric_table.JUDGED_BY.update(judged)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_class_stays() -> Iterator[None]:
+    """Other tests look for all subclasses of a base."""
+    yield
+    gc.collect()
+
+
+def example_of(name: str, thing: Any) -> doctest.DocTest:
+    """The example in the docstring of a name, which has no other names than those it imports."""
+    return doctest.DocTestParser().get_doctest(thing.__doc__, {"__name__": "example"}, name, None, None)
+
+
+def test_these_are_the_public_names() -> None:
+    assert sorted(public_names(fedleak)) == sorted([*NAMES, "__version__"])
+    assert set(public_names(fedleak)) <= set(dir(fedleak))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_opens_with_a_definition(name: str) -> None:
+    first = (getattr(fedleak, name).__doc__ or "").strip().partition("\n")[0]
+    assert re.fullmatch(r"[A-Z].{20,}[.:]", first), first
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.integration] * (name in TRAINING)) for name in NAMES]
+)
+@pytest.mark.usefixtures("_nothing_stays")
+def test_the_example_of_a_public_name_gives_what_it_says(name: str) -> None:
+    example = example_of(name, getattr(fedleak, name))
+    assert any(part.want for part in example.examples), "an example with what it prints"
+    said: list[str] = []
+    failed, tried = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example, out=said.append)
+    assert tried
+    assert not failed, "".join(said)
+
+
+def test_a_wrong_example_is_found() -> None:
+    def wrong() -> None:
+        """One and one.
+
+        >>> 1 + 1
+        3
+        """
+
+    assert doctest.DocTestRunner().run(example_of("wrong", wrong), out=lambda _: None).failed == 1
+
+
+@pytest.mark.integration
+def test_the_names_are_listed_without_torch_and_numpy() -> None:
+    code = "import sys, fedleak; dir(fedleak); fedleak.__version__; print({'torch', 'numpy'} & {*sys.modules})"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
