@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick additions frozen results fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
+.PHONY: demo test tests quick check additions frozen results included fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -36,6 +36,10 @@ tests: $(READY)
 quick: $(READY)  ## the tests that train nothing and start no process
 	$(PYTEST) -m "not integration"
 
+FILES ?=
+check: $(READY)  ## "done", or what is missing: tests of FILES, tests of everything of a kind, ruff, mypy
+	$(BIN)/python -m tests.check $(FILES)
+
 additions: $(READY)  ## the quick tests in a copy of the checkout to which one of each kind is added
 	$(BIN)/python -m tests.additions -n auto --dist worksteal
 
@@ -44,6 +48,9 @@ frozen: $(READY)  ## compare the numbers of every table and training, at a tiny 
 
 results: $(READY)  ## write docs/results.md and the table of README.md from the results in docs/results
 	$(BIN)/python -m docs.tools.results_page
+
+included: $(READY)  ## write docs/included.md from the attacks, data sets, learners and all others in the code
+	$(BIN)/python -m docs.tools.included_page
 
 MINUTES ?= 30
 fuzz: $(READY)  ## read damaged and hostile files for MINUTES (30) minutes: a table of outcomes, failures in runs/fuzz/
