@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.check import source_of
 from tests.places import ROOT, source_files, tracked
 
 TESTS = ROOT / "tests"
@@ -14,7 +15,7 @@ KINDS = {
     "files that strangers made": r".*/test_strangers_\w+",
     "tables of papers": r"tables/test_tables_of_\w+",
     "files of the project that are no source": (
-        r"test_(batch_files|documents|github|mirror|outside|outside_incomplete|project|public_names|"
+        r"test_(batch_files|check|documents|github|mirror|outside|outside_incomplete|project|public_names|"
         r"recording_format_page|"
         r"self_description|start|sweeps)"
     ),
@@ -25,24 +26,15 @@ TRACKED = [path.relative_to(TESTS) for path in tracked() if path.is_relative_to(
 MODULES = [path for path in TRACKED if path.name.startswith("test_")]
 
 
-def source_of(test: str) -> bool:
-    """Whether ``a/test_b`` has a file ``a/b.py``, or a folder; ``test_b_more`` is a further test of it."""
-    folder, _, name = test.rpartition("test_")
-    parts = name.split("_")
-    starts = ["_".join(parts[:end]) for end in range(len(parts), 0, -1)]
-    places = (ROOT / folder, ROOT / "fedleak" / folder)
-    return any((place / f"{start}.py").is_file() or (place / start).is_dir() for place in places for start in starts)
-
-
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_a_test_is_named_after_what_it_tests(module: object) -> None:
     name = str(module).removesuffix(".py")
-    assert source_of(name) or any(re.fullmatch(kind, name) for kind in KINDS.values())
+    assert source_of(name) is not None or any(re.fullmatch(kind, name) for kind in KINDS.values())
 
 
 def test_a_test_without_a_source_is_found() -> None:
-    assert source_of("core/test_view")
-    assert not source_of("core/test_nothing")
+    assert source_of("core/test_view") is not None
+    assert source_of("core/test_nothing") is None
 
 
 def test_compiled_files_are_no_source(tmp_path: Path) -> None:
