@@ -37,7 +37,7 @@ quick: $(READY)  ## the tests that train nothing and start no process
 	$(PYTEST) -m "not integration"
 
 FILES ?=
-check: $(READY)  ## "done", or what is missing: tests of FILES, tests of everything of a kind, ruff, mypy
+check: $(READY)  ## "done", or what is missing: tests of FILES, tests of everything of a kind, linters, types
 	$(BIN)/python -m tests.check $(FILES)
 
 additions: $(READY)  ## the quick tests in a copy of the checkout to which one of each kind is added
