@@ -1,7 +1,7 @@
 """``python -m tests.check FILE ...``: whether an addition is done, as ``make check FILES="..."`` says it.
 
-Runs the tests of the files, the tests that look over everything of a kind, ruff and mypy. Each step prints a line, and
-what failed its output; the last line is "done", or the steps that failed.
+Runs the tests of the files, the tests that look over everything of a kind, ruff, mypy and import-linter. Each step
+prints a line, and what failed its output; the last line is "done", or the steps that failed.
 """
 
 import os
@@ -87,6 +87,8 @@ def steps_for(files: Sequence[Path]) -> Mapping[str, Sequence[str]]:
     typed = [file for file in code if not any(file.is_relative_to(folder) for folder in NOT_TYPED)]
     if typed:
         steps["mypy"] = [*python, "mypy", *map(_typed, typed)]
+    if any(module_of(file).startswith("fedleak.") for file in code):
+        steps["imports"] = [str(Path(sys.executable).with_name("lint-imports"))]
     return steps
 
 

@@ -57,7 +57,7 @@ def test_a_file_has_the_name_under_which_it_is_imported(file: str, module: str) 
 
 def test_a_file_of_code_gets_all_steps_and_a_document_no_linter() -> None:
     steps = steps_for([ROOT / "attacks" / "composition" / "rlu.py"])
-    assert list(steps) == ["tests", "inventory", "ruff", "format", "mypy"]
+    assert list(steps) == ["tests", "inventory", "ruff", "format", "mypy", "imports"]
     assert steps["mypy"][-1] == "fedleak/attacks/composition/rlu.py"
     assert "tests/docs/tools/test_included_page.py" in steps["tests"]
     assert list(steps_for([ROOT / "README.md"])) == ["inventory"]
