@@ -1,5 +1,6 @@
-# Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick check additions frozen results included fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
+# Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder, unless
+# `make PYTHON=/path/to/python TARGET` names the Python of an environment that has the dependencies, e.g. torch.
+.PHONY: demo test tests quick check test-wheel dist additions frozen results included fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,10 +14,19 @@ NVFLARE := .uv/nvflare
 EXPORTERS := .uv/exporters
 DOCS := .uv/docs
 DEMO := runs/demo
+WHEELS := dist
 PEERS := pfl fedjax flower
 AUTHORS := $(patsubst bench/authors/%.in,%,$(wildcard bench/authors/*.in))
 SOURCED := $(patsubst bench/authors/%.source,%,$(wildcard bench/authors/*.source))
-OWN := recorder guard
+OWN := recorder guard .
+
+# From the command line alone: a variable of the environment may mean another Python, or none of ours.
+ifeq ($(origin PYTHON),command line)
+BIN := $(patsubst %/,%,$(dir $(shell command -v $(PYTHON))))
+READY := has-dependencies
+export PYTHONPATH := $(CURDIR):$(CURDIR)/recorder:$(CURDIR)/guard$(if $(PYTHONPATH),:$(PYTHONPATH))
+.PHONY: has-dependencies
+endif
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,6 +42,12 @@ test: $(READY)  ## lint, types, import walls and tests, side by side on all core
 
 tests: $(READY)
 	$(PYTEST)
+
+test-wheel: $(READY) | $(UV)  ## a part of test: wheels in an environment of their own, used from a folder with files of a user
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/wheel
+
+dist: $(READY) | $(UV)  ## build the wheels of fedleak, its recorder and its guard into dist/, without an index
+	$(BIN)/python -m tests.wheel.environment $(WHEELS)
 
 quick: $(READY)  ## the tests that train nothing and start no process
 	$(PYTEST) -m "not integration"
@@ -119,19 +135,19 @@ bench-attacks: $(READY) $(AUTHORS:%=.peers/%/.synced) $(SOURCED:%=.peers/%/src/.
 	$(BIN)/python -m bench.authors
 
 COMPILE = $(UV) pip compile --universal --python-version 3.11 --prerelease disallow \
-	--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet
-OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements.lock
+	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-package fedleak-recorder --quiet
+OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements/fedleak.lock
 lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no pre-releases)
-	$(COMPILE) pyproject.toml --group dev --extra transformers -o requirements.lock
-	$(COMPILE) pyproject.toml --group dev --extra flower --extra transformers -o requirements-flower.lock
-	$(COMPILE) pyproject.toml --group dev --extra nvflare --extra transformers -o requirements-nvflare.lock
-	$(COMPILE:disallow=explicit) pyproject.toml --group dev --group exporters --extra otel --extra mlflow -o requirements-exporters.lock
-	$(COMPILE) pyproject.toml --group dev --group docs --extra transformers -o requirements-docs.lock
+	$(COMPILE) pyproject.toml --group dev --extra transformers -o requirements/fedleak.lock
+	$(COMPILE) pyproject.toml --group dev --extra flower --extra transformers -o requirements/flower.lock
+	$(COMPILE) pyproject.toml --group dev --extra nvflare --extra transformers -o requirements/nvflare.lock
+	$(COMPILE:disallow=explicit) pyproject.toml --group dev --group exporters --extra otel --extra mlflow -o requirements/exporters.lock
+	$(COMPILE) pyproject.toml --group dev --group docs --extra transformers -o requirements/docs.lock
 	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
 	for name in $(AUTHORS); do $(COMPILE) bench/authors/$$name.in --constraint <($(OUR_TORCH)) -o bench/authors/$$name.lock; done
 
 clean:  ## remove the environment, caches and benchmark output; runs/ stays
-	rm -rf .uv .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf .uv .venv .peers build dist fedleak.egg-info runs/wheel .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV):
@@ -140,21 +156,30 @@ $(UV):
 	$(PYTHON3) -m venv .uv
 	.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
 
+has-dependencies:
+	@"$(PYTHON)" -P requirements/missing.py $(if $(filter-out demo,$(or $(MAKECMDGOALS),demo)),dev)
+
 # The stamp is newer than the lock once the environment holds exactly what the lock names. Bytecode is compiled now: if
 # python cannot write it later, every start would take twenty seconds longer.
-$(READY): requirements.lock $(OWN:%=%/pyproject.toml) | $(UV)
-	test -x $(BIN)/python || $(UV) venv --quiet --python .uv/bin/python .venv
-	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
-	$(INSTALL_OWN) --python $(BIN)/python
-	@touch $(READY)
+.venv/.synced: requirements/fedleak.lock $(OWN:%=%/pyproject.toml) | $(UV)
+	@test -x .venv/bin/python || echo "$(SIZE)"
+	test -x .venv/bin/python || $(UV) venv --quiet --python .uv/bin/python .venv
+	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .venv/bin/python requirements/fedleak.lock
+	$(INSTALL_OWN) --python .venv/bin/python
+	@touch $@
 
-# The recorder and the guard lie in this checkout, so no lock has a hash of them. uv builds them itself and downloads
-# nothing for them.
-INSTALL_OWN = $(UV) pip install --quiet --no-deps $(OWN:%=--editable ./%)
+# Measured with the locked packages; most of it are the CUDA libraries of torch.
+SIZE = Making .venv, once: 6.3 GB, in a minute or two, and the time of the download. To use an environment that has \
+torch already: make PYTHON=/path/to/python $(MAKECMDGOALS)
 
-$(FLOWER)/.synced $(NVFLARE)/.synced $(EXPORTERS)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements-%.lock $(OWN:%=%/pyproject.toml) | $(UV)
+# What lies in this checkout has no hash in a lock. uv builds the recorder and the guard itself, and the checkout with the
+# setuptools of the environment, so that nothing is downloaded for them.
+INSTALL_OWN = $(UV) pip install --quiet --no-deps --no-build-isolation-package fedleak $(OWN:%=--editable ./%)
+
+$(FLOWER)/.synced $(NVFLARE)/.synced $(EXPORTERS)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements/%.lock $(OWN:%=%/pyproject.toml) | $(UV)
+	@test -x .uv/$*/bin/python || echo "Making .uv/$*, once: about a gigabyte beside what .venv has already, a minute or two"
 	test -x .uv/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .uv/$*
-	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .uv/$*/bin/python requirements-$*.lock
+	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .uv/$*/bin/python requirements/$*.lock
 	$(INSTALL_OWN) --python .uv/$*/bin/python
 	@touch $@
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from tests.places import ROOT, copy_checkout, tracked
 from tests.slowest import FEWEST, Spent, too_slow
@@ -89,10 +90,10 @@ def test_the_search_for_pickle_finds_it(source: str) -> None:
     assert len(unsafe_in(source)) == 1
 
 
-LOCKS: dict[str, list[str]] = {"requirements.lock": ["transformers"]} | {
-    f"requirements-{name}.lock": [name, "transformers"] for name in ("flower", "nvflare", "docs")
+LOCKS: dict[str, list[str]] = {"fedleak.lock": ["transformers"]} | {
+    f"{name}.lock": [name, "transformers"] for name in ("flower", "nvflare", "docs")
 }
-LOCKS["requirements-exporters.lock"] = ["otel", "mlflow", "exporters"]
+LOCKS["exporters.lock"] = ["otel", "mlflow", "exporters"]
 """Every lock and the extras and groups that it holds."""
 BETAS_ALONE = re.compile(r"opentelemetry-(semantic-conventions|exporter-(http-transport|otlp-common))==")
 """Packages that have no other versions."""
@@ -100,7 +101,7 @@ BETAS_ALONE = re.compile(r"opentelemetry-(semantic-conventions|exporter-(http-tr
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_lock_is_pinned_by_hash_and_holds_no_pre_release(lock: str) -> None:
-    text = (ROOT / lock).read_text(encoding="utf-8")
+    text = (ROOT / "requirements" / lock).read_text(encoding="utf-8")
     entries = re.split(r"\n(?=\S)", text.strip())
     assert len(entries) > 50
     for entry in entries:
@@ -116,8 +117,36 @@ def test_lock_holds_every_dependency(lock: str, extras: list[str]) -> None:
     wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
     further = project["project"]["optional-dependencies"] | project["dependency-groups"]
     wanted += [name for extra in extras for name in further[extra]]
-    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE))
-    assert {re.split(r"[^a-z0-9.-]", name.lower())[0].replace("_", "-") for name in wanted} <= locked
+    text = (ROOT / "requirements" / lock).read_text(encoding="utf-8")
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", text, re.MULTILINE))
+    in_checkout = project["tool"]["uv"]["sources"].keys()  # make installs these without a lock
+    names = {re.split(r"[^a-z0-9.-]", name.lower())[0].replace("_", "-") for name in wanted}
+    assert names - in_checkout <= locked
+
+
+def test_what_lies_in_the_checkout_is_in_no_lock_and_has_the_version_that_is_required() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    sources = project["tool"]["uv"]["sources"]
+    extras = project["project"]["optional-dependencies"].values()
+    required = map(Requirement, [*project["project"]["dependencies"], *(name for extra in extras for name in extra)])
+    own = {one.name: one.specifier for one in required if one.name in sources}
+    assert own.keys() == sources.keys() == {"fedleak-guard", "fedleak-recorder"}
+    for name, source in sources.items():
+        found = tomllib.loads((ROOT / source["path"] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert found["name"] == name
+        assert own[name].contains(found["version"])
+        assert not any(f"{name}==" in (ROOT / "requirements" / lock).read_text(encoding="utf-8") for lock in LOCKS)
+
+
+EXTRA = re.compile(r"\bfedleak\[([\w,-]+)\]")
+
+
+def test_every_extra_that_a_text_names_exists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    texts = [path for path in tracked() if path.suffix in {".md", ".py", ".yaml"} and path != Path(__file__).resolve()]
+    found = {path.name: EXTRA.findall(path.read_text(encoding="utf-8")) for path in texts}
+    named = {extra for names in found.values() for one in names for extra in one.split(",")}
+    assert {"images", "mlflow", "otel", "transformers"} <= named <= project["project"]["optional-dependencies"].keys()
 
 
 def test_every_dependency_has_a_bound_and_a_reason() -> None:
@@ -143,7 +172,10 @@ def test_every_yaml_file_is_yaml() -> None:
 
 @pytest.mark.integration
 def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) -> None:
-    """Built from a copy, without a network, with the setuptools of the environment."""
+    """Built from a copy, without a network, with the setuptools of the environment.
+
+    Nothing else of the checkout is on the path then: its folders, such as tests, may have the names of a user's.
+    """
     copy, site = tmp_path / "copy", tmp_path / "site"
     copy_checkout(copy)
     site.mkdir()
@@ -151,6 +183,7 @@ def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) 
     done = subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, text=True, check=True)
     with zipfile.ZipFile(tmp_path / done.stdout.splitlines()[-1]) as wheel:
         wheel.extractall(site)
+    assert not any(str(copy) in path.read_text(encoding="utf-8") for path in site.glob("*.pth"))
     (own,) = distributions(path=[str(site)])
     names = {point.name for point in own.entry_points.select(group="console_scripts")}
     assert names == {"fedleak", "fedleak-train"}

@@ -113,7 +113,7 @@ def test_the_steps_of_the_ci_example_run_in_somebody_elses_repository(tmp_path: 
             shutil.copyfile(path, copy)
     for name in (".venv", ".uv"):
         (checkout / name).symlink_to(ROOT / name)
-    for name in ("requirements.lock", "recorder/pyproject.toml", "guard/pyproject.toml"):
+    for name in ("requirements/fedleak.lock", "pyproject.toml", "recorder/pyproject.toml", "guard/pyproject.toml"):
         os.utime(checkout / name, (0, 0))  # older than the environment, which make then leaves as it is
     job = ci_job()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FEDLEAK_")}
