@@ -10,7 +10,7 @@ from typing import Any
 from jsonargparse import ArgumentError, ArgumentParser
 
 from fedleak.client.pretrained import PretrainedAlgorithm
-from fedleak.core.class_paths import classes_in
+from fedleak.core.class_paths import classes_in, find_in_current_folder
 from fedleak.core.errors import InputError, require
 from fedleak.modules import learners
 from fedleak.recordings.control import Control, ControlRecording
@@ -102,7 +102,8 @@ def _imported(path: str) -> Any:
         return _project_learners()[path]
     module, _, name = path.rpartition(".")
     expected = "--learner: the path of a subclass of NetworkLearner or FederatedModule, or an importable module"
-    way_out = "Check the spelling, and that its folder is in PYTHONPATH; docs/own-network.md has an example."
+    way_out = "Check the spelling, and that it lies in this folder or in one of PYTHONPATH; see docs/own-network.md."
+    find_in_current_folder()
     try:
         found = getattr(importlib.import_module(module), name, None) if module else None
         found = importlib.import_module(path) if found is None else found

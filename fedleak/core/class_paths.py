@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -10,6 +11,17 @@ from fedleak.core.errors import InputError, require
 from fedleak.core.moved import current_path
 
 _Kind = TypeVar("_Kind")
+
+
+def find_in_current_folder() -> None:
+    """Lets Python find modules of the current folder; called before a name that the user gave is imported.
+
+    A command that an installation puts on the path does not look there by itself. The folder comes last, so that no
+    file in it hides a package; and it stays, because such a module may import others of the folder later.
+    """
+    folder = str(Path.cwd())
+    if "" not in sys.path and folder not in sys.path:
+        sys.path.append(folder)
 
 
 def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
@@ -23,13 +35,14 @@ def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
         InputError: there is none, it is no subclass of `base`, it is abstract, or it lacks an attribute.
     """
     module, _, name = current_path(path).rpartition(".")
+    find_in_current_folder()
     try:
         kind = getattr(importlib.import_module(module), name)
     except (ImportError, SyntaxError, AttributeError, ValueError) as error:
         raise InputError(
             expected=f"the path of a subclass of {base.__name__}, such as my_package.MyClass",
             found=f"{path}: {error}",
-            way_out="Check the spelling, and that the package can be imported from here (PYTHONPATH).",
+            way_out="Check the spelling, and that the package is installed, in this folder or in PYTHONPATH.",
         ) from error
     if not (isinstance(kind, type) and issubclass(kind, base)) or inspect.isabstract(kind) or kind is base:
         raise InputError(

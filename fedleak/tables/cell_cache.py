@@ -200,7 +200,8 @@ def _in_processes(cell: Cell) -> None:
     # The package may be on no path of a new process: it is started from the checkout without an installation.
     paths = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    program = [sys.executable, "-m", "fedleak.commands.train", "fit", "--config", str(path)]
+    # -P: no file of the current folder hides a package; the training finds it there all the same, last.
+    program = [sys.executable, "-P", "-m", "fedleak.commands.train", "fit", "--config", str(path)]
     done = subprocess.run(program, env=environment, check=False)
     expected, found = f"the training of {cell.key} to succeed", f"exit status {done.returncode} of train.py"
     require(not done.returncode, expected, found, f"See its message above; its configuration is {path}.")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tqdm import tqdm
 
+from fedleak.core.class_paths import find_in_current_folder
 from fedleak.core.errors import InputError, require
 from fedleak.core.metric_table import METRICS, metric_names
 from fedleak.evaluation.derived import DERIVED
@@ -247,6 +248,7 @@ def read_table(path: Path) -> Table:
     Raises:
         InputError: the file is missing or not YAML, or has an unknown key or a wrong value.
     """
+    find_in_current_folder()  # for class paths of the table, which is the user's own
     content = read_content(path)
     for key in ("train", "metrics"):
         require(key in content, f"{key} in {path}", "none", "docs/tables.md lists the keys.")

@@ -19,7 +19,7 @@ from fedleak.callbacks.requeue import Requeue
 from fedleak.callbacks.round_progress import RoundProgress
 from fedleak.callbacks.run_config import RunConfig
 from fedleak.callbacks.stop_report import StopReport, newest_checkpoint
-from fedleak.core.class_paths import classes_in
+from fedleak.core.class_paths import classes_in, find_in_current_folder
 from fedleak.core.errors import require
 from fedleak.core.moved import with_current_paths
 from fedleak.core.signals import Stopping
@@ -204,6 +204,7 @@ WHAT: dict[str, Any] = {
 def main(args: ArgsType = None, stopping: Stopping | None = None) -> FederatedCLI:
     """Runs the command line, of the process for None, and returns the CLI with its Trainer, model and data."""
     quieten()
+    find_in_current_folder()  # for class paths of the configuration, which is the user's own
     stops = [Requeue(), StopReport(stopping or Stopping())]
     saved: dict[str, Any] = {"save_config_callback": RunConfig}
     saved |= {"save_config_kwargs": {"save_to_log_dir": False, "overwrite": True}}
