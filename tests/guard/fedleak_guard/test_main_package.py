@@ -34,11 +34,13 @@ print(json.dumps({"reasons": reasons, "not_made": entry["not_made"]}))
 """
 
 
-def sent(folder: Path, *path: Path) -> dict[str, object]:
-    """What the guard says of a message, run in a folder."""
+def sent(folder: Path, *path: Path, named: str = "fedleak") -> dict[str, object]:
+    """What the guard says of a message, run in a folder; it looks for the main package by the name that is given."""
     (folder / "evidence").mkdir()
     entries = [str(one) for one in (folder, *path, ROOT / "guard", ROOT / "recorder")]
-    command = [sys.executable, "-W", "ignore", "-c", f"import sys; sys.path[:0] = {entries!r}\n{SEND}"]
+    path_first = f"import sys; sys.path[:0] = {entries!r}"
+    looks_for = f"from fedleak_guard import main_package; main_package._NAME = {named!r}"
+    command = [sys.executable, "-W", "ignore", "-c", f"{path_first}\n{looks_for}\n{SEND}"]
     done = subprocess.run(
         [*command, str(folder / "evidence")], cwd=folder, capture_output=True, check=True, text=True, env={}
     )
@@ -69,7 +71,7 @@ def test_files_of_an_app_change_no_check(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_without_fedleak_its_checks_are_not_made_and_a_message_leaves(tmp_path: Path) -> None:
     (tmp_path / "client.py").write_text('"""The app of somebody."""\n')
-    said = sent(tmp_path)
+    said = sent(tmp_path, named="fedleak_of_a_test")  # the environment of the tests has the package
     assert said["reasons"] == []
     assert "own-records" in str(said["not_made"])
     assert "is not installed" in str(said["not_made"])
