@@ -19,7 +19,7 @@ KINDS = {
         r"recording_format_page|"
         r"self_description|start|sweeps)"
     ),
-    "programs of the tests' own": r"(cluster|flower|fuzz|nvflare|regression)/.*",
+    "programs of the tests' own": r"(cluster|flower|fuzz|nvflare|regression|wheel)/.*",
 }
 """What is named after no file of the source."""
 TRACKED = [path.relative_to(TESTS) for path in tracked() if path.is_relative_to(TESTS)]
