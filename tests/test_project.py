@@ -8,6 +8,7 @@ import tomllib
 import zipfile
 from importlib.metadata import distributions
 from pathlib import Path
+from site import getsitepackages
 
 import pytest
 import yaml
@@ -187,9 +188,12 @@ def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) 
     (own,) = distributions(path=[str(site)])
     names = {point.name for point in own.entry_points.select(group="console_scripts")}
     assert names == {"fedleak", "fedleak-train"}
-    use = "import site; site.addsitedir('site'); import fedleak.attacks.recommendation"
+    # Without what is installed as editable into the environment of this test.
+    use = f"import site, sys; sys.path += {getsitepackages()}; site.addsitedir('site')"
+    use += "; import fedleak.attacks.recommendation"
     use += "; from fedleak.commands import program, train; print(program.command, train.command, program.__file__)"
-    done = subprocess.run([sys.executable, "-c", use], cwd=tmp_path, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-I", "-S", "-c", use]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith(str(copy / "fedleak/commands/program.py"))
 
 

@@ -34,7 +34,8 @@ def test_a_message_is_checked_with_three_dependencies_only(tmp_path: Path) -> No
     code = (
         "import json, sys; sys.path[:0] = sys.argv[1:3]; before = set(sys.modules)\n"
         "import numpy\n"
-        "from pathlib import Path; from fedleak_guard import Guard, Message\n"
+        "from pathlib import Path; from fedleak_guard import Guard, Message, main_package\n"
+        "main_package._NAME = 'fedleak_of_a_test'\n"  # as where the main package is not installed
         "folder = Path(sys.argv[3]); policy = folder / 'policy.yaml'\n"
         "policy.write_text(f'format: 1\\nevidence: {folder}\\ntensors: [{{name: a}}]\\n')\n"
         "model = {'a': numpy.ones(3, 'f')}\n"
