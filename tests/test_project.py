@@ -189,7 +189,8 @@ def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) 
     names = {point.name for point in own.entry_points.select(group="console_scripts")}
     assert names == {"fedleak", "fedleak-train"}
     # Without what is installed as editable into the environment of this test.
-    use = f"import site, sys; sys.path += {getsitepackages()}; site.addsitedir('site')"
+    others = [*getsitepackages(), str(ROOT / "recorder")]
+    use = f"import site, sys; sys.path += {others}; site.addsitedir('site')"
     use += "; import fedleak.attacks.recommendation"
     use += "; from fedleak.commands import program, train; print(program.command, train.command, program.__file__)"
     command = [sys.executable, "-I", "-S", "-c", use]

@@ -53,10 +53,10 @@ def build_wheels(folder: Path, program: str) -> None:
     """
     with_setuptools = ("--python", sys.executable, "--no-build-isolation")
     shutil.rmtree(folder, ignore_errors=True)
-    copy = folder / "copy"
+    copy = folder.resolve() / "copy"
     copy_checkout(copy)
     for part, options in {".": with_setuptools, "recorder": ("--wheel",), "guard": ("--wheel",)}.items():
-        command = [program, "build", *NO_INDEX, *options, "--out-dir", str(folder), part]
+        command = [program, "build", *NO_INDEX, *options, "--out-dir", str(folder.resolve()), part]
         done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     shutil.rmtree(copy)
