@@ -139,15 +139,19 @@ def test_what_lies_in_the_checkout_is_in_no_lock_and_has_the_version_that_is_req
         assert not any(f"{name}==" in (ROOT / "requirements" / lock).read_text(encoding="utf-8") for lock in LOCKS)
 
 
-EXTRA = re.compile(r"\bfedleak\[([\w,-]+)\]")
+EXTRA = re.compile(r"(?:\bfedleak|'\.)\[([\w,-]+)\]")
 
 
 def test_every_extra_that_a_text_names_exists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     texts = [path for path in tracked() if path.suffix in {".md", ".py", ".yaml"} and path != Path(__file__).resolve()]
-    found = {path.name: EXTRA.findall(path.read_text(encoding="utf-8")) for path in texts}
-    named = {extra for names in found.values() for one in names for extra in one.split(",")}
-    assert {"images", "mlflow", "otel", "transformers"} <= named <= project["project"]["optional-dependencies"].keys()
+    lists = [one for path in texts for one in EXTRA.findall(path.read_text(encoding="utf-8"))]
+    named = {extra for one in lists for extra in one.split(",")}
+    extras = project["project"]["optional-dependencies"].keys()
+    assert {"images", "mlflow", "otel", "transformers"} <= named <= extras
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").partition("## Extras")[2]
+    first_cells = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(first_cells))) == extras
 
 
 def test_every_dependency_has_a_bound_and_a_reason() -> None:
@@ -190,7 +194,7 @@ def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) 
     assert names == {"fedleak", "fedleak-train"}
     # Without what is installed as editable into the environment of this test.
     others = [*getsitepackages(), str(ROOT / "recorder")]
-    use = f"import site, sys; sys.path += {others}; site.addsitedir('site')"
+    use = f"import site, sys; site.addsitedir('site'); sys.path += {others}"
     use += "; import fedleak.attacks.recommendation"
     use += "; from fedleak.commands import program, train; print(program.command, train.command, program.__file__)"
     command = [sys.executable, "-I", "-S", "-c", use]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 RECORDING = ("--deltas",)
 """What stands before the folder of a recording on the command line."""
-ATTACKS = "--attacks"
+TABLE_OF_A_PAPER = "raifle_table5"
 AUDIT = "from fedleak.evaluation import audit"
 OWN_FILES = ("attacks.py", "client.py", "protocol.py", "server.py", "task.py", "train.py", "utils.py")
 """Files of the user that none of our modules may find: Flower's tutorials have most of these names."""
@@ -251,7 +251,7 @@ def test_a_table_of_ones_own_network(ran: Ran, app: Path) -> None:
 
 
 def test_a_table_of_a_paper_is_there(ran: Ran, app: Path) -> None:
-    said = ran(app, "fedleak", "reproduce", "raifle_table5", "--data.root", "nothing", status=2)
+    said = ran(app, "fedleak", "reproduce", TABLE_OF_A_PAPER, "--data.root", "nothing", status=2)
     assert "nothing" in said
     assert "ls " not in said  # the answer to a table that is not there
 
