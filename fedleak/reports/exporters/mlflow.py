@@ -48,7 +48,7 @@ class MLflow(Exporter):
         try:
             from mlflow.exceptions import MlflowException
         except ImportError as error:
-            way_out = "Install the extra: pip install 'fedleak[mlflow]'."
+            way_out = "Install the extra: in the checkout, pip install ./recorder '.[mlflow]'."
             raise InputError(expected="the package mlflow", found=str(error), way_out=way_out) from None
         limit_retries()
         given: dict[str, Any] = {} if self.tracking_uri is None else {"tracking_uri": self.tracking_uri}

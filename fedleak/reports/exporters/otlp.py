@@ -39,7 +39,7 @@ class Otlp(Exporter):
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
             from opentelemetry.sdk.metrics.export import MetricExportResult
         except ImportError as error:
-            way_out = "Install the extra: pip install 'fedleak[otel]'."
+            way_out = "Install the extra: in the checkout, pip install ./recorder '.[otel]'."
             raise InputError(expected="the packages of OpenTelemetry", found=str(error), way_out=way_out) from None
         address = self.endpoint and self.endpoint.rstrip("/").removesuffix(_PATH) + _PATH
         exporter = OTLPMetricExporter(endpoint=address or None, timeout=self.timeout)
