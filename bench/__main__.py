@@ -18,7 +18,8 @@ from bench.processes import process_times
 from bench.reading import reading_back
 from bench.recording import recording_times
 from bench.scaling import scaling
-from fedleak.core.provenance import hardware, versions
+from fedleak.core.hardware import hardware
+from fedleak.core.provenance import versions
 
 OUT = Path("bench/out")
 DEFAULT = ["J1", "J2", "J3", "J3r", "attack", "recording", "reading", "processes", "memory", "scaling"]

@@ -18,9 +18,10 @@ from tqdm import tqdm
 from fedleak.evaluation.gate import Outcome, gate
 from fedleak.evaluation.limits import FEWEST, hidden
 from fedleak.evaluation.mean_interval import MeanOverClients
+from fedleak.evaluation.paired_means import mean_over_clients
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
-from fedleak.evaluation.summary import mean_over_clients, summarise
+from fedleak.evaluation.summary import summarise
 
 Values = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Values]

@@ -14,7 +14,7 @@ from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError
 from fedleak.evaluation.auditing import AuditResult, audit
-from fedleak.evaluation.failures import nothing_scored
+from fedleak.evaluation.reasons import nothing_scored
 from fedleak.evaluation.registry import make_attack
 from fedleak.recordings.recording import Recording
 from fedleak.reports.leak_numbers import leaks

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedleak.core.errors import ViewError as ViewError
     from fedleak.core.estimates import Candidates as Candidates
     from fedleak.core.estimates import Estimate as Estimate
-    from fedleak.core.estimates import Reconstruction as Reconstruction
+    from fedleak.core.reconstruction import Reconstruction as Reconstruction
     from fedleak.core.estimates import Scores as Scores
     from fedleak.core.history import History as History
     from fedleak.core.metric_table import Metric as Metric
@@ -53,7 +53,7 @@ else:
             "ViewError": "fedleak.core.errors",
             "Candidates": "fedleak.core.estimates",
             "Estimate": "fedleak.core.estimates",
-            "Reconstruction": "fedleak.core.estimates",
+            "Reconstruction": "fedleak.core.reconstruction",
             "Scores": "fedleak.core.estimates",
             "History": "fedleak.core.history",
             "Metric": "fedleak.core.metric_table",

@@ -40,7 +40,7 @@ def _freed_memory_goes_back() -> Iterator[None]:
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of runs have no figures, which take longer than a small training."""
-    monkeypatch.setattr("fedleak.reports.write_run.report_figures", lambda *_, **__: [])
+    monkeypatch.setattr("fedleak.reports.write_page.report_figures", lambda *_, **__: [])
 
 
 @pytest.hookimpl(wrapper=True)

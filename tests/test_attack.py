@@ -18,7 +18,7 @@ from fedleak.commands.attack_parser import parsed
 from fedleak.core.attack import Attack
 from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.core.threat_model import ThreatModel
-from fedleak.evaluation.failures import nothing_scored
+from fedleak.evaluation.reasons import nothing_scored
 from fedleak.evaluation.registry import REGISTRY, find
 from fedleak.evaluation.scores import records
 from fedleak.recordings.control import ControlRecording

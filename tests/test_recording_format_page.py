@@ -5,7 +5,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from fedleak.recordings.recording import Recording
 from fedleak_recorder.format import FORMAT, Manifest, read_manifest
 from fedleak_recorder.shape_check import check_shapes
 from tests.foreign_toys import write_dump
-from tests.places import ROOT, tracked
+from tests.places import ROOT, copy_checkout
 
 PAGE = (ROOT / "docs/recording-format.md").read_text(encoding="utf-8")
 CI = ROOT / "docs/ci-example.yml"
@@ -106,11 +105,7 @@ STAMP = ROOT / ".venv/.synced"
 @pytest.mark.skipif(not STAMP.is_file(), reason="make has not made the environment")
 def test_the_steps_of_the_ci_example_run_in_somebody_elses_repository(tmp_path: Path) -> None:
     checkout = tmp_path / "fedleak"
-    for path in tracked():
-        if not path.is_relative_to(ROOT / "tests"):
-            copy = checkout / path.relative_to(ROOT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
+    copy_checkout(checkout)
     for name in (".venv", ".uv"):
         (checkout / name).symlink_to(ROOT / name)
     for name in ("requirements/fedleak.lock", "pyproject.toml", "recorder/pyproject.toml", "guard/pyproject.toml"):

@@ -10,7 +10,8 @@ import pandas as pd
 from bench.authors import contests
 from bench.authors.contest import Contest
 from bench.authors.race import race
-from fedleak.core.provenance import hardware, versions
+from fedleak.core.hardware import hardware
+from fedleak.core.provenance import versions
 
 OUT = Path("bench/out")
 

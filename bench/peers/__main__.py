@@ -7,7 +7,8 @@ import pandas as pd
 
 from bench.figure import draw_ratios
 from bench.peers.race import OURS, PEERS, PLAIN, Result, race
-from fedleak.core.provenance import hardware, versions
+from fedleak.core.hardware import hardware
+from fedleak.core.provenance import versions
 
 OUT = Path("bench/out")
 

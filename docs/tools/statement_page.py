@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedleak.core.io.files import write_whole
+from fedleak.reports.statement.content import Statement
 from fedleak.reports.statement.numbers import Strict
-from fedleak.reports.statement.statement import Statement
 from fedleak.reports.statement.system_file import PARTS, System
 
 ROOT = Path(__file__).resolve().parents[2]

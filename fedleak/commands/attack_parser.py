@@ -409,7 +409,7 @@ def _add_config(arguments: dict[str, Any], below: Mapping[str, dict[str, Any]]) 
 
 def _make_objects(arguments: dict[str, Any], below: Mapping[str, Mapping[str, Any]]) -> None:
     """Makes the attack and the selection of messages of ``run``."""
-    from fedleak.core.ranges import typed_arguments
+    from fedleak.core.field_types import typed_arguments
     from fedleak.evaluation.message_selection import MessageSelection
     from fedleak.evaluation.registry import make_attack
 

@@ -15,15 +15,15 @@ from fedleak.evaluation.auditing import audit as run_audit
 from fedleak.evaluation.auditing import recorded_clients
 from fedleak.evaluation.changes import Changes, changes
 from fedleak.evaluation.estimates_in_processes import estimate_in_processes
-from fedleak.evaluation.failures import reasons
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.gate import About, gate_status
 from fedleak.evaluation.gate import gate as check_gate
 from fedleak.evaluation.kept_estimates import UNFINISHED, KeptEstimates, kept_until_end
 from fedleak.evaluation.limit_names import check_limits, read_gate
 from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.processes import default_jobs, place_of
+from fedleak.evaluation.reasons import reasons
 from fedleak.evaluation.registry import REGISTRY, check_distinct, make_attack
-from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.stored import StoredRun, read_run
 from fedleak.evaluation.time_budget import time_shares
 from fedleak.evaluation.what_if import what_if as with_defences

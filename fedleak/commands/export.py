@@ -7,8 +7,8 @@ from typing import Any
 
 from fedleak.core.class_paths import class_at
 from fedleak.core.errors import InputError
-from fedleak.core.ranges import typed_arguments
-from fedleak.reports.exporters import EXPORTERS, Exporter
+from fedleak.core.field_types import typed_arguments
+from fedleak.reports.exporters import NAMES, Exporter, exporter_named
 from fedleak.reports.run import Run
 
 
@@ -34,12 +34,12 @@ def make_exporter(name: str, arguments: Mapping[str, Any]) -> Exporter:
     """
     if "." in name:
         kind = class_at(name, Exporter)
-    elif name in EXPORTERS:
-        kind = EXPORTERS[name]
+    elif name in NAMES:
+        kind = exporter_named(name)
     else:
-        near = difflib.get_close_matches(name, EXPORTERS, n=1)
+        near = difflib.get_close_matches(name, NAMES, n=1)
         way_out = f"Did you mean {near[0]}?" if near else "Write one of them."
-        raise InputError(expected=f"--to {', '.join(EXPORTERS)} or a class path", found=name, way_out=way_out)
+        raise InputError(expected=f"--to {', '.join(NAMES)} or a class path", found=name, way_out=way_out)
     try:
         return kind(**typed_arguments(kind, arguments))
     except (TypeError, ValueError) as error:

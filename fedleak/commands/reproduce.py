@@ -8,8 +8,8 @@ from fedleak.commands.results_place import check_results_place
 from fedleak.core.errors import require
 from fedleak.core.places import CONFIGS
 from fedleak.evaluation.auditing import AuditResult
-from fedleak.evaluation.failures import nothing_scored
 from fedleak.evaluation.processes import default_jobs
+from fedleak.evaluation.reasons import nothing_scored
 from fedleak.reports.files import Format
 from fedleak.reports.results_folder import print_outputs, results_in, shell_command
 from fedleak.reports.wandb_log import shows_in_wandb

@@ -13,9 +13,11 @@ from fedleak.core.answers import Choices, Quantities
 from fedleak.core.class_paths import check_declared
 from fedleak.core.errors import require
 from fedleak.core.metric_table import JUDGED_BY, METRICS, Metric, metric_names
+from fedleak.core.reconstruction import Reconstruction as Reconstruction
+from fedleak.core.roc_grid import false_positive_rates
 from fedleak.core.view import View
 
-ROC_GRID = torch.linspace(0, 1, 101)
+ROC_GRID = torch.from_numpy(false_positive_rates())
 """False-positive rates of the mean ROC curves."""
 
 
@@ -58,26 +60,20 @@ class Candidates:
         owners = torch.arange(len(kept))[:, None].expand(kept.shape)
         return cls(asks, scores[kept], labels[kept] > 0.5, owners[kept])
 
+    @classmethod
+    def joined(cls, parts: Sequence["Candidates"]) -> "Candidates":
+        """Concatenation of candidates of one question."""
+        return cls(
+            parts[0].asks,
+            torch.cat([part.scores for part in parts]),
+            torch.cat([part.labels for part in parts]),
+            torch.cat([part.owners for part in parts]),
+        )
+
     def without(self, victims: Tensor) -> "Candidates":
         """Candidates of the clients that are not in a mask ``(V,)``."""
         kept = ~victims[self.owners]
         return Candidates(self.asks, self.scores[kept], self.labels[kept], self.owners[kept])
-
-
-@dataclass(frozen=True)
-class Reconstruction:
-    """Images ``(K, channels, height, width)`` in [0, 1] and the reconstruction `found` of each, for a figure.
-
-    Example:
-        >>> import torch
-        >>> from fedleak import Reconstruction
-        >>> pair = Reconstruction(originals=torch.ones(1, 1, 2, 2), found=torch.full((1, 1, 2, 2), 0.75))
-        >>> float((pair.originals - pair.found).square().mean())
-        0.0625
-    """
-
-    originals: Tensor
-    found: Tensor
 
 
 @dataclass(frozen=True)

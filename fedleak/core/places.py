@@ -6,5 +6,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 """The package ``fedleak``."""
 CONFIGS = PACKAGE / "configs"
 """Configurations of trainings, tables, networks and the demo."""
+TEMPLATES = PACKAGE / "reports" / "templates"
+"""Templates of pages."""
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "train.py").is_file() and (PACKAGE / "attacks").is_symlink() else None
 """The checkout that the package lies in; None in an installation."""

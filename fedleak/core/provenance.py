@@ -1,4 +1,4 @@
-"""Provenance of results: command, code, packages and hardware."""
+"""Provenance of results: command, code and packages."""
 
 import ast
 import functools
@@ -17,8 +17,6 @@ from importlib.machinery import PathFinder
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from fedleak.core.places import CHECKOUT, PACKAGE
 
@@ -108,12 +106,6 @@ def _imports(file: Path, package: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
-
-
-def hardware() -> str:
-    """Processor, number of cores and GPUs."""
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return ", ".join([_processor(), f"{os.cpu_count()} cores", *gpus])
 
 
 def command() -> str:
@@ -226,11 +218,3 @@ def _is_harmless(text: str) -> bool:
         elif isinstance(value, str) and (not _WORDS.fullmatch(value) or not _is_word(value)):
             return False
     return True
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,11 +1,11 @@
 """Randomness by key: a draw depends on (seed, purpose, round, client), not on the order of draws."""
 
 import hashlib
-import zlib
 
 import numpy as np
 import torch
 
+from fedleak.core.keyed_numbers import keyed_number
 from fedleak_recorder.pseudonyms import KEY_VARIABLE as KEY_VARIABLE
 from fedleak_recorder.pseudonyms import secret_key as secret_key
 
@@ -38,5 +38,4 @@ def generator_for(seed: int | bytes, purpose: str, *key: int) -> torch.Generator
         # The layout keeps each word in 64 bits. A fresh state generates its first numbers from all of the words.
         whole[_HEADER : _HEADER + 8 * _WORDS].view(torch.int64).copy_(torch.from_numpy(words.astype(np.int64)))
         return torch.Generator().set_state(whole)
-    state = np.random.SeedSequence((seed % 2**63, zlib.crc32(purpose.encode()), *key)).generate_state(2, np.uint32)
-    return torch.Generator().manual_seed(int(state[0]) << 31 ^ int(state[1]))
+    return torch.Generator().manual_seed(keyed_number(seed, purpose, *key))

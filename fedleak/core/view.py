@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 import torch
 from torch import Tensor
 
+from fedleak.core.canary_names import CANARY_PSEUDONYMS as CANARY_PSEUDONYMS
 from fedleak.core.errors import ViewError
 from fedleak.core.threat_model import Need, described_need
 from fedleak_recorder.format import ATTRIBUTE as ATTRIBUTE
@@ -32,8 +33,6 @@ PUBLIC_INTERACTIONS = "public_interactions"
 CANARY_PLUS, CANARY_MINUS = "canary/plus/", "canary/minus/"
 """Priors by parameter: a canary's update before the clip in the worlds +1 and -1, zero for other clients. Without the
 second, the worlds are opposite."""
-CANARY_PSEUDONYMS = "canary_pseudonyms"
-"""Auxiliary ``(N,)``: pseudonyms of the canaries."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """Last parts of the names of batch-norm statistics, which a client sends if it sends its whole state."""
 _Kind = TypeVar("_Kind")

@@ -1,13 +1,19 @@
 """Sentence of advice: which of the defences that were tried on a recording keep within limits, and what they leave."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedleak.evaluation.gate import Gate, Outcome
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.as_recorded import COSINE, DEFENCE, NONE
+from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.result_names import LOSS, UNDER
 from fedleak.evaluation.scores import SETTING, number
-from fedleak.evaluation.what_if import COSINE, DEFENCE, LOSS, NONE, UNDER
+
+if TYPE_CHECKING:
+    from fedleak.evaluation.gate import Gate, Outcome
 
 _NAMED = 3
 """Defences that a sentence names."""

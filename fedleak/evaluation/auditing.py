@@ -16,12 +16,13 @@ from fedleak.core.errors import InputError, require
 from fedleak.core.metric_table import METRICS, metric_names
 from fedleak.core.progress import say_what_starts
 from fedleak.evaluation.as_recorded import as_recorded
-from fedleak.evaluation.causes import Cause
+from fedleak.evaluation.cause import Cause
 from fedleak.evaluation.changes import Changes, changes
 from fedleak.evaluation.declarations import false_declarations
 from fedleak.evaluation.derived import derived
 from fedleak.evaluation.estimates_in_processes import estimate_in_processes
 from fedleak.evaluation.evaluate import Slow, default_setting, evaluate_recording
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.failures import explain
 from fedleak.evaluation.gate import About, LimitError, Outcome, Verdict, gate
 from fedleak.evaluation.kept_estimates import KeptEstimates
@@ -32,14 +33,14 @@ from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.posterior.posterior import POSTERIOR
 from fedleak.evaluation.registry import REGISTRY, make_attack
 from fedleak.evaluation.relevance import relevant, truth_names
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.result_names import UPDATES
 from fedleak.evaluation.scores import concat, differing, setting_columns, stacked, with_setting
 from fedleak.evaluation.steps import RecordingRun, RecordingStep
 from fedleak.evaluation.steps.bounds import bounds_of
 from fedleak.evaluation.stored import StoredRun, read_run
 from fedleak.evaluation.summary import summarise
 from fedleak.evaluation.time_budget import TimeBudget
-from fedleak.evaluation.update_table import UPDATES, update_table
+from fedleak.evaluation.update_table import update_table
 from fedleak.recordings.control import ControlRecording
 from fedleak.recordings.recording import Recording
 

@@ -1,8 +1,7 @@
 """Causes of attacks' failure, measured on the server's views of a recording, without ground truth."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,10 +17,10 @@ from fedleak.core.declared_noise import sent_numbers
 from fedleak.core.errors import ViewError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
+from fedleak.evaluation.cause import POSSIBLE, Cause
 from fedleak.evaluation.causes_in_numbers import found_in_numbers
 from fedleak.evaluation.mean_interval import MeanOverClients
 from fedleak.evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
-from fedleak.evaluation.scores import setting_of
 
 _HALF = 0.5
 _RANK_TOLERANCE = 1e-4
@@ -31,41 +30,10 @@ _ONE_STEP: dict[str, Any] = {
     **{"epochs": 1, "batch_size": None, "updates": None},
 }
 """Hyper-parameters of one step of gradient descent on all of a client's examples."""
-POSSIBLE = "possible-noise"
-"""Cause that is named only where no other is."""
 _LABELS = ("auc", "error")
 _SHARES = ("l1",)
 _MOST_ITEMS = 400
 """Largest number of labels of a client that is simulated once per label."""
-
-
-@dataclass(frozen=True)
-class Cause:
-    """Likely cause of an attack's failure.
-
-    Attributes:
-        cause: ``noise``, ``possible-noise``, ``rank``, ``steps``, ``silence`` or one of
-            `fedleak.evaluation.causes_in_numbers`, from the views; ``few-victims``, ``attack``, ``no-reconstruction``
-            or ``unknown``, from the results.
-        sentence: sentence of the report, without the attack's name.
-        measured: numbers of the sentence.
-        metrics: metrics of the attacks that it can explain, None for all.
-        attack: label of the attack that failed, empty for a cause that is not attributed to an attack.
-        setting: cell of that attack.
-        metric: metric that judges it.
-    """
-
-    cause: str
-    sentence: str
-    measured: dict[str, float]
-    metrics: tuple[str, ...] | None = None
-    attack: str = ""
-    setting: dict[str, Any] = field(default_factory=dict)
-    metric: str = ""
-
-    def of(self, row: Mapping[str, Any]) -> "Cause":
-        """The cause, attributed to the attack of a row of results."""
-        return dataclasses.replace(self, attack=row["attack"], setting=setting_of(row), metric=row["metric"])
 
 
 def measured_causes(views: Sequence[RoundView], *, seed: int) -> list[Cause]:

@@ -12,8 +12,8 @@ import pandas as pd
 from fedleak.core.metric_table import metric
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.mean_interval import MeanOverClients
+from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
 from fedleak.evaluation.scores import AttackInfo, setting_columns
-from fedleak.evaluation.summary import crossed, mean_over_clients, paired
 
 Direction = Literal["more", "less", "equal", "undecided"]
 CHANGE: tuple[str, ...] = (

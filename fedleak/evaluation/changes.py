@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 
 from fedleak.core.metric_table import metric
-from fedleak.core.seeding import KEY_VARIABLE, secret_key
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.change import CHANGE, Change, change
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.paired_means import crossed
 from fedleak.evaluation.persons import without_persons
-from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import SETTING, AttackInfo, describe, from_records, setting_columns
-from fedleak.evaluation.stored import StoredRun
-from fedleak.evaluation.summary import crossed
+from fedleak.evaluation.stored_run import StoredRun
+from fedleak_recorder.pseudonyms import KEY_VARIABLE, secret_key
 
 _DATA = SETTING + "data"
 Key = tuple[str, ...]

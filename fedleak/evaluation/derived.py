@@ -13,7 +13,7 @@ from torch import Tensor
 from fedleak.core.metric_table import ANY, Metric, add_metric, metric
 from fedleak.core.seeding import generator_for
 from fedleak.evaluation.bootstrap import crossed_ratio, crossed_weights
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.scores import SETTING, AttackInfo, from_records, setting_columns
 from fedleak.evaluation.summary import described
 

@@ -22,13 +22,15 @@ from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView, View
 from fedleak.evaluation.attack_bar import AttackBar
 from fedleak.evaluation.drawn_victims import drawn_victims, in_random_order
-from fedleak.evaluation.failures import slow_reason, unfit, unreadable
+from fedleak.evaluation.evaluation import Evaluation, joined
+from fedleak.evaluation.failures import unfit, unreadable
 from fedleak.evaluation.fitting import of_devices_and_clients, together
 from fedleak.evaluation.kept_estimates import KeptEstimates
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.posterior.posterior import with_posteriors
+from fedleak.evaluation.reasons import slow_reason
 from fedleak.evaluation.relevance import full_name
-from fedleak.evaluation.runner import AttackError, Evaluation, append, attack_view, joined
+from fedleak.evaluation.runner import AttackError, append, attack_view
 from fedleak.evaluation.time_budget import OutOfTimeError, TimeBudget
 from fedleak.recordings.control import ControlRecording
 from fedleak.recordings.recorded_learner import recorded_learner

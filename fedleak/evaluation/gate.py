@@ -20,13 +20,13 @@ import pandas as pd
 from fedleak.core.attack import Attack
 from fedleak.core.metric_table import metric
 from fedleak.evaluation.changes import Changes
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.learner_match import simulates
-from fedleak.evaluation.limit_names import asks, parts_of
+from fedleak.evaluation.limit_names import BEYOND_BASELINE, CHANGE, RELATIVE, asks, parts_of
 from fedleak.evaluation.limits import FEWEST, Measured, measured
-from fedleak.evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE, Differences, beyond_baseline, changed
+from fedleak.evaluation.relative_limits import Differences, beyond_baseline, changed
 from fedleak.evaluation.risk import worst_clients, worst_in_words
-from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import differing, number, records, rows_of
 from fedleak.evaluation.unmeasured_bits import BITS, BITS_NEED, questions_without_bits
 from fedleak.evaluation.unmeasured_limits import measured_metric, why_unmeasured

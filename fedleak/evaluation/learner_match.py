@@ -22,9 +22,9 @@ from fedleak.core.errors import ViewError
 from fedleak.core.metric_table import METRICS
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.misassigned import misassigned
 from fedleak.evaluation.noise_floor import declared_noise
-from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.evaluation.simulated_twins import Likeness, Twins, flat_alike
 from fedleak.recordings.adversary_devices import FEATURES, LABELS

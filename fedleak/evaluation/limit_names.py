@@ -1,16 +1,28 @@
 """Names of a gate's limits: ``METRIC=LIMIT`` or ``QUESTION/METRIC=LIMIT``, read and checked before anything runs."""
 
+from __future__ import annotations
+
 import difflib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, require
 from fedleak.core.metric_table import METRICS, metric
-from fedleak.evaluation.relative_limits import CHANGE, RELATIVE, Asked
 
+if TYPE_CHECKING:
+    from fedleak.core.attack import Attack
+
+CHANGE, BEYOND_BASELINE = "change", "beyond-baseline"
+RELATIVE: Mapping[str, str] = {
+    CHANGE: "how much more the best attack of a question infers than in the reference",
+    BEYOND_BASELINE: "how much more an attack infers than the best baseline of its question",
+}
+"""Names that a limit may have in the place of a metric: for the metrics that judge attacks, in their units."""
+Asked = Callable[[str, str], bool]
+"""Whether a limit applies to a family and to what it infers."""
 _PAIR = re.compile("([^=]+)=([^,=]*)(?:,(?=.)|$)", re.DOTALL)
 
 

@@ -11,8 +11,8 @@ from scipy import stats
 
 from fedleak.core.metric_table import metric
 from fedleak.evaluation.mean_interval import MOST_TIMES, TAIL, MeanOverClients
+from fedleak.evaluation.paired_means import crossed, mean_over_clients
 from fedleak.evaluation.scores import describe, rows_of, setting_of
-from fedleak.evaluation.summary import crossed, mean_over_clients
 
 FEWEST = 5
 """Smallest number of clients whose interval decides."""

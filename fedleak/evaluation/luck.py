@@ -12,11 +12,10 @@ from scipy import stats
 
 from fedleak.core.metric_table import Metric, judges, metric
 from fedleak.evaluation.mean_interval import MeanOverClients, Values
+from fedleak.evaluation.paired_means import mean_over_clients, paired
+from fedleak.evaluation.result_names import LUCK as LUCK
 from fedleak.evaluation.scores import records, setting_columns
-from fedleak.evaluation.summary import mean_over_clients, paired
 
-LUCK = "luck"
-"""Column of results with the probability."""
 LEVEL = 0.05
 """Largest probability, times the number of attacks that were tried, of a leak that counts as shown."""
 _ENUMERATED = 14

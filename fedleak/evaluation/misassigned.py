@@ -6,7 +6,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from fedleak.core.view import RoundView
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 
 _FEWEST = 4
 """Clients from which on an assignment of updates to clients can be far better than the recorded one."""

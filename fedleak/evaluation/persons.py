@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.limits import FEWEST
-from fedleak.evaluation.runner import Evaluation
 
 CLIENT = "client"
 """Column of an attack's own table that holds a client's number."""

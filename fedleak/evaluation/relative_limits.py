@@ -1,7 +1,7 @@
 """Limits on differences of a gate: between a run and a reference, and between attacks and the best baseline."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,23 +9,16 @@ import pandas as pd
 
 from fedleak.core.metric_table import metric
 from fedleak.evaluation.changes import Changes
-from fedleak.evaluation.failures import same_cell
+from fedleak.evaluation.limit_names import Asked
 from fedleak.evaluation.limits import FEWEST, Measured, hidden
+from fedleak.evaluation.near_guessing import same_cell
+from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
 from fedleak.evaluation.scores import describe, number, rows_of, setting_of
-from fedleak.evaluation.summary import crossed, mean_over_clients, paired
 
-CHANGE, BEYOND_BASELINE = "change", "beyond-baseline"
-RELATIVE: Mapping[str, str] = {
-    CHANGE: "how much more the best attack of a question infers than in the reference",
-    BEYOND_BASELINE: "how much more an attack infers than the best baseline of its question",
-}
-"""Names that a limit may have in the place of a metric: for the metrics that judge attacks, in their units."""
 ONE_TRAINING = (
     "each side is one training, and trainings of one system differ too; give runs of several trainings a side"
 )
 """Why a difference between two trainings is no proof of a change of the system."""
-Asked = Callable[[str, str], bool]
-"""Whether a limit applies to a family and to what it infers."""
 
 
 @dataclass(frozen=True)

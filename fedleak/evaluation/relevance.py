@@ -1,15 +1,19 @@
 """Which results of an audit answer a question about its recording, and which missing attacks belong to one."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fedleak.core.attack import Attack
-from fedleak.evaluation.failures import is_inapplicable, is_slow, is_unscored
-from fedleak.evaluation.runner import Evaluation
-from fedleak.recordings.recording import Recording
+from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.reasons import is_inapplicable, is_slow, is_unscored
+
+if TYPE_CHECKING:
+    from fedleak.core.attack import Attack
+    from fedleak.recordings.recording import Recording
 
 
 def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collection[str]) -> Evaluation:

@@ -1,32 +1,25 @@
 """Quantities of risk that a mean hides: rates at one threshold, the worst tenth of clients, and people exposed."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
-from fedleak.core.estimates import Candidates
+from fedleak.core.keyed_numbers import keyed_number
 from fedleak.core.metric_table import metric
-from fedleak.core.seeding import generator_for
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.mean_interval import MeanOverClients
-from fedleak.evaluation.summary import crossed
+from fedleak.evaluation.paired_means import crossed
+from fedleak.evaluation.range import Range
 
-
-@dataclass(frozen=True)
-class Range:
-    """A number with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def times(self, factor: float) -> "Range":
-        """Number and interval times a positive factor."""
-        return Range(self.value * factor, self.low * factor, self.high * factor)
+if TYPE_CHECKING:
+    from fedleak.core.estimates import Candidates
 
 
 @dataclass(frozen=True)
@@ -92,7 +85,7 @@ def operating_point(candidates: Candidates, allowed: float) -> OperatingPoint | 
     )
 
 
-def worst_clients(rows: pd.DataFrame) -> "pd.Series[float]":
+def worst_clients(rows: pd.DataFrame) -> pd.Series[float]:
     """Means of the tenth of the clients about whom most is inferred, by client number, the worst first.
 
     Of few clients, they are `FEWEST`, because a mean over fewer is about as good as their own values, which may name
@@ -109,7 +102,7 @@ def worst_clients(rows: pd.DataFrame) -> "pd.Series[float]":
     return clients.sort_values(ascending=lower, kind="stable").head(count)
 
 
-def worst_in_words(worst: "pd.Series[float]", clients: int) -> str:
+def worst_in_words(worst: pd.Series[float], clients: int) -> str:
     """What the clients of `worst_clients` are of a number of clients.
 
     >>> worst_in_words(pd.Series([0.9] * 5), 50)
@@ -139,7 +132,7 @@ def worst_tenth(rows: pd.DataFrame, *, seed: int = 0) -> Range | None:
     value = float(mean_of_worst(clients, -1))
     low = high = value
     if np.ptp(clients) > 0:
-        rng = np.random.default_rng(generator_for(seed, "worst-tenth").initial_seed())
+        rng = np.random.default_rng(keyed_number(seed, "worst-tenth"))
         batch = max(1, 2**20 // len(clients))
         found = bootstrap((clients,), mean_of_worst, n_resamples=2000, batch=batch, method="percentile", rng=rng)
         low, high = float(found.confidence_interval.low), float(found.confidence_interval.high)

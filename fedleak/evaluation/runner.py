@@ -14,92 +14,22 @@ from torch import Tensor
 from fedleak.core.answers import Choices, Quantities
 from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, ViewError
-from fedleak.core.estimates import Candidates, Estimate, EstimateError, Reconstruction, Scores
+from fedleak.core.estimates import Estimate, EstimateError, Scores
 from fedleak.core.metric_table import ANY, metric
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView, View
-from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.attack_line import line_of
 from fedleak.evaluation.channel import pure_epsilon, update_bits
+from fedleak.evaluation.evaluation import Evaluation as Evaluation
+from fedleak.evaluation.evaluation import joined as joined
 from fedleak.evaluation.kept_estimates import KeptEstimates
-from fedleak.evaluation.scores import AttackInfo, concat, from_records, score_table, stacked, with_setting
+from fedleak.evaluation.scores import AttackInfo, from_records, score_table, with_setting
 
 MOST_CANDIDATES = 2**22
 """Number of an attack's candidates after which further views' are not kept."""
 _SPAN_TOLERANCE = 1e-5
 """Rounding by which a value may lie beyond the span of its metric."""
 _PROFILE = ("true", "inferred", "low", "high")
-
-
-@dataclass
-class Evaluation:
-    """Scores of attacks, with the data that reports need to describe them.
-
-    Attributes:
-        scores: table of scores, see `fedleak.evaluation.scores.SCHEMA`.
-        lines: description of each label.
-        roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
-        missing: by attack that could not run, the reason.
-        pictures: by label, images of the first clients next to their reconstructions.
-        figures: figures that steps add to those of every report.
-        profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
-        candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
-        unrelated: by attack of a family in which none was scored, the reason; see
-            `fedleak.evaluation.relevance.relevant`.
-        details: by label, the attack's own table, see `fedleak.core.estimates.Scores.details`.
-        answers: by label, what the estimates of the first views say of the answers, see `MOST_CANDIDATES`.
-        mismatch: that the learner's updates differ from the recorded ones, see `fedleak.evaluation.learner_match`; else
-            None.
-        learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.
-        false_declarations: a sentence on each declaration of the clients that their updates contradict.
-        tracebacks: by attack that ended in an exception, its traceback; `missing` has it too.
-    """
-
-    scores: pd.DataFrame = field(default_factory=lambda: concat([]))
-    lines: dict[str, AttackInfo] = field(default_factory=dict)
-    roc: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    pictures: dict[str, Reconstruction] = field(default_factory=dict)
-    figures: list[CaptionedFigure] = field(default_factory=list)
-    profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
-    candidates: dict[str, Candidates] = field(default_factory=dict)
-    unrelated: dict[str, str] = field(default_factory=dict)
-    details: dict[str, pd.DataFrame] = field(default_factory=dict)
-    answers: dict[str, list["Answered"]] = field(default_factory=dict)
-    mismatch: str | None = None
-    learner_check: str = ""
-    false_declarations: list[str] = field(default_factory=list)
-    tracebacks: dict[str, str] = field(default_factory=dict)
-
-
-def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Concatenation of several evaluations."""
-    whole = Evaluation(scores=concat([evaluation.scores for evaluation in evaluations]))
-    profiles = [evaluation.profiles for evaluation in evaluations if len(evaluation.profiles)]
-    whole.profiles = pd.concat(profiles, ignore_index=True) if profiles else whole.profiles
-    for evaluation in evaluations:
-        whole.lines |= {label: line.after(whole.lines.get(label)) for label, line in evaluation.lines.items()}
-        whole.missing |= evaluation.missing
-        whole.pictures = evaluation.pictures | whole.pictures
-        whole.figures += evaluation.figures
-        for label, table in evaluation.details.items():
-            before = [whole.details[label]] if label in whole.details else []
-            whole.details[label] = stacked([*before, table])
-        for label, (rates, count) in evaluation.roc.items():
-            sums, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
-            whole.roc[label] = sums + rates, already + count
-        for label, answered in evaluation.answers.items():
-            whole.answers[label] = [*whole.answers.get(label, []), *answered]
-        whole.unrelated |= evaluation.unrelated
-        whole.mismatch = whole.mismatch or evaluation.mismatch
-        whole.learner_check = whole.learner_check or evaluation.learner_check
-        whole.false_declarations = [*dict.fromkeys(whole.false_declarations + evaluation.false_declarations)]
-        whole.tracebacks |= evaluation.tracebacks
-    ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
-    for label, parts in ranked.items():
-        if parts:
-            tensors = (torch.cat([getattr(part, name) for part in parts]) for name in ("scores", "labels", "owners"))
-            whole.candidates[label] = Candidates(parts[0].asks, *tensors)
-    return whole
 
 
 def append(evaluations: list[Evaluation], new: Evaluation) -> None:
@@ -192,7 +122,7 @@ def attack_view(
         scores = dataclasses.replace(
             scores, metrics={**scores.metrics, **bounds(scores.metrics["bits"], place.capacity)}
         )
-    found = tabulated(label, scores, place, info=AttackInfo.of(attack, view), seconds=seconds)
+    found = tabulated(label, scores, place, info=line_of(attack, view), seconds=seconds)
     if scores.answers is not None:
         found.answers[label] = [Answered(attack, scores.answers, place, found.lines[label], seconds, scores.settings)]
     return found
@@ -276,7 +206,7 @@ def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, sec
         found.scores = with_setting(found.scores, **own_settings)
     curves = None if scores.roc is None else scores.roc[~scores.roc.isnan().any(1)].double()
     if curves is not None and len(curves):
-        found.roc[label] = curves.sum(0), len(curves)
+        found.roc[label] = curves.sum(0).cpu().numpy(), len(curves)
     if scores.candidates is not None:
         owners = scores.candidates.owners
         if scores.units is None:
@@ -285,7 +215,7 @@ def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, sec
     if scores.profiles is not None:
         found.profiles = _profile_table(label, scores.profiles, victims=place.victims, **common)
     if scores.reconstruction is not None:
-        found.pictures[label] = scores.reconstruction
+        found.pictures[label] = scores.reconstruction.as_arrays()
     if scores.details:
         found.details[label] = from_records(scores.details)
     return found

@@ -9,12 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedleak.core.attack import Attack
-from fedleak.core.view import View
-from fedleak.evaluation.channel import no_bound
+from fedleak.evaluation.result_names import SETTING as SETTING
+from fedleak.evaluation.result_names import setting_of as setting_of
 
-SETTING = "setting."
-"""Prefix of the columns that identify the cell of a table that a row belongs to, e.g. ``setting.data``."""
 SCHEMA: dict[str, str] = {
     "attack": "object",
     "seed": "int64",
@@ -75,23 +72,6 @@ class AttackInfo:
     active: bool = False
     tells: str = ""
     unbounded: str = ""
-
-    @classmethod
-    def of(cls, attack: Attack, view: View) -> "AttackInfo":
-        """Line of an attack on a view."""
-        published: Role = "published" if attack.references else "ours"
-        return cls(
-            name=attack.name,
-            variant=attack.variant_key,
-            role="baseline" if attack.baseline else published,
-            family=attack.family,
-            question=attack.estimates.question(),
-            sees=attack.threat_model.sees,
-            knows=attack.threat_model.knows,
-            active=view.manipulation is not None,
-            tells=attack.estimates.inferred,
-            unbounded=no_bound(view),
-        )
 
     def after(self, earlier: "AttackInfo | None") -> "AttackInfo":
         """The same, with the reasons of earlier views."""
@@ -172,15 +152,6 @@ def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def setting_columns(table: pd.DataFrame) -> list[str]:
     """Names of the setting columns."""
     return [str(name) for name in table.columns if str(name).startswith(SETTING)]
-
-
-def setting_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Setting of one row by key, without missing values."""
-    return {
-        str(name).removeprefix(SETTING): value
-        for name, value in row.items()
-        if str(name).startswith(SETTING) and value is not None and value == value
-    }
 
 
 def rows_of(scores: pd.DataFrame, row: Mapping[str, object]) -> pd.DataFrame:

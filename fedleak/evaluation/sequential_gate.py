@@ -11,10 +11,9 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import require
 from fedleak.core.metric_table import Metric, metric
 from fedleak.evaluation.confidence_sequence import EXPECTED_ROUNDS, ConfidenceSequence
-from fedleak.evaluation.limit_names import asks, check_limits, parts_of
+from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.limit_names import RELATIVE, asks, check_limits, parts_of
 from fedleak.evaluation.limits import MOST_UNSCORED
-from fedleak.evaluation.relative_limits import RELATIVE
-from fedleak.evaluation.runner import Evaluation
 
 Outcome = Literal["exceeded", "kept", "open", "unmeasured"]
 

@@ -4,20 +4,19 @@ import base64
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
+from numpy.typing import ArrayLike, NDArray
 
 from fedleak.core.errors import InputError, require
-from fedleak.core.estimates import Reconstruction
 from fedleak.core.io.files import write_whole
 from fedleak.core.provenance import hashed
+from fedleak.core.reconstruction import Reconstruction
 from fedleak.evaluation.captioned_figure import CaptionedFigure
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.stored_kinds import (
     check_curve,
     check_shape,
@@ -27,26 +26,12 @@ from fedleak.evaluation.stored_kinds import (
     table_of,
     texts_of,
 )
+from fedleak.evaluation.stored_run import StoredRun as StoredRun
 
 EVALUATION = "evaluation.json"
 """Name of the file in the folder of a run."""
 FORMAT = 2
 _BODY = ("scores", "lines", "roc", "missing", "pictures", "figures", "profiles", "details")
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """Evaluation of a run, to be compared with that of another one.
-
-    Attributes:
-        name: name of the run.
-        evaluation: its evaluation.
-        data: name and hash of its data; empty if an earlier version of this project did not keep them.
-    """
-
-    name: str
-    evaluation: Evaluation
-    data: Mapping[str, str]
 
 
 class DamagedError(Exception):
@@ -140,21 +125,21 @@ def _evaluation(body: Mapping[str, Any], own: bool) -> Evaluation:
     )
 
 
-def _curve(rates: list[float], count: int) -> tuple[Tensor, int]:
+def _curve(rates: list[float], count: int) -> tuple[NDArray[np.float64], int]:
     check_curve(rates, count)
-    return torch.tensor(rates, dtype=torch.float64), count
+    return np.array(rates, dtype=np.float64), count
 
 
-def _pixels(images: Tensor) -> dict[str, Any]:
+def _pixels(images: ArrayLike) -> dict[str, Any]:
     """Shape and values of images in [0, 1], in eight bits."""
-    values = (images.detach().cpu().clamp(0, 1) * 255).round().to(torch.uint8)
-    return {"shape": list(values.shape), "base64": base64.b64encode(values.numpy().tobytes()).decode()}
+    values = (np.asarray(images).clip(0, 1) * 255).round().astype(np.uint8)
+    return {"shape": list(values.shape), "base64": base64.b64encode(values.tobytes()).decode()}
 
 
-def _images(pixels: Mapping[str, Any]) -> Tensor:
+def _images(pixels: Mapping[str, Any]) -> NDArray[np.float32]:
     check_shape(pixels["shape"])
-    values = torch.frombuffer(bytearray(base64.b64decode(pixels["base64"])), dtype=torch.uint8)
-    return values.reshape(pixels["shape"]) / 255
+    values = np.frombuffer(base64.b64decode(pixels["base64"]), dtype=np.uint8)
+    return values.reshape(pixels["shape"]).astype(np.float32) / np.float32(255)
 
 
 def _columns(table: pd.DataFrame) -> dict[str, Any]:

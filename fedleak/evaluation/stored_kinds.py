@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.core.estimates import ROC_GRID
+from fedleak.core.roc_grid import POINTS
 from fedleak.evaluation.persons import CLIENTS, DISTANCE
 from fedleak.evaluation.scores import SCHEMA, AttackInfo
 
@@ -78,7 +78,7 @@ def check_curve(rates: Any, count: Any) -> None:
     Raises:
         ValueError: they are of another kind.
     """
-    right = isinstance(rates, list) and len(rates) == len(ROC_GRID) and _are(rates, (int, float))
+    right = isinstance(rates, list) and len(rates) == POINTS and _are(rates, (int, float))
     if not right or type(count) is not int or count < 0:
         raise ValueError("a curve of another kind")
 

@@ -1,12 +1,17 @@
 """Questions of an audit on which attacks were scored, but not in bits."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedleak.core.attack import Attack
 from fedleak.core.metric_table import METRICS
 from fedleak.evaluation.scores import records
+
+if TYPE_CHECKING:
+    from fedleak.core.attack import Attack
 
 _ATTACKS = ("ours", "published")
 BITS = "bits"

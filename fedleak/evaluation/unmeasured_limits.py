@@ -1,16 +1,21 @@
 """Why no attack measured a limit: first the metric that its question has for the recorded network, then what lacks."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedleak.core.attack import Attack
 from fedleak.core.metric_table import judges, metric
-from fedleak.evaluation.failures import nearest_reason
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.limit_names import parts_of
+from fedleak.evaluation.reasons import nearest_reason
 from fedleak.evaluation.scores import records
+
+if TYPE_CHECKING:
+    from fedleak.core.attack import Attack
 
 _NAMED = 3
 """Number of attacks that are named where nothing else is known of them."""

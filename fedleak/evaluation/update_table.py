@@ -14,18 +14,11 @@ from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.view import RoundView, is_statistic
 from fedleak.evaluation.noise_floor import spectral_noise
+from fedleak.evaluation.result_names import MEANING as MEANING
 from fedleak.evaluation.scores import from_records
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
 
-UPDATES = "updates"
-"""Label of the table."""
-MEANING = (
-    "Means over the messages of the first rounds. Norm is the L2 norm of what a client sent; relative is that over the"
-    " norm of the same tensor of the global model; rank is the effective rank of a matrix with singular values s,"
-    " (sum s^2)^2 / sum s^4, of at most so many; noise floor is the standard deviation of white noise with the same"
-    " median singular value, about the largest that noise in it can have; zeros is the share of numbers that are zero."
-)
 _VIEWS, _VICTIMS = 4, 8
 _NOISE = 0.9
 """Share of a matrix' energy that white noise with its median singular value has, above which it is called noise."""

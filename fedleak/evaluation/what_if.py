@@ -24,11 +24,13 @@ from fedleak.evaluation.as_recorded import DEFENCE as DEFENCE
 from fedleak.evaluation.as_recorded import NONE as NONE
 from fedleak.evaluation.auditing import AuditResult, audit
 from fedleak.evaluation.evaluate import Slow, default_setting
+from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.processes import in_processes
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.evaluation.relevance import full_name
-from fedleak.evaluation.runner import Evaluation, joined
+from fedleak.evaluation.result_names import LOSS as LOSS
+from fedleak.evaluation.result_names import UNDER as UNDER
 from fedleak.evaluation.scores import SETTING, concat
 from fedleak.evaluation.steps.step import RecordingRun, RecordingStep
 from fedleak.recordings import adversary_devices
@@ -36,9 +38,7 @@ from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
 from fedleak.recordings.what_if import DefendedRecording
 
-UNDER = " under defences"
-"""After the name of an attack that did not run under defences, in `Evaluation.missing`."""
-ERROR, LOSS = "aggregate-error", "auxiliary-loss"
+ERROR = "aggregate-error"
 AGGREGATE = "aggregate"
 """Label of the round's mean update."""
 _ROUND = SETTING + "round"

@@ -5,12 +5,15 @@ import hashlib
 import inspect
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from fedleak.core.cache import cache_folder
+from fedleak.core.metric_table import JUDGED_BY, METRICS, Metric
 from fedleak.core.places import PACKAGE
 
-_DESCRIBING = ("attacks", "client", "core")
+_DESCRIBING = ("attacks", "client", "core", "evaluation")
 """Packages whose source the descriptions depend on."""
 NO_DATA = frozenset({"clients", "user", "known_user", "coin"})
 """Ground truth that says nothing of the content of a client's data."""
@@ -26,6 +29,10 @@ class AttackDescription:
         needs: what the threat model needs, as text.
         estimates: name of that question in results, see `fedleak.core.estimates.Estimate.question`.
         is_prior: whether it is a baseline that says, without the update, how likely the answers are.
+        labels: every name that its results may have.
+        taxonomy: the same names by taxonomy, None where none fits.
+        summary: first paragraph of its documentation, without marks of code.
+        listed: whether audits and `attack.py list` have it.
         names: names in public taxonomies, see `fedleak.core.taxonomy.Taxonomy`.
         about_data: whether the question is about the content of a client's data: other ground truth scores it than who
             sent which update, and in which of two worlds a canary is.
@@ -44,10 +51,54 @@ class AttackDescription:
     about_data: bool
     estimates: str
     is_prior: bool
+    labels: list[str]
+    taxonomy: dict[str, str | None]
+    summary: str
+    listed: bool
+
+
+@dataclass(frozen=True)
+class Descriptions:
+    """What the sources say of attacks and of what they measure.
+
+    Attributes:
+        attacks: the attacks of `fedleak.evaluation.registry`, in its order, also those that are not listed.
+        metrics: the table of metrics with all attacks, in its order.
+        judged_by: `fedleak.core.metric_table.JUDGED_BY` with all attacks.
+    """
+
+    attacks: list[AttackDescription]
+    metrics: list[Metric]
+    judged_by: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def of_plain(cls, content: Mapping[str, Any]) -> "Descriptions":
+        """Descriptions of plain values, as JSON gives them."""
+        spans = [one.pop("span") for one in content["metrics"]]
+        metrics = zip(content["metrics"], spans, strict=True)
+        return cls(
+            attacks=[AttackDescription(**one) for one in content["attacks"]],
+            metrics=[Metric(**one, span=None if span is None else (span[0], span[1])) for one, span in metrics],
+            judged_by={question: tuple(names) for question, names in content["judged_by"].items()},
+        )
 
 
 def described() -> list[AttackDescription]:
-    """The attacks of `fedleak.evaluation.registry`, in its order; read from the cache until a source file changes."""
+    """The listed attacks of `fedleak.evaluation.registry`, in its order."""
+    return [one for one in descriptions().attacks if one.listed]
+
+
+def know_metrics() -> None:
+    """Adds the metrics of all attacks to the table of metrics, as importing the attacks does."""
+    known = descriptions()
+    for entry in known.metrics:
+        METRICS.setdefault(entry.name, entry)
+    for question, names in known.judged_by.items():
+        JUDGED_BY.setdefault(question, names)
+
+
+def descriptions() -> Descriptions:
+    """The descriptions of all attacks and metrics, read from the cache until a source file changes."""
     files = [path for package in _DESCRIBING for path in sorted((PACKAGE / package).rglob("*.py"))]
     facts = [(str(path), status.st_size, status.st_mtime_ns) for path in files for status in [path.stat()]]
     key = hashlib.sha256(repr(facts).encode()).hexdigest()
@@ -55,19 +106,20 @@ def described() -> list[AttackDescription]:
     with contextlib.suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):  # none, or a damaged one
         kept = json.loads((cache_folder() / name).read_text(encoding="utf-8"))
         if kept["key"] == key:
-            return [AttackDescription(**one) for one in kept["attacks"]]
+            return Descriptions.of_plain(kept)
     found = _imported()
     with contextlib.suppress(OSError, RuntimeError):  # a folder that cannot be written
         cache_folder().mkdir(parents=True, exist_ok=True)
-        content = json.dumps({"key": key, "attacks": [asdict(one) for one in found]})
+        content = json.dumps({"key": key, **asdict(found)})
         (cache_folder() / name).write_text(content, encoding="utf-8")
     return found
 
 
-def _imported() -> list[AttackDescription]:
-    from fedleak.evaluation.registry import REGISTRY
+def _imported() -> Descriptions:
+    from fedleak.evaluation import auditing, what_if  # noqa: F401 - they add metrics of their own
+    from fedleak.evaluation.registry import KNOWN
 
-    return [
+    attacks = [
         AttackDescription(
             name=kind.name,
             family=kind.family,
@@ -82,6 +134,17 @@ def _imported() -> list[AttackDescription]:
             about_data=bool(set(kind.estimates.truth) - NO_DATA),
             estimates=kind.estimates.question(),
             is_prior=kind.is_prior,
+            labels=list(kind.names()),
+            taxonomy=asdict(kind.public_names()),
+            summary=_summary(kind),
+            listed=kind.listed,
         )
-        for kind in REGISTRY.values()
+        for kind in KNOWN
     ]
+    return Descriptions(attacks=attacks, metrics=list(METRICS.values()), judged_by=dict(JUDGED_BY))
+
+
+def _summary(kind: type) -> str:
+    """First paragraph of the documentation of an attack, without marks of code."""
+    text = (kind.__doc__ or "").strip().partition("\n\n")[0]
+    return " ".join(text.replace("`", "").split())

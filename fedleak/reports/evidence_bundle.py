@@ -21,7 +21,8 @@ from fedleak.reports.run import Run
 from fedleak.reports.sarif_log import sarif_log
 from fedleak.reports.shared_run import shared_run
 from fedleak.reports.ssh_signature import SignatureError, signer
-from fedleak.reports.statement.statement import Statement, html
+from fedleak.reports.statement.content import Statement
+from fedleak.reports.statement.page import html
 from fedleak.reports.system import EVALUATED
 
 MANIFEST, SIGNATURE = "bundle.json", "bundle.json.sig"

@@ -12,10 +12,10 @@ from scipy.stats import binom
 
 from fedleak.core.metric_table import judges, meanings, metric
 from fedleak.evaluation.as_recorded import as_recorded as as_recorded
-from fedleak.evaluation.failures import hardly_exceeds, same_cell
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.luck import LEVEL, LUCK
+from fedleak.evaluation.near_guessing import hardly_exceeds, same_cell
 from fedleak.evaluation.scores import describe, differing, number, records, setting_columns, setting_of
 from fedleak.reports.attack_descriptions import described
 from fedleak.reports.metric_words import value_in_words

@@ -14,9 +14,10 @@ from markupsafe import Markup
 
 from fedleak.core.io.files import write_whole
 from fedleak.core.metric_table import meanings
+from fedleak.core.places import TEMPLATES
 from fedleak.evaluation.captioned_figure import CaptionedFigure
-from fedleak.evaluation.failures import reasons
 from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.reasons import reasons
 from fedleak.evaluation.scores import records
 from fedleak.reports.content_policy import content_policy
 from fedleak.reports.headline import headline, is_generated
@@ -27,7 +28,6 @@ from fedleak.reports.tables import DATA, Table
 
 _HALF_PAGE = 520
 """Largest width in points of a figure that fits into half of the page."""
-TEMPLATES = Path(__file__).parent / "templates"
 FEW = (
     f"Some results are of fewer than {FEWEST} clients (n): such a mean is nearly their own values, so pass this page on"
     " only to those who may know them."

@@ -10,15 +10,15 @@ from fedleak.core.errors import InputError
 from fedleak.core.progress import say_what_starts
 from fedleak.core.provenance import command, published
 from fedleak.evaluation.changes import changes
+from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.persons import over_clients, rows_without_clients
-from fedleak.evaluation.runner import Evaluation, joined
 from fedleak.evaluation.scores import AttackInfo, records, setting_columns, stacked, with_setting
 from fedleak.evaluation.stored import EVALUATION, DamagedError, StoredRun, read_evaluation
 from fedleak.reports.change_tables import stored_changes
 from fedleak.reports.files import Format
 from fedleak.reports.run import Run
 from fedleak.reports.sections import metrics_of
-from fedleak.reports.write_run import write_page
+from fedleak.reports.write_page import write_page
 
 
 def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] = (), *, persons: bool = False) -> Run:

@@ -8,10 +8,10 @@ from typing import Any, get_args
 import pandas as pd
 
 from fedleak.core.metric_table import judges, metric
-from fedleak.evaluation.failures import is_inapplicable, nearest_reason, why_inapplicable
+from fedleak.evaluation.reasons import is_inapplicable, nearest_reason, why_inapplicable
+from fedleak.evaluation.result_names import UNDER
 from fedleak.evaluation.risk import worst_clients, worst_in_words
 from fedleak.evaluation.scores import SETTING, describe, differing, number, rows_of, setting_of
-from fedleak.evaluation.what_if import UNDER
 from fedleak.reports.attack_descriptions import described
 from fedleak.reports.headline import (
     Headline,

@@ -11,8 +11,7 @@ import pandas as pd
 from fedleak.core.history import History
 from fedleak.core.metric_table import METRICS, metric
 from fedleak.evaluation.auditing import AuditResult
-from fedleak.evaluation.limit_names import parts_of
-from fedleak.evaluation.relative_limits import RELATIVE
+from fedleak.evaluation.limit_names import RELATIVE, parts_of
 from fedleak.recordings.recording import Recording
 from fedleak.reports.run import Place, Recorded
 from fedleak_recorder.format import MANIFEST, journals_in

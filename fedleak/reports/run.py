@@ -21,9 +21,9 @@ from pydantic import (
 
 from fedleak.core.errors import InputError, require
 from fedleak.core.io.files import write_whole
-from fedleak.evaluation.luck import LUCK
+from fedleak.evaluation.result_names import DIFFERENCE, LUCK, RATIO, RESULT
 from fedleak.evaluation.scores import SETTING, from_records, records, setting_of
-from fedleak.evaluation.summary import DIFFERENCE, RATIO, RESULT
+from fedleak.reports.attack_descriptions import know_metrics
 
 FORMAT = 1
 ATTACKS = ("ours", "published")
@@ -290,6 +290,7 @@ class Run:
         Raises:
             InputError: the file is missing, damaged or in another format.
         """
+        know_metrics()  # those of its attacks, which pages explain
         way_out = "Give a folder written by attack.py, e.g. runs/NAME."
         require(path.is_file(), f"a results.json of format {FORMAT}", f"none in {path.parent}", way_out)
         try:

@@ -8,11 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from fedleak.core.attack import Attack
 from fedleak.core.taxonomy import NONE_FITS, TAXONOMY, Taxonomy
 from fedleak.evaluation.limit_names import parts_of
-from fedleak.evaluation.registry import KNOWN
 from fedleak.evaluation.scores import records
+from fedleak.reports.attack_descriptions import AttackDescription, descriptions
 from fedleak.reports.run import ATTACKS, Place, Run
 from fedleak.reports.shared_run import shared_run
 from fedleak_recorder.format import MANIFEST
@@ -151,9 +150,9 @@ def _limit_rule(limit: str) -> dict[str, Any]:
     return _rule(f"limit/{limit}", None, f"The limit on {limit} could not be checked", says, parts_of(limit)[0] or "")
 
 
-def _rule(name: str, kind: type[Attack] | None, asked: str, says: str = "", family: str = "") -> dict[str, Any]:
-    names = TAXONOMY.get(family, NONE_FITS) if kind is None else kind.public_names()
-    summary = "" if kind is None else _summary(kind)
+def _rule(name: str, kind: AttackDescription | None, asked: str, says: str = "", family: str = "") -> dict[str, Any]:
+    names = TAXONOMY.get(family, NONE_FITS) if kind is None else Taxonomy(**kind.taxonomy)
+    summary = "" if kind is None else kind.summary
     whole = " ".join(part for part in (summary, says) if part) or f"{asked}."
     about = [whole, *(f"{title}: {'; '.join(own)}." for title, own in _facts(kind) if own)]
     about.append("A result of the level error says that a limit of yours is exceeded, see docs/gate.md.")
@@ -177,16 +176,10 @@ def _rule(name: str, kind: type[Attack] | None, asked: str, says: str = "", fami
     }
 
 
-def _facts(kind: type[Attack] | None) -> list[tuple[str, list[str]]]:
+def _facts(kind: AttackDescription | None) -> list[tuple[str, list[str]]]:
     if kind is None:
         return []
-    return [("Needs", list(kind.threat_model.described_needs)), ("Papers", list(kind.references))]
-
-
-def _summary(kind: type[Attack]) -> str:
-    """First paragraph of the documentation of an attack, without marks of code."""
-    text = (kind.__doc__ or "").strip().partition("\n\n")[0]
-    return " ".join(text.replace("`", "").split())
+    return [("Needs", kind.needs), ("Papers", kind.references)]
 
 
 def _rules(rules: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -225,8 +218,8 @@ def _id(family: str, label: str) -> str:
     return label if "/" in label or not family else f"{family}/{label}"
 
 
-def _kind(name: str, family: str = "") -> type[Attack] | None:
-    """The class of an attack of this project by its name, which ``family/`` may stand before."""
-    named = [one for one in KNOWN if name in (*one.names(), f"{one.family}/{one.name}")]
+def _kind(name: str, family: str = "") -> AttackDescription | None:
+    """The description of an attack of this project by its name, which ``family/`` may stand before."""
+    named = [one for one in descriptions().attacks if name in (*one.labels, f"{one.family}/{one.name}")]
     fitting = [one for one in named if family in ("", one.family)]
     return fitting[0] if len(fitting) == 1 else None

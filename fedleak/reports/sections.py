@@ -9,8 +9,8 @@ import pandas as pd
 from fedleak.core.metric_table import METRICS, meanings, metric
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.persons import CLIENT
+from fedleak.evaluation.result_names import MEANING, UPDATES
 from fedleak.evaluation.scores import differing
-from fedleak.evaluation.update_table import MEANING, UPDATES
 from fedleak.reports.headline import Headline, headline
 from fedleak.reports.questions import questions
 from fedleak.reports.run import ATTACKS

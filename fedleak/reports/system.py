@@ -1,10 +1,15 @@
 """What was recorded, for the first lines of a page: data, learner, rounds, clients, readers of the updates, date."""
 
-from datetime import UTC, datetime
+from __future__ import annotations
 
-from fedleak.evaluation.auditing import AuditResult
-from fedleak.recordings.recording import Recording
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
 from fedleak.reports.run import ATTACKS
+
+if TYPE_CHECKING:
+    from fedleak.evaluation.auditing import AuditResult
+    from fedleak.recordings.recording import Recording
 
 EVALUATED = "evaluated"
 """Name of the line with the date."""

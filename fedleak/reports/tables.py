@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from fedleak.core.metric_table import metric as metric_of
+from fedleak.evaluation.result_names import RATIO
 from fedleak.evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
-from fedleak.evaluation.summary import RATIO
 from fedleak.reports.run import ATTACKS
 
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")

@@ -7,39 +7,35 @@ from typing import Any
 
 import pandas as pd
 
+from fedleak.core.hardware import hardware
 from fedleak.core.io.files import write_whole
-from fedleak.core.progress import say_what_starts
-from fedleak.core.provenance import command, commit, hardware, published, versions
+from fedleak.core.provenance import command, commit, published, versions
 from fedleak.core.seeding import secret_key
 from fedleak.evaluation.advice import advice
 from fedleak.evaluation.auditing import AuditResult
-from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.changes import changes
 from fedleak.evaluation.evaluate import TRACEBACKS
-from fedleak.evaluation.failures import sentences
+from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.gate import Gate
+from fedleak.evaluation.near_guessing import sentences
 from fedleak.evaluation.persons import in_order_of_persons, over_clients, without_persons
-from fedleak.evaluation.runner import Evaluation, joined
 from fedleak.evaluation.scores import concat, describe, differing, plain_records, records, setting_of
 from fedleak.evaluation.stored import EVALUATION, StoredRun, write_evaluation
 from fedleak.evaluation.summary import paired_differences
-from fedleak.reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
+from fedleak.reports.change_tables import stored_changes
 from fedleak.reports.exporters.sarif import write_gate_alerts
-from fedleak.reports.figures.first_pictures import first_pictures
-from fedleak.reports.figures.report_figures import profiles_of, report_figures, roc_table
-from fedleak.reports.files import Format, write_files
-from fedleak.reports.headline import as_recorded, false_bounds, headline
-from fedleak.reports.html import write_report
+from fedleak.reports.figures.report_figures import roc_table
+from fedleak.reports.files import Format
+from fedleak.reports.headline import as_recorded, false_bounds
 from fedleak.reports.junit import write_gate
 from fedleak.reports.papers import with_papers
-from fedleak.reports.questions import questions
 from fedleak.reports.recorded_places import recorded_places
 from fedleak.reports.run import Run
-from fedleak.reports.sections import detail_sections, difference_tables, sections, text_tables
 from fedleak.reports.system import system_lines
 from fedleak.reports.wandb_log import Show
+from fedleak.reports.write_page import write_page
 
-SCORES, COMPOSITIONS, ROC, CHANGES = "scores.csv", "compositions.csv", "roc.csv", "changes.csv"
+SCORES, COMPOSITIONS, ROC = "scores.csv", "compositions.csv", "roc.csv"
 
 
 def write_run(
@@ -139,52 +135,6 @@ def write_run(
 
 def _changed(reference: StoredRun, run: StoredRun, key: bytes | None) -> dict[str, Any]:
     return stored_changes(changes(reference, run, key=key))
-
-
-def write_page(
-    directory: Path,
-    run: Run,
-    evaluation: Evaluation,
-    everything: pd.DataFrame,
-    metrics: Sequence[str],
-    *,
-    parts: Sequence[Run] = (),
-    causes: Sequence[str] = (),
-    formats: Sequence[Format] = (),
-    persons: bool = False,
-) -> list[CaptionedFigure]:
-    """Writes the page of a run and the further files, prints its tables, and returns its figures.
-
-    `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`. Only with
-    `persons` is anything about a single client shown.
-    """
-    say_what_starts("drawing the figures and writing the page")
-    figures = report_figures(evaluation, everything, metrics, persons=persons)
-    details = detail_sections(run.details, profiles_of(evaluation)[1])
-    answered = sections(run.results)
-    differences = difference_tables(run.differences)
-    lines = questions(run.results, evaluation.scores, run.gate)
-    pictures = first_pictures(evaluation, run.results, lines, persons=persons)
-    changed = [(one["notes"], change_tables(one, place)) for place, one in enumerate(run.changes)]
-    options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
-    options |= {"changes": changed}
-    write_report(directory, run, questions=lines, sections=[*answered, *details], differences=differences, **options)
-    tables = [table for section in [*answered, *details] for table in section.tables] + differences
-    tables += [table for _, change_tables_of_run in changed for table in change_tables_of_run]
-    numbers = {"results": run.results, "differences": run.differences}
-    numbers |= {table.name: table.rows for section in details for table in section.tables}
-    written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
-    (directory / CHANGES).unlink(missing_ok=True)
-    if run.changes:
-        write_whole(directory / CHANGES, change_rows(run.changes).to_csv(index=False).encode())
-        print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
-    for sentence in run.false_declarations:
-        print(f"{sentence}.")
-    first = lines[0].answer if lines else headline(run.results)
-    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(answered)}\n")
-    if written:
-        print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
-    return figures
 
 
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:

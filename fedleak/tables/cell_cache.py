@@ -21,7 +21,7 @@ from fedleak.core.errors import require
 from fedleak.core.io.files import write_whole
 from fedleak.core.places import PACKAGE
 from fedleak.core.provenance import commit
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.steps import RecordingRun
 from fedleak.evaluation.stored import DamagedError, read_evaluation, write_evaluation
 from fedleak.recordings.recording import Recording

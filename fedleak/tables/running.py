@@ -13,8 +13,8 @@ from tqdm import tqdm
 from fedleak.core.errors import require
 from fedleak.core.progress import say_what_starts
 from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.processes import in_processes, place_of
-from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.steps import RecordingStep
 from fedleak.tables.after import AfterStep, after_steps
 from fedleak.tables.after.step import add_steps

@@ -8,7 +8,7 @@ import pytest
 from fedleak.commands import program
 from fedleak.commands.export import make_exporter
 from fedleak.core.errors import InputError
-from fedleak.reports.exporters import EXPORTERS
+from fedleak.reports.exporters import NAMES
 from fedleak.reports.exporters.sarif import Sarif
 from tests.reports.toys import run
 
@@ -23,7 +23,7 @@ def test_an_exporter_is_named_and_takes_options(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.inventory
-@pytest.mark.parametrize("name", EXPORTERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_exporter_is_made_without_options(name: str) -> None:
     exporter = make_exporter(name, {})
     assert exporter.name == name

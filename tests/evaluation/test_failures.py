@@ -18,15 +18,9 @@ from fedleak.attacks.matching.same_user import MatchingChance
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.fncf import FNCFAlgorithm
 from fedleak.core.view import RoundView
-from fedleak.evaluation.failures import (
-    best_guess,
-    explain,
-    is_near,
-    is_unscored,
-    near_guessing,
-    no_reconstructions,
-    unfit,
-)
+from fedleak.evaluation.failures import explain, unfit
+from fedleak.evaluation.near_guessing import best_guess, is_near, near_guessing, no_reconstructions
+from fedleak.evaluation.reasons import is_unscored
 from tests.frames import cell, results
 
 VIEW = RoundView(

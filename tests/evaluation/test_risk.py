@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fedleak.core.estimates import Candidates
-from fedleak.evaluation.risk import Range, operating_point, worst_clients, worst_in_words, worst_tenth
+from fedleak.evaluation.range import Range
+from fedleak.evaluation.risk import operating_point, worst_clients, worst_in_words, worst_tenth
 from fedleak.evaluation.scores import score_table
 
 

@@ -7,7 +7,7 @@ import pytest
 from fedleak.core.cache import CACHE_VARIABLE
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.reports import attack_descriptions
-from fedleak.reports.attack_descriptions import described
+from fedleak.reports.attack_descriptions import Descriptions, described
 
 
 def test_descriptions_are_those_of_the_registry() -> None:
@@ -25,7 +25,7 @@ def test_cache_is_read_until_the_source_changes(tmp_path: Path, monkeypatch: pyt
     first = described()
     (file,) = tmp_path.glob("attacks-*.json")
     with monkeypatch.context() as without_import:
-        without_import.setattr(attack_descriptions, "_imported", lambda: [])
+        without_import.setattr(attack_descriptions, "_imported", lambda: Descriptions([], [], {}))
         assert described() == first
         file.write_text(file.read_text().replace('"key": "', '"key": "0'))
         assert described() == []

@@ -11,7 +11,7 @@ import torch
 
 from fedleak.core.provenance import source_hash
 from fedleak.evaluation.auditing import AuditResult
-from fedleak.evaluation.causes import Cause
+from fedleak.evaluation.cause import Cause
 from fedleak.evaluation.gate import Verdict
 from fedleak.evaluation.runner import Evaluation, joined
 from fedleak.evaluation.scores import concat, from_records, score_table

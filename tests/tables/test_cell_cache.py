@@ -69,7 +69,7 @@ def test_a_cell_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert back.evaluation.lines == written.lines
     assert repr(back.evaluation.roc) == repr(written.roc)
     assert (back.evaluation.missing, back.evaluation.figures) == (written.missing, written.figures)
-    torch.testing.assert_close(vars(back.evaluation.pictures["dlg"]), vars(written.pictures["dlg"]))
+    torch.testing.assert_close(vars(back.evaluation.pictures["dlg"]), vars(written.pictures["dlg"].as_arrays()))
     empty = Finished(Evaluation(), {"train": 0.0, "attack": 0.0})
     write_cell(path, STAMP, empty)
     again = read_cell(path, STAMP)

@@ -13,13 +13,15 @@ from torch.nn.functional import logsigmoid
 from fedleak.core.answers import Choices, Quantities
 from fedleak.core.estimates import Scores
 from fedleak.core.seeding import generator_for
+from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.posterior.gaussian import vector_posterior
 from fedleak.evaluation.posterior.given_counts import log_probability_given_counts
 from fedleak.evaluation.posterior.log_odds import Column, cross_fitted
 from fedleak.evaluation.posterior.matching import Matches, matched
 from fedleak.evaluation.posterior.matching import joined as joined_matches
 from fedleak.evaluation.posterior.shares import share_posterior
-from fedleak.evaluation.runner import Answered, Evaluation, bounds, joined, tabulated
+from fedleak.evaluation.result_names import ANSWERS, PROBABILITY, TRUE
+from fedleak.evaluation.runner import Answered, bounds, tabulated
 from fedleak.evaluation.scores import from_records
 
 Answers = dict[str, list[Answered]]
@@ -36,8 +38,6 @@ POSTERIOR = (
     "calibration-error",
 )
 """Metrics that are added."""
-PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
-"""Columns of the table of details of an attack with priors: its reliability."""
 PRIOR = "prior"
 """Name, below that of a family, of its priors together."""
 FEWEST_PEOPLE = 5

@@ -1,11 +1,23 @@
-"""Exporters: results of a run in formats and services of others, one file each."""
+"""Exporters: results of a run in formats and services of others, one file each, named after the exporter."""
 
-import sys
+import importlib
+from pathlib import Path
 
-from fedleak.core.class_paths import named_classes
 from fedleak.reports.exporters.exporter import Exporter
 
-EXPORTERS: dict[str, type[Exporter]] = named_classes(sys.modules[__name__], Exporter)
-"""Every exporter of this package, by its name."""
+NAMES = tuple(
+    path.stem.replace("_", "-")
+    for path in sorted(Path(__file__).parent.glob("*.py"))
+    if path.stem not in ("__init__", "exporter")
+)
+"""Name of every exporter of this package."""
 
-__all__ = ["EXPORTERS", "Exporter"]
+
+def exporter_named(name: str) -> type[Exporter]:
+    """The exporter of a name among `NAMES`; the others, which may take long to import, are not imported."""
+    members = vars(importlib.import_module(f"{__name__}.{name.replace('-', '_')}")).values()
+    kinds = [member for member in members if isinstance(member, type) and issubclass(member, Exporter)]
+    return next(kind for kind in kinds if vars(kind).get("name") == name)
+
+
+__all__ = ["NAMES", "Exporter", "exporter_named"]

@@ -4,7 +4,7 @@ import abc
 from pathlib import Path
 from typing import ClassVar
 
-from fedleak.core.ranges import check_fields
+from fedleak.core.field_types import check_fields
 from fedleak.reports.run import Run
 
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from fedleak.core.metric_table import metric as metric_of
 from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.paired_means import crossed
 from fedleak.evaluation.scores import differing, number, records
-from fedleak.evaluation.summary import crossed
 from fedleak.reports.figures.figure_data import (
     DrawnFigure,
     FigureData,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from fedleak.evaluation.posterior.posterior import ANSWERS, PROBABILITY, TRUE
+from fedleak.evaluation.result_names import ANSWERS, PROBABILITY, TRUE
 from fedleak.reports.figures.figure_data import DrawnFigure, FigureData, legend_right, styled
 from fedleak.reports.figures.line_styles import LineStyle
 from fedleak.reports.run import ATTACKS

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.persons import CLIENTS, over_clients
-from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import setting_columns
 from fedleak.reports.figures.by_attack import by_attack
 from fedleak.reports.figures.compositions import mean_shares, one_client

@@ -1,12 +1,20 @@
 """Images in rows: a client's images above their reconstructions, or originals above manipulated images."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+import numpy as np
 from matplotlib.figure import Figure
-from torch import Tensor
 
-from fedleak.core.estimates import Reconstruction
+from fedleak.core.reconstruction import Reconstruction
 from fedleak.reports.figures.figure_data import DrawnFigure
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedleak.core.reconstruction import Images
 
 _MAGNIFIED = 8
 
@@ -30,13 +38,13 @@ def manipulated_images(originals: Tensor, sent: Tensor, caption: str) -> DrawnFi
     return DrawnFigure(caption, figure=figure, name="images")
 
 
-def _draw_rows(figure: Figure, rows: Mapping[str, Tensor]) -> None:
+def _draw_rows(figure: Figure, rows: Mapping[str, Images]) -> None:
     """Draws images ``(N, channels, height, width)`` in [0, 1], a named row each; one channel is grey."""
     panels = figure.subplots(len(rows), max(map(len, rows.values())), squeeze=False)
     for line, (name, images) in zip(panels, rows.items(), strict=True):
         for axes, image in zip(line, images, strict=True):
-            pixels = image.detach().float().clamp(0, 1).permute(1, 2, 0)
-            pixels = pixels.expand(-1, -1, 3) if pixels.shape[2] == 1 else pixels[..., :3]
-            axes.imshow(pixels.numpy(), interpolation="nearest")
+            pixels = np.asarray(image, dtype=np.float32).clip(0, 1).transpose(1, 2, 0)
+            pixels = pixels.repeat(3, axis=2) if pixels.shape[2] == 1 else pixels[..., :3]
+            axes.imshow(pixels, interpolation="nearest")
             axes.set(xticks=[], yticks=[])
         line[0].set_ylabel(name)

@@ -1,16 +1,20 @@
 """Maps of updates and of users in two dimensions, and heat maps of users' biases and of layers by class."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
-from torch import Tensor
 
 from fedleak.evaluation.scores import describe
 from fedleak.reports.figures.figure_data import DrawnFigure
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _ROWS = 12
 """Number of rows of the last layer in a figure: those in which users differ most."""

@@ -11,12 +11,12 @@ from typing import Literal
 
 import pandas as pd
 
-from fedleak.core.estimates import ROC_GRID
 from fedleak.core.metric_table import metric as metric_of
+from fedleak.core.roc_grid import false_positive_rates
 from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.persons import CLIENTS, client_labels, over_clients
-from fedleak.evaluation.posterior.posterior import PROBABILITY
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.result_names import PROBABILITY
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.reports.figures.below_bounds import below_bounds
 from fedleak.reports.figures.by_attack import by_attack
@@ -177,7 +177,9 @@ def _lines(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str
 def roc_table(evaluation: Evaluation) -> pd.DataFrame:
     """Points of the mean ROC curve of each label, with its number of clients."""
     parts = [
-        pd.DataFrame({"label": label, "clients": count, "fpr": ROC_GRID.tolist(), "tpr": (rates / count).tolist()})
+        pd.DataFrame(
+            {"label": label, "clients": count, "fpr": false_positive_rates().tolist(), "tpr": (rates / count).tolist()}
+        )
         for label, (rates, count) in evaluation.roc.items()
         if count
     ]

@@ -9,9 +9,9 @@ import seaborn.objects as so
 from matplotlib.axes import Axes
 
 from fedleak.core.metric_table import metric as metric_of
+from fedleak.evaluation.as_recorded import COSINE, NONE
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.scores import SETTING, number, records, setting_columns
-from fedleak.evaluation.what_if import COSINE, NONE
 from fedleak.reports.figures.figure_data import (
     DrawnFigure,
     FigureData,

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from fedleak.reports.statement.measured import Measured
-from fedleak.reports.statement.numbers import Strict, shown
+from fedleak.reports.statement.content import Assessment, Measured, RiskRow, Topic
+from fedleak.reports.statement.numbers import shown
 from fedleak.reports.statement.system_file import Risk, System
 
 OPEN = "open"
@@ -29,41 +29,6 @@ _TOPICS = {
     "next_review": "next review",
 }
 """Topics of the annex by the field of system.yaml that holds them."""
-
-
-class Topic(Strict):
-    """Topic of an impact assessment."""
-
-    topic: str
-    """its name"""
-    declared: str
-    """what the controller declares; `open` if nothing"""
-
-
-class RiskRow(Strict):
-    """Risk of one question: what was measured, and how the controller judges it."""
-
-    infers: str
-    """what the server infers, in words"""
-    measured: str
-    """what was measured, in everyday words; that it was not measured otherwise"""
-    before: str
-    """severity and likelihood without the measures; `open` if not declared"""
-    after: str
-    """severity and likelihood with the measures; `open` if not declared"""
-
-
-class Assessment(Strict):
-    """What an impact assessment needs, as far as the controller declares it."""
-
-    topics: list[Topic]
-    """topics, from roles to the next review"""
-    risks: list[RiskRow]
-    """risks of the measured questions, and of others of which the controller declares one"""
-    measures: list[str]
-    """planned measures with owner and date"""
-    advice: str
-    """advice of the data-protection officer, who and when; `open` if none is declared"""
 
 
 def assessment(system: System, questions: Sequence[Measured]) -> Assessment:

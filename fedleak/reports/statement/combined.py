@@ -4,37 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fedleak.evaluation.risk import Range
-from fedleak.reports.statement.measured import Measured, Rates
-from fedleak.reports.statement.numbers import Interval, Strict, in_percent, of_range, percent, shown, with_interval
+from fedleak.evaluation.range import Range
+from fedleak.reports.statement.content import Combined, Measured, Rates
+from fedleak.reports.statement.numbers import Interval, in_percent, of_range, percent, shown, with_interval
 from fedleak.reports.statement.system_file import System
-
-
-class Combined(Strict):
-    """What a measured and declared numbers give together."""
-
-    question: str
-    """family of attacks"""
-    estimate: str
-    """type of the attacks' estimates, as in `measured`"""
-    clients: int
-    """declared number of clients, that of people where each has one"""
-    prior: float
-    """declared share of them of whom the answer is yes"""
-    true: float
-    """prior * clients"""
-    exposed: Interval
-    """tpr * prior * clients: of these, those that the attack names"""
-    wrong: Interval
-    """fpr * (1 - prior) * clients: others that it names"""
-    precision: Interval | None
-    """share of the named for whom the answer is yes; null if nobody is named"""
-    lift: Interval | None
-    """precision / prior"""
-    sources: list[str]
-    """where the numbers are in this file"""
-    sentence: str
-    """the result in a sentence"""
 
 
 def combined(questions: Sequence[Measured], system: System) -> list[Combined]:

@@ -1,17 +1,17 @@
 """The result of a question in everyday words."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
 from fedleak.core.metric_table import metric
-from fedleak.evaluation.failures import best_guess
 from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.near_guessing import best_guess
 from fedleak.reports.headline import best_baseline, comparisons, is_shown
 from fedleak.reports.metric_words import number_in_words, value_in_words
+from fedleak.reports.statement.content import Answer
 
-Answer = Literal["yes", "slightly", "not shown", "cannot be said"]
 _SLIGHT = 0.2
 """Gain below which an attack is only slightly better than a baseline, as in the diagnosis of failures."""
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from fedleak.core.taxonomy import Taxonomy
-from fedleak.evaluation.risk import Range
+from fedleak.evaluation.range import Range
 
 Number = float | Literal["infinite"] | None
 """A number; null where it is not defined."""

@@ -4,32 +4,30 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from typing import Any
 
 from fedleak.core.attack import Attack
 from fedleak.core.io.files import sha256_of, write_whole
 from fedleak.core.places import PACKAGE
-from fedleak.evaluation.limit_names import asks, parts_of
+from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.limit_names import BEYOND_BASELINE, CHANGE, RELATIVE, asks, parts_of
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.persons import over_clients
-from fedleak.evaluation.relative_limits import BEYOND_BASELINE, CHANGE, RELATIVE
-from fedleak.evaluation.runner import Evaluation
 from fedleak.recordings.recording import Recording
-from fedleak.reports.content_policy import content_policy
 from fedleak.reports.headline import as_recorded
-from fedleak.reports.html import GENERATED, TEMPLATES
+from fedleak.reports.html import GENERATED
 from fedleak.reports.metric_words import value_in_words
 from fedleak.reports.run import Run
-from fedleak.reports.statement.assessment import Assessment, assessment
-from fedleak.reports.statement.combined import Combined, combined, why_not_combined
-from fedleak.reports.statement.gaps import NotTried, not_tried
-from fedleak.reports.statement.lowering import Lowering, lowering
-from fedleak.reports.statement.measured import Measured, measured, reading_baselines
-from fedleak.reports.statement.numbers import Strict, in_percent, percent, shown
-from fedleak.reports.statement.privacy import Privacy, privacy
-from fedleak.reports.statement.sums import Sums, sums
+from fedleak.reports.statement.assessment import assessment
+from fedleak.reports.statement.combined import combined, why_not_combined
+from fedleak.reports.statement.content import Measured, Provenance, Scope, Statement, Verdict
+from fedleak.reports.statement.gaps import not_tried
+from fedleak.reports.statement.lowering import lowering
+from fedleak.reports.statement.measured import measured, reading_baselines
+from fedleak.reports.statement.numbers import shown
+from fedleak.reports.statement.page import html
+from fedleak.reports.statement.privacy import privacy
+from fedleak.reports.statement.sums import sums
 from fedleak.reports.statement.system_file import Declaration, System
 
 LIMITS = (
@@ -54,123 +52,6 @@ SHARED = (
     "Clients whose updates are in one sum share its message, so intervals over clients may be too narrow: small gains"
     " are given as not shown."
 )
-
-
-class Scope(Strict):
-    """What was attacked, by whom."""
-
-    data: str
-    """name of the recorded data, with generated data named as such"""
-    rounds: int
-    """number of rounds in the recording"""
-    messages: int
-    """number of messages in these rounds; a sum over several clients is one"""
-    summed: int
-    """largest number of clients in one message; 1 for single updates"""
-    clients: int
-    """largest number of clients about whom one attack was scored"""
-    adversary: str
-    """who the adversary is, in a sentence"""
-    active: bool
-    """whether the server deviated from the protocol"""
-    learner: str | None
-    """the clients' algorithm, null if it is unknown"""
-    parameters: dict[str, list[int]]
-    """recorded parameters by name, with their shapes"""
-    rows_only: list[str]
-    """of these, tables of which only the rows of served items are recorded"""
-    releases: list[dict[str, Any]]
-    """what the recording says that clients do before they send: clip, noise_scale, parameters"""
-    outside: list[str]
-    """what this audit did not cover"""
-
-
-class Verdict(Strict):
-    """Verdict on a limit that the controller set."""
-
-    metric: str
-    """limited metric"""
-    limit: float
-    """limit"""
-    verdict: str
-    """verdict of the gate"""
-    message: str
-    """the verdict in a sentence, with the attack and the metric"""
-    everyday: str
-    """the limit and its verdict in everyday words"""
-
-
-class Provenance(Strict):
-    """How the statement was made, and how to repeat it."""
-
-    created: str
-    """date and time, UTC"""
-    command: str
-    """command line"""
-    commit: str | None
-    """commit of fedleak, with a plus if files were changed"""
-    versions: dict[str, str]
-    """versions of packages"""
-    seed: int
-    """seed of the attacks"""
-    seconds: float
-    """wall time"""
-    hardware: str
-    """hardware"""
-    recording_sha256: str
-    """hash of manifest.json and of the sorted lines `file sha256` of its journals"""
-    recording_seed: int | None
-    """seed of the training"""
-    recording_commit: str | None
-    """commit of the code that recorded"""
-    system_sha256: str
-    """hash of system.yaml"""
-    results_sha256: str
-    """hash of results.json"""
-    data_sha256: str
-    """hash of the clients' data, as recorded"""
-
-
-class Statement(Strict):
-    """A statement on what was measured, declared and not looked at."""
-
-    format: Literal[3]
-    """version of this schema"""
-    summary: list[str]
-    """the statement in five sentences"""
-    scope: Scope
-    """what was attacked, by whom"""
-    measured: list[Measured]
-    """result by question: those about the content of a client's data, then those about whose update it is; the largest
-    leak first"""
-    declared: System
-    """declaration of the controller, verbatim"""
-    combined: list[Combined]
-    """measured and declared numbers together, by question"""
-    privacy: Privacy
-    """differential privacy"""
-    sums: Sums | None
-    """for how many rounds sums hide a client, null where the server sees single updates"""
-    assessment: Assessment
-    """annex for an impact assessment: what the controller declares, and what is open"""
-    not_tried: NotTried
-    """what was not tried, by name"""
-    lowering: Lowering
-    """what would lower the leak, where that was measured"""
-    gate: list[Verdict]
-    """verdict on each limit of the controller, empty without limits"""
-    provenance: Provenance
-    """how the statement was made"""
-    limits: list[str]
-    """what the statement does not say"""
-    generated: str
-    """that the data are generated; empty if they are not"""
-    terms: dict[str, str]
-    """terms and what they mean, from docs/glossary.md"""
-
-    def content(self) -> bytes:
-        """Content of statement.json."""
-        return (self.model_dump_json(indent=2) + "\n").encode()
 
 
 def write_statement(
@@ -218,15 +99,6 @@ def write_statement(
     page = directory / "statement.html"
     write_whole(page, html(statement).encode())
     return page
-
-
-def html(statement: Statement) -> str:
-    """Page of a statement: one page first, the details on further pages."""
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"shown": shown, "percent": percent, "in_percent": in_percent}
-    return environment.get_template("statement.html.j2").render(
-        statement=statement, why_not_combined=why_not_combined, policy=content_policy()
-    )
 
 
 def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: System) -> Scope:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.scores import records
-from fedleak.reports.statement.numbers import Strict
+from fedleak.reports.statement.content import Revealed, Sums
 
 _MEASURED, _PREDICTED = "rounds-to-reveal", "predicted-rounds-to-reveal"
 ASSUMPTIONS = (
@@ -14,44 +14,6 @@ ASSUMPTIONS = (
     "Clients' data stay the same; where they change, a client is hidden for longer.",
     "It is about what adds up over clients: numbers of examples of a class, of words, of records.",
 )
-
-
-class Revealed(Strict):
-    """After how many rounds an attack reveals clients from sums."""
-
-    attack: str
-    """its name"""
-    clients: int
-    """clients with a result"""
-    revealed: int
-    """clients of whom its 95 % interval became narrower than what is declared as sensitive"""
-    earliest: int
-    """number of rounds after which the first of them was revealed"""
-    mean: float
-    """mean over those"""
-
-
-class Sums(Strict):
-    """What sums over rounds reveal of single clients."""
-
-    sentence: str
-    """for how many rounds clients are hidden, in a sentence"""
-    clients: int
-    """clients that took part in sums"""
-    rounds: int
-    """recorded rounds"""
-    rank: int
-    """rank of the participation; with as many as clients, all are determined"""
-    determined: int
-    """clients of whom every additive statistic follows from exact sums"""
-    earliest: int | None
-    """number of rounds after which the first of them is determined, null for none"""
-    measured: list[Revealed]
-    """attacks that revealed clients"""
-    batched: str
-    """what it would change if the same clients always took part together"""
-    assumptions: list[str]
-    """what the numbers assume"""
 
 
 def sums(evaluation: Evaluation) -> Sums | None:

@@ -12,7 +12,7 @@ from fedleak.attacks.attributes.messages import cosines
 from fedleak.core.errors import require
 from fedleak.core.ranges import AtLeastTwo
 from fedleak.evaluation.derived import CEILING
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.cell_cache import CellRun
 

@@ -10,7 +10,7 @@ import torch
 from fedleak.attacks.composition.base import auxiliary, layer_change
 from fedleak.attacks.composition.decaf import gradient_bases
 from fedleak.core.seeding import generator_for
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.reports.figures.maps import change_panels
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.cell_cache import CellRun

@@ -23,10 +23,12 @@ from fedleak.core.scoring import average_precision
 from fedleak.core.seeding import generator_for
 from fedleak.datamodules.devices.base import OwnedDataModule
 from fedleak.datamodules.devices.profiles import profile_fit
+from fedleak.evaluation.attack_line import line_of
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.message_selection import all_messages
 from fedleak.evaluation.registry import find
-from fedleak.evaluation.runner import Evaluation, infer
-from fedleak.evaluation.scores import AttackInfo, with_setting
+from fedleak.evaluation.runner import infer
+from fedleak.evaluation.scores import with_setting
 from fedleak.reports.figures.maps import bias_figure, map_figure
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.cell_cache import CellRun
@@ -165,7 +167,7 @@ class Profiles(AfterStep):
             profiles = estimate.users[estimate.users != UNSEEN]
             values = ranks[chosen, profiles].T.contiguous().mean(1)
             names = [data.device_split.profiles[profile] for profile in profiles.tolist()]
-            evaluation.lines[label] = AttackInfo.of(attack, view)
+            evaluation.lines[label] = line_of(attack, view)
             scores = run.scores(label, {"fit-rank": values}, victims=profiles, round=view.round)
             yield with_setting(scores, profile=names)
 

@@ -11,8 +11,8 @@ from fedleak.client.recommendation import USER_EMBEDDING
 from fedleak.core.ranges import NonNegativeInt, PositiveInt
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.genie import genie_auc
-from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import concat
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.tables.after.step import AfterStep

@@ -20,7 +20,7 @@ from fedleak.core.seeding import generator_for
 from fedleak.core.view import ITEM_EMBEDDING
 from fedleak.datamodules.recommendation.base import RecommenderDataModule
 from fedleak.defenses.refusal import ProbeCheck
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.scores import SETTING
 from fedleak.modules.learners.matrix_factorization import FederatedMF
 from fedleak.modules.learners.recommender import held_out_hits

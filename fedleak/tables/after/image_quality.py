@@ -11,8 +11,8 @@ from fedleak.client.feature_extractor import Crop
 from fedleak.core.errors import InputError
 from fedleak.datamodules.images.image_set import StoredImages
 from fedleak.datamodules.images.voters import ImageVoters
-from fedleak.evaluation.runner import Evaluation
-from fedleak.evaluation.scores import AttackInfo
+from fedleak.evaluation.attack_line import line_of
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.modules.image_features.gallery import Gallery
 from fedleak.modules.learners.image_ranker import ImageRanker
 from fedleak.reports.figures.images import manipulated_images
@@ -60,7 +60,7 @@ class ImageQuality(AfterStep):
         words = ", ".join(str(value) for value in run.setting.values())
         caption = f"{words}: original images, images sent, and their difference times 8."
         evaluation.figures.append(manipulated_images(*_pixels(gallery, gallery.numbers[:_SHOWN]), caption))
-        evaluation.lines[label] = AttackInfo.of(attack, view)
+        evaluation.lines[label] = line_of(attack, view)
         yield run.scores(label, values, victims=gallery.numbers, items=after.shape[1])
 
 

@@ -13,7 +13,7 @@ from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
 from fedleak.defenses.local_dp import clip_factors
 from fedleak.defenses.manipulation_checks import Check, Received, check_named, checks, threshold
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.scores import concat
 from fedleak.evaluation.separability import CLASSIFIERS, correctly_classified, embeddings
 from fedleak.recordings.recording import Recording

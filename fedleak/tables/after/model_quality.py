@@ -13,7 +13,7 @@ from torch import Tensor
 from fedleak.core.metric_table import SHARE, Metric
 from fedleak.datamodules.devices.base import OwnedDataModule, Pooled
 from fedleak.datamodules.images.base import ClassificationDataModule
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.cell_cache import CellRun
 from fedleak.training.data import FederatedDataModule

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.scores import concat, with_setting
 from fedleak.evaluation.steps import Step
 from fedleak.tables.cell_cache import CellRun

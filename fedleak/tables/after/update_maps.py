@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedleak.evaluation.runner import Evaluation
+from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.separability import CLASSIFIERS, correctly_classified, embeddings
 from fedleak.recordings.recording import Recording
 from fedleak.reports.figures.maps import update_maps

@@ -1,6 +1,6 @@
 import pytest
 
-from fedleak.evaluation.risk import Range
+from fedleak.evaluation.range import Range
 from fedleak.reports.statement.combined import exposure
 from fedleak.reports.statement.numbers import Interval
 

@@ -5,8 +5,8 @@ import pytest
 
 from fedleak.core.metric_table import METRICS, metric
 from fedleak.evaluation.registry import REGISTRY
+from fedleak.reports.statement.content import Baseline
 from fedleak.reports.statement.everyday import answer, everyday, gain
-from fedleak.reports.statement.measured import Baseline
 from fedleak.reports.statement.numbers import Interval
 
 WHO = "Whoever can read a client's updates"

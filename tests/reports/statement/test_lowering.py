@@ -7,8 +7,8 @@ import pytest
 
 from fedleak.core.metric_table import metric
 from fedleak.core.taxonomy import NONE_FITS
-from fedleak.reports.statement.lowering import Lowering, lowering
-from fedleak.reports.statement.measured import Measured
+from fedleak.reports.statement.content import Lowering, Measured
+from fedleak.reports.statement.lowering import lowering
 from fedleak.reports.statement.numbers import Interval, of_taxonomy
 from tests.places import ROOT
 

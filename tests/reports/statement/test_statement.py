@@ -10,8 +10,9 @@ from docs.tools.statement_page import schema
 from fedleak.commands import program
 from fedleak.core.io.files import sha256_of
 from fedleak.evaluation.registry import REGISTRY
+from fedleak.reports.statement.content import Statement
 from fedleak.reports.statement.gaps import KNOWN_CLASSES
-from fedleak.reports.statement.statement import Statement, verdict_in_words
+from fedleak.reports.statement.statement import verdict_in_words
 from tests.places import FILLED_SYSTEM
 from tests.toys import train
 

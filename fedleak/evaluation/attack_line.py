@@ -1,0 +1,23 @@
+"""Description of the scores of an attack on a view."""
+
+from fedleak.core.attack import Attack
+from fedleak.core.view import View
+from fedleak.evaluation.channel import no_bound
+from fedleak.evaluation.scores import AttackInfo, Role
+
+
+def line_of(attack: Attack, view: View) -> AttackInfo:
+    """Line of an attack on a view."""
+    published: Role = "published" if attack.references else "ours"
+    return AttackInfo(
+        name=attack.name,
+        variant=attack.variant_key,
+        role="baseline" if attack.baseline else published,
+        family=attack.family,
+        question=attack.estimates.question(),
+        sees=attack.threat_model.sees,
+        knows=attack.threat_model.knows,
+        active=view.manipulation is not None,
+        tells=attack.estimates.inferred,
+        unbounded=no_bound(view),
+    )

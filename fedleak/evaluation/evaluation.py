@@ -1,0 +1,93 @@
+"""Evaluation of attacks: their scores, with the data that reports need to describe them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fedleak.core.reconstruction import Reconstruction
+from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.scores import AttackInfo, concat, stacked
+
+if TYPE_CHECKING:
+    from fedleak.core.estimates import Candidates
+    from fedleak.evaluation.runner import Answered
+
+
+@dataclass
+class Evaluation:
+    """Scores of attacks, with the data that reports need to describe them.
+
+    Attributes:
+        scores: table of scores, see `fedleak.evaluation.scores.SCHEMA`.
+        lines: description of each label.
+        roc: by label, sum over the victims of the true-positive rates at `fedleak.core.roc_grid` ``(G,)``, and number
+            of victims.
+        missing: by attack that could not run, the reason.
+        pictures: by label, images of the first clients next to their reconstructions.
+        figures: figures that steps add to those of every report.
+        profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
+        candidates: by label, what was ranked, with clients as owners; of the first views, see
+            `fedleak.evaluation.runner.MOST_CANDIDATES`.
+        unrelated: by attack of a family in which none was scored, the reason; see
+            `fedleak.evaluation.relevance.relevant`.
+        details: by label, the attack's own table, see `fedleak.core.estimates.Scores.details`.
+        answers: by label, what the estimates of the first views say of the answers, see
+            `fedleak.evaluation.runner.MOST_CANDIDATES`.
+        mismatch: that the learner's updates differ from the recorded ones, see `fedleak.evaluation.learner_match`; else
+            None.
+        learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.
+        false_declarations: a sentence on each declaration of the clients that their updates contradict.
+        tracebacks: by attack that ended in an exception, its traceback; `missing` has it too.
+    """
+
+    scores: pd.DataFrame = field(default_factory=lambda: concat([]))
+    lines: dict[str, AttackInfo] = field(default_factory=dict)
+    roc: dict[str, tuple[NDArray[np.float64], int]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, Reconstruction] = field(default_factory=dict)
+    figures: list[CaptionedFigure] = field(default_factory=list)
+    profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
+    candidates: dict[str, "Candidates"] = field(default_factory=dict)
+    unrelated: dict[str, str] = field(default_factory=dict)
+    details: dict[str, pd.DataFrame] = field(default_factory=dict)
+    answers: dict[str, list["Answered"]] = field(default_factory=dict)
+    mismatch: str | None = None
+    learner_check: str = ""
+    false_declarations: list[str] = field(default_factory=list)
+    tracebacks: dict[str, str] = field(default_factory=dict)
+
+
+def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Concatenation of several evaluations."""
+    whole = Evaluation(scores=concat([evaluation.scores for evaluation in evaluations]))
+    profiles = [evaluation.profiles for evaluation in evaluations if len(evaluation.profiles)]
+    whole.profiles = pd.concat(profiles, ignore_index=True) if profiles else whole.profiles
+    for evaluation in evaluations:
+        whole.lines |= {label: line.after(whole.lines.get(label)) for label, line in evaluation.lines.items()}
+        whole.missing |= evaluation.missing
+        whole.pictures = evaluation.pictures | whole.pictures
+        whole.figures += evaluation.figures
+        for label, table in evaluation.details.items():
+            before = [whole.details[label]] if label in whole.details else []
+            whole.details[label] = stacked([*before, table])
+        for label, (rates, count) in evaluation.roc.items():
+            if label in whole.roc:
+                sums, already = whole.roc[label]
+                rates, count = sums + rates, already + count
+            whole.roc[label] = rates, count
+        for label, answered in evaluation.answers.items():
+            whole.answers[label] = [*whole.answers.get(label, []), *answered]
+        whole.unrelated |= evaluation.unrelated
+        whole.mismatch = whole.mismatch or evaluation.mismatch
+        whole.learner_check = whole.learner_check or evaluation.learner_check
+        whole.false_declarations = [*dict.fromkeys(whole.false_declarations + evaluation.false_declarations)]
+        whole.tracebacks |= evaluation.tracebacks
+    ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
+    for label, parts in ranked.items():
+        if parts:
+            whole.candidates[label] = parts[0].joined(parts)
+    return whole

@@ -1,0 +1,39 @@
+"""Names in results that pages read: columns, settings and suffixes, apart from what computes the values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+SETTING = "setting."
+"""Prefix of the columns that identify the cell of a table that a row belongs to, e.g. ``setting.data``."""
+RESULT: tuple[str, ...] = ("attack", "metric", "mean", "std", "low", "high", "n", "seeds", "seconds_per_victim")
+"""Columns of a table of results, besides its settings and the fields of `fedleak.evaluation.scores.AttackInfo`."""
+RATIO = ("ratio", "ratio_low", "ratio_high")
+DIFFERENCE: tuple[str, ...] = ("attack", "against", "metric", "mean", "low", "high", "n", "seeds", *RATIO)
+"""Columns of a table of paired differences, in addition to its settings."""
+LUCK = "luck"
+"""Column of results with the probability of luck, see `fedleak.evaluation.luck`."""
+PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
+"""Columns of the table of details of an attack with priors: its reliability."""
+UNDER = " under defences"
+"""After the name of an attack that did not run under defences, in `Evaluation.missing`."""
+LOSS = "auxiliary-loss"
+"""Metric of the model after a round under a defence: its loss on auxiliary examples."""
+
+UPDATES = "updates"
+"""Label of the table of updates, see `fedleak.evaluation.update_table`."""
+MEANING = (
+    "Means over the messages of the first rounds. Norm is the L2 norm of what a client sent; relative is that over the"
+    " norm of the same tensor of the global model; rank is the effective rank of a matrix with singular values s,"
+    " (sum s^2)^2 / sum s^4, of at most so many; noise floor is the standard deviation of white noise with the same"
+    " median singular value, about the largest that noise in it can have; zeros is the share of numbers that are zero."
+)
+"""What its columns are."""
+
+
+def setting_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Setting of one row by key, without missing values."""
+    return {
+        str(name).removeprefix(SETTING): value
+        for name, value in row.items()
+        if str(name).startswith(SETTING) and value is not None and value == value
+    }
