@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from fedleak.core.closed_output import silent_without_reader
 from fedleak.core.private_files import private_files
-from fedleak.core.signals import Stopped, die_with_parent, end_with_parent, ends_on_signals, leave
+from fedleak.core.signals import Stopped, Stopping, die_with_parent, end_with_parent, ends_on_signals, leave
+from fedleak.training.lightning.kept_help import is_kept, kept_help
 
 _LAUNCHER = "FEDLEAK_LAUNCHER"
 """Environment variable with the number of the process from which Lightning starts the others."""
@@ -35,6 +36,12 @@ def ends_with_launcher() -> Iterator[None]:
         os.environ.pop(_LAUNCHER, None)
 
 
+def _main(args: Sequence[str] | None, stopping: Stopping) -> None:
+    from fedleak.tables.training import main
+
+    main(None if args is None else list(args), stopping)
+
+
 def run(args: Sequence[str] | None = None) -> int:
     """The command: a clear message and exit status 2 for what a person can fix, 128 + n after signal n."""
     with (
@@ -44,14 +51,15 @@ def run(args: Sequence[str] | None = None) -> int:
         private_files(),
     ):
         try:
-            if list(sys.argv[1:] if args is None else args) in (["--help"], ["-h"]):
+            words = list(sys.argv[1:] if args is None else args)
+            if words in (["--help"], ["-h"]):
                 from fedleak.training.lightning.train_parser import overview
 
                 overview().print_help()
+            elif is_kept(words):
+                sys.stdout.write(kept_help(words, lambda: _main(args, stopping)))
             else:
-                from fedleak.tables.training import main
-
-                main(None if args is None else list(args), stopping)
+                _main(args, stopping)
         except (Exception, Stopped) as error:
             from fedleak.training.lightning.error_reports import refusal_in
 

@@ -1,17 +1,14 @@
 """What the attacks say of themselves, kept in the user's cache: a list of attacks then takes no import of torch."""
 
 import contextlib
-import hashlib
 import inspect
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedleak.core.cache import cache_folder
 from fedleak.core.metric_table import JUDGED_BY, METRICS, Metric
-from fedleak.core.places import PACKAGE
+from fedleak.core.source_cache import keep, read_kept, source_key
 
 _DESCRIBING = ("attacks", "client", "core", "evaluation")
 """Packages whose source the descriptions depend on."""
@@ -99,19 +96,12 @@ def know_metrics() -> None:
 
 def descriptions() -> Descriptions:
     """The descriptions of all attacks and metrics, read from the cache until a source file changes."""
-    files = [path for package in _DESCRIBING for path in sorted((PACKAGE / package).rglob("*.py"))]
-    facts = [(str(path), status.st_size, status.st_mtime_ns) for path in files for status in [path.stat()]]
-    key = hashlib.sha256(repr(facts).encode()).hexdigest()
-    name = f"attacks-{hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:12]}.json"  # one of each checkout
-    with contextlib.suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):  # none, or a damaged one
-        kept = json.loads((cache_folder() / name).read_text(encoding="utf-8"))
-        if kept["key"] == key:
-            return Descriptions.of_plain(kept)
+    key = source_key(_DESCRIBING)
+    kept = read_kept("attacks", key)
+    with contextlib.suppress(ValueError, TypeError, KeyError):  # a damaged one
+        return Descriptions.of_plain(kept)
     found = _imported()
-    with contextlib.suppress(OSError, RuntimeError):  # a folder that cannot be written
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        content = json.dumps({"key": key, **asdict(found)})
-        (cache_folder() / name).write_text(content, encoding="utf-8")
+    keep("attacks", key, asdict(found))
     return found
 
 

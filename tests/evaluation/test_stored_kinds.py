@@ -28,7 +28,7 @@ def body(tmp_path: Path) -> dict[str, Any]:
     evaluation = Evaluation(
         scores=concat(scores),
         lines={"a": AttackInfo(role="ours")},
-        roc={"a": (ROC_GRID.double(), 1)},
+        roc={"a": (ROC_GRID.double().numpy(), 1)},
         missing={"b": "it lacks something"},
         pictures={"a": Reconstruction(images, images)},
         profiles=with_setting(pd.DataFrame({**shares, "low": 0.4, "high": 0.6}), data="d"),

@@ -203,7 +203,7 @@ def whole_run() -> Files:
         score_table(name, {"auc": [mean, mean + 0.1]}, setting={"data": "d"}, seed=0, victims=[2**62 + 1, 2])
         for name, mean in (("codebook", 0.8), ("chance", 0.45))
     ]
-    curve = (2 * ROC_GRID.double().sqrt(), 2)
+    curve = (2 * ROC_GRID.double().sqrt().numpy(), 2)
     evaluation = Evaluation(scores=concat(rows), lines=dict(LINES), roc={"codebook": curve})
     profile = {"attack": "codebook", "seed": 0, "round": 0, "victim": 1, "class": [0, 1], "low": 0.4}
     shares = pd.DataFrame({**profile, "high": [0.6, None], "true": [0.4, 0.6], "inferred": [0.5, 0.5]})

@@ -55,7 +55,7 @@ def audited() -> AuditResult:
         lines=dict(LINES),
         profiles=pd.DataFrame(rows),
         pictures={"codebook": Reconstruction(images, images)},
-        roc={"codebook": (3 * ROC_GRID.double().sqrt(), 3)},
+        roc={"codebook": (3 * ROC_GRID.double().sqrt().numpy(), 3)},
         details={
             "codebook": from_records([{"client": one, "true": float(true[i, 0])} for i, one in enumerate(people)])
         },

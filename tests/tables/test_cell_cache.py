@@ -42,7 +42,7 @@ def finished() -> Finished:
     evaluation = Evaluation(
         scores=concat([known, other]),
         lines={"direction": AttackInfo(role="ours", family="recommendation", active=True)},
-        roc={"direction": (ROC_GRID.double(), 2)},
+        roc={"direction": (ROC_GRID.double().numpy(), 2)},
         missing={"imia": "no"},
         pictures={"dlg": Reconstruction(torch.tensor([0, 1.0]).reshape(1, 1, 1, 2), torch.ones(1, 1, 1, 2) / 5)},
         figures=[CaptionedFigure("c", files={"svg": b"<svg>", "pdf": b"%PDF"}, name="map")],
