@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fedleak.commands import program
 from fedleak.core.cache import CACHE_VARIABLE
+from fedleak.evaluation.gate import FAILED
+from tests.places import FILLED_SYSTEM
+from tests.toys import train
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = {"lightning", "matplotlib", "pandas", "seaborn", "sklearn", "timm", "torchvision", "wandb"}
@@ -17,6 +21,16 @@ sys.path[0], sys.argv = "", {words}
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
     runpy.run_path(sys.argv[0], run_name="__main__")
 """
+TO_THE_END = """
+import contextlib, runpy, sys
+sys.path[0], sys.argv = "", {words}
+try:
+    with contextlib.redirect_stdout(None):
+        runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+FIGURES = {"matplotlib", "scipy", "seaborn"}
 ROOMS = tuple(
     f"fedleak.{room}"
     for room in (
@@ -55,6 +69,59 @@ def test_help_and_the_list_of_attacks_take_no_library(
     found = imported_by(RUN.format(words=words.split()))
     assert "fedleak" in found
     assert found & {*LIBRARIES, "numpy", "torch"} == set()
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of an audit with a limit and a statement, with its recording in ``deltas`` and its bundle in audit.zip."""
+    folder = tmp_path_factory.mktemp("audited")
+    train(folder, rounds=2, users=12, items=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedleak.reports.write_page.report_figures", lambda *_, **__: [])
+        options = ("--gate", "auc=0.6", "--statement", str(FILLED_SYSTEM))
+        assert program.main(["audit", "--deltas", str(folder / "deltas"), *options]) == FAILED
+    assert program.main(["export", str(folder), "--to", "bundle"]) == 0
+    return folder
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("words", "others"),
+    [
+        ("attack.py verify AUDITED/audit.zip", FIGURES | {"jsonargparse"}),
+        ("attack.py export AUDITED --to bundle --to.file OUT/audit.zip", FIGURES | {"jsonargparse"}),
+        ("attack.py export AUDITED --to sarif", FIGURES | {"jsonargparse"}),
+        ("attack.py export AUDITED --to model-card", {"matplotlib", "seaborn"}),
+        ("attack.py report AUDITED --out OUT", set()),
+        ("attack.py list --fits AUDITED/deltas", FIGURES | {"jsonargparse", "numpy", "pandas"}),
+        ("train.py fit --help", FIGURES | {"jsonargparse", "numpy", "pandas"}),
+        ("train.py fit --model.help FNCF", FIGURES | {"jsonargparse", "numpy", "pandas"}),
+    ],
+)
+def test_commands_that_neither_train_nor_attack_take_no_torch(
+    words: str, others: set[str], audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    given = [word.replace("AUDITED", str(audited)).replace("OUT", str(tmp_path / "out")) for word in words.split()]
+    code = TO_THE_END.format(words=given)
+    imported_by(code)  # the first call keeps what follows from the sources, later ones read that
+    found = imported_by(code)
+    assert "fedleak" in found
+    assert found & {"lightning", "sklearn", "timm", "torch", "torchmetrics", "torchvision", "wandb", *others} == set()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "words", [["--help"], ["check-policy", "policy.yaml"], ["capacity", "policy.yaml"], ["verify-log", "egress.jsonl"]]
+)
+def test_the_guard_reads_policies_and_logs_without_torch(words: list[str], tmp_path: Path) -> None:
+    given = [str(tmp_path / word) if "." in word else word for word in words]
+    (tmp_path / "policy.yaml").write_text("format: 1\n")
+    (tmp_path / "egress.jsonl").touch()
+    code = f"import contextlib; from fedleak_guard.command import main\nwith contextlib.suppress(SystemExit): main({given})"
+    found = imported_by(code)
+    assert "fedleak_guard" in found
+    assert found & {*LIBRARIES, "fedleak", "torch"} == set()
 
 
 @pytest.mark.integration

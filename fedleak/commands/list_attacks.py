@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedleak.core.errors import require
+from fedleak.evaluation.kept_fits import kept_misfits
 from fedleak.reports.attack_descriptions import AttackDescription, described
 from fedleak.reports.text_table import wrapped_table
 
@@ -43,13 +44,7 @@ def list_attacks(
         require(learner is None, "--fits DIR before --learner", f"--learner {learner}", "Name the recording.")
         print("\n".join(_by_family(chosen, width)))
         return 0
-    # After the descriptions, because these take no import of torch.
-    from fedleak.commands.open_recording import open_recording
-    from fedleak.evaluation.fitting import misfits
-    from fedleak.evaluation.registry import REGISTRY
-
-    attacks = [REGISTRY[f"{one.family}/{one.name}"]() for one in chosen]
-    missing = misfits(open_recording(fits, learner, learner_arguments), attacks)
+    missing = _misfits(fits, learner, learner_arguments, [f"{one.family}/{one.name}" for one in chosen])
     print("\n".join(_by_family([one for one in chosen if f"{one.family}/{one.name}" not in missing], width)))
     print(f"\n{len(chosen) - len(missing)} of {len(chosen)} attacks fit {Path(fits)}.")
     by_reason: dict[str, list[str]] = {}
@@ -58,6 +53,20 @@ def list_attacks(
     for reason, names in by_reason.items():
         print(textwrap.fill(f"{', '.join(names)}: {reason}.", width, subsequent_indent="  ", break_on_hyphens=False))
     return 0
+
+
+def _misfits(
+    folder: str, learner: str | None, learner_arguments: dict[str, Any] | None, names: Sequence[str]
+) -> dict[str, str]:
+    """Reason by ``family/name`` of the attacks that do not fit a recording."""
+    if learner is None and not learner_arguments:
+        return kept_misfits(Path(folder), names)
+    # A learner may be the user's own code, of which the cache knows nothing.
+    from fedleak.commands.open_recording import open_recording
+    from fedleak.evaluation.fitting import misfits
+    from fedleak.evaluation.registry import REGISTRY
+
+    return misfits(open_recording(folder, learner, learner_arguments), [REGISTRY[name]() for name in names])
 
 
 def _of_question(attacks: Sequence[AttackDescription], question: str | None) -> list[AttackDescription]:

@@ -57,7 +57,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
                 overview().print_help()
             elif is_kept(words):
-                sys.stdout.write(kept_help(words, lambda: _main(args, stopping)))
+                print(kept_help(words, lambda: _main(args, stopping)), end="")
             else:
                 _main(args, stopping)
         except (Exception, Stopped) as error:

@@ -1,6 +1,9 @@
 """The adversary's prior knowledge of users, stored in a recording separately from the ground truth."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -8,8 +11,10 @@ import torch
 from torch import Tensor
 
 from fedleak.core.errors import InputError
-from fedleak.training.data import FederatedDataModule
 from fedleak_recorder.format import HOLDOUT_USERS
+
+if TYPE_CHECKING:
+    from fedleak.training.data import FederatedDataModule
 
 PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
 """``(P,)`` pseudonyms of the adversary's own devices, and the users whose data they hold."""

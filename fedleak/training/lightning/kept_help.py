@@ -58,7 +58,7 @@ def kept_help(words: Sequence[str], show: Callable[[], object]) -> str:
             show()
     except SystemExit as end:
         if end.code:
-            sys.stdout.write(printed.getvalue())
+            print(printed.getvalue(), end="")
             raise
     keep(name, key, printed.getvalue())
     return printed.getvalue()

@@ -1,0 +1,42 @@
+"""Which attacks fit a recording, kept in the user's cache: to find it, views of the recording are made."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedleak.core.places import PACKAGE
+from fedleak.core.source_cache import keep, read_kept, source_key
+
+_NAME = "fits"
+
+
+def kept_misfits(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """`fedleak.evaluation.fitting.misfits` of attacks by ``family/name``, read from the cache for a known recording.
+
+    What is kept holds until a source file or a file of the recording changes. It is that of the last recording asked
+    for. Of a recording that its training still writes, nothing is kept.
+
+    Raises:
+        InputError: the folder is no complete recording.
+    """
+    rooms = sorted(init.parent.name for init in PACKAGE.glob("*/__init__.py"))
+    key = source_key(rooms, *names, *_facts(folder))
+    kept = read_kept(_NAME, key)
+    if isinstance(kept, dict):
+        return kept
+    # These import torch.
+    from fedleak.evaluation.fitting import misfits
+    from fedleak.evaluation.registry import REGISTRY
+    from fedleak.recordings.recording import Recording
+
+    recording = Recording(folder)
+    missing = misfits(recording, [REGISTRY[name]() for name in names])
+    if recording.closed:
+        keep(_NAME, key, missing)
+    return missing
+
+
+def _facts(folder: Path) -> list[str]:
+    """Names, sizes and times of the files of a recording."""
+    folders = [part for part in (folder, folder / "rounds", folder / "truth") if part.is_dir()]
+    paths = [path for part in folders for path in sorted(part.iterdir())]
+    return [str(folder.resolve()), *(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in paths)]
