@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from fedleak.core.errors import ViewError as ViewError
     from fedleak.core.estimates import Candidates as Candidates
     from fedleak.core.estimates import Estimate as Estimate
-    from fedleak.core.reconstruction import Reconstruction as Reconstruction
     from fedleak.core.estimates import Scores as Scores
     from fedleak.core.history import History as History
     from fedleak.core.metric_table import Metric as Metric
     from fedleak.core.metric_table import add_metric as add_metric
+    from fedleak.core.reconstruction import Reconstruction as Reconstruction
     from fedleak.core.threat_model import ThreatModel as ThreatModel
     from fedleak.core.version import __version__ as __version__
     from fedleak.core.view import RoundView as RoundView

@@ -118,7 +118,8 @@ def test_the_guard_reads_policies_and_logs_without_torch(words: list[str], tmp_p
     given = [str(tmp_path / word) if "." in word else word for word in words]
     (tmp_path / "policy.yaml").write_text("format: 1\n")
     (tmp_path / "egress.jsonl").touch()
-    code = f"import contextlib; from fedleak_guard.command import main\nwith contextlib.suppress(SystemExit): main({given})"
+    code = "import contextlib; from fedleak_guard.command import main\n"
+    code += f"with contextlib.suppress(SystemExit): main({given})"
     found = imported_by(code)
     assert "fedleak_guard" in found
     assert found & {*LIBRARIES, "fedleak", "torch"} == set()

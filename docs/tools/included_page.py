@@ -20,7 +20,7 @@ from fedleak.defenses.base import Defense
 from fedleak.defenses.manipulation_checks import Check
 from fedleak.defenses.model_checks.base import ModelCheck
 from fedleak.evaluation.registry import REGISTRY
-from fedleak.reports.exporters import EXPORTERS
+from fedleak.reports.exporters import NAMES, exporter_named
 from fedleak.server.deviation import Deviation
 from fedleak.tables.after import STEPS
 from fedleak.training.data import FederatedDataModule
@@ -122,7 +122,7 @@ def steps() -> str:
 
 def exporters() -> str:
     """Formats and services of others."""
-    rows = ((f"`{name}`", definition(kind)) for name, kind in sorted(EXPORTERS.items()))
+    rows = ((f"`{name}`", definition(exporter_named(name))) for name in NAMES)
     return _section(
         "Exporters", "Results of a run elsewhere: `fedleak export DIR --to NAME`.", ("Name", "What it is"), rows
     )

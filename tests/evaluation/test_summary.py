@@ -17,6 +17,7 @@ from fedleak.core.scoring import clopper_pearson
 from fedleak.core.seeding import generator_for
 from fedleak.evaluation import summary
 from fedleak.evaluation.message_selection import draw_pairs
+from fedleak.evaluation.paired_means import clusters
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, Role, concat, records, score_table
 
@@ -69,9 +70,9 @@ def test_clients_who_share_their_items_are_one_unit() -> None:
 
 def test_clients_of_several_rounds_are_no_groups() -> None:
     once = [rows("ours", "auc", [0.1, 0.2, 0.3], people=range(n, 9, 3), number=n) for n in range(3)]
-    assert summary.clusters(concat(once)).tolist() == [0] * 3 + [1] * 3 + [2] * 3  # type: ignore[union-attr]
-    assert summary.clusters(concat([*once, rows("ours", "auc", [0.5], number=1)])) is None
-    assert summary.clusters(concat([rows("ours", "auc", [0.5], people=[n], number=n) for n in range(4)])) is None
+    assert clusters(concat(once)).tolist() == [0] * 3 + [1] * 3 + [2] * 3  # type: ignore[union-attr]
+    assert clusters(concat([*once, rows("ours", "auc", [0.5], number=1)])) is None
+    assert clusters(concat([rows("ours", "auc", [0.5], people=[n], number=n) for n in range(4)])) is None
 
 
 def test_one_person_under_three_seeds_is_one_person() -> None:

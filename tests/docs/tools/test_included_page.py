@@ -10,7 +10,7 @@ from fedleak import datamodules, defenses, server
 from fedleak.core.class_paths import classes_in
 from fedleak.defenses.base import Defense
 from fedleak.evaluation.registry import REGISTRY
-from fedleak.reports.exporters import EXPORTERS
+from fedleak.reports.exporters import NAMES
 from fedleak.server.deviation import Deviation
 from fedleak.tables.after import STEPS
 from fedleak.training.data import FederatedDataModule
@@ -37,7 +37,7 @@ def test_everything_of_each_kind_is_on_the_page(text: str) -> None:
     assert {*named(text, "Defences")} >= {kind.__name__ for kind in classes_in(defenses, Defense)} | {"Guardrail"}
     assert named(text, "What a server may do") == [kind.__name__ for kind in classes_in(server, Deviation)]
     assert named(text, "Steps") == sorted(STEPS)
-    assert named(text, "Exporters") == sorted(EXPORTERS)
+    assert named(text, "Exporters") == sorted(NAMES)
     read = [kind for kind in classes_in(datamodules, FederatedDataModule) if vars(kind).get("folders")]
     assert named(text, "Data sets") == [kind.__name__ for kind in read]
 
