@@ -1,4 +1,4 @@
-"""Attacks on what was recorded: ``python attack.py COMMAND``; ``attack.py --help`` lists the commands."""
+"""The program ``fedleak`` of a checkout: ``python attack.py COMMAND``, ``python attack.py --help``."""
 
 from fedleak.commands.program import command
 

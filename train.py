@@ -1,4 +1,4 @@
-"""Federated training: ``python train.py fit --config configs/train/fncf_movielens.yaml --data.root DIR``."""
+"""``fedleak train`` of a checkout: ``python train.py fit --config configs/train/fncf_movielens.yaml``."""
 
 from fedleak.commands.train import command
 

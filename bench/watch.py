@@ -1,4 +1,4 @@
-"""What ``attack.py watch`` does: ``python -m bench.watch WHAT``.
+"""What ``fedleak watch`` does: ``python -m bench.watch WHAT``.
 
 * ``false-stops`` simulates federations of 100 rounds whose persons are exactly at the limit; a stop is false.
 * ``power`` compares the gate that looks after every round with one that looks once, at the end, over fewer clients.

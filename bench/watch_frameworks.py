@@ -1,4 +1,4 @@
-"""Trainings with ``attack.py watch`` beside them: a fault in Flower and NVFlare, and the overhead on a round."""
+"""Trainings with ``fedleak watch`` beside them: a fault in Flower and NVFlare, and the overhead on a round."""
 
 import contextlib
 import json
@@ -57,7 +57,7 @@ def planted_fault(framework: str, python: str, fault: int, rounds: int) -> None:
 @contextlib.contextmanager
 def watching(folder: Path, rounds: int) -> Iterator["subprocess.Popen[bytes]"]:
     """A watch of ``folder/deltas``, which is ended with the block."""
-    words = ["attack.py", "watch", str(folder / "deltas"), "--gate", LIMIT, "--expected-rounds", str(rounds)]
+    words = ["-m", "fedleak", "watch", str(folder / "deltas"), "--gate", LIMIT, "--expected-rounds", str(rounds)]
     with subprocess.Popen([sys.executable, *words], cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL) as process:
         try:
             yield process

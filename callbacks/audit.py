@@ -23,7 +23,7 @@ from fedleak.reports.write_run import write_run
 
 
 class Audit(Callback):
-    """Attacks all recorded rounds at the end of the training, as ``attack.py audit`` would, and logs what leaked.
+    """Attacks all recorded rounds at the end of the training, as ``fedleak audit`` would, and logs what leaked.
 
     It writes ``results.json``, ``scores.csv`` and ``report.html`` into the run's folder and logs
     ``audit/ATTACK/METRIC`` to every logger, and a table and the figures to Weights & Biases, so a sweep logs leakage
@@ -31,7 +31,7 @@ class Audit(Callback):
     wait for it.
 
     Args:
-        attacks: attacks to run, by name in ``attack.py list`` or class path.
+        attacks: attacks to run, by name in ``fedleak list --all`` or class path.
         victims: number of victims, drawn at random; None for all.
         each_validation: whether to attack the newest recorded round after every validation too, and log the numbers.
         seed: seed of the attacks' draws.

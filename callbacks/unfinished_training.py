@@ -20,4 +20,4 @@ def resume_command(folder: Path) -> str:
 
 def fit_command(config: Path, checkpoint: Path) -> str:
     """The command that goes on from a checkpoint, quoted for a shell."""
-    return shlex.join(["python", "train.py", "fit", "--config", str(config), "--ckpt_path", str(checkpoint)])
+    return shlex.join(["fedleak", "train", "fit", "--config", str(config), "--ckpt_path", str(checkpoint)])

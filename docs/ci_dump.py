@@ -1,4 +1,4 @@
-"""A federated training that writes a dump for ``attack.py convert``: plain PyTorch and NumPy, nothing of fedleak.
+"""A federated training that writes a dump for ``fedleak convert``: plain PyTorch and NumPy, nothing of fedleak.
 
 An example to replace with your own training: twelve clients train a network on handwritten digits for two rounds, and
 each adds noise to its update. ``python ci_dump.py FOLDER [SIGMA]`` writes FOLDER/manifest.yaml and its arrays; SIGMA is

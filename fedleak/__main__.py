@@ -1,4 +1,4 @@
-"""``python -m fedleak``: the command ``fedleak``."""
+"""``python -m fedleak``: the program ``fedleak``."""
 
 from fedleak.commands.program import command
 

@@ -11,13 +11,14 @@ import yaml
 from torch.distributed.run import get_args_parser
 from wandb.cli.cli import cli
 
-from fedleak.commands.attack_parser import parsed
+from fedleak.commands.parser import parsed
 from fedleak.tables import training
+from fedleak_guard.command import _parser as guard_parser
 from tests.places import ROOT
 
 
 def training_of(*arguments: str) -> dict[str, Any]:
-    """The whole configuration that ``train.py ARGUMENTS`` would run with."""
+    """The whole configuration that ``fedleak train ARGUMENTS`` would run with."""
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
         patch.chdir(ROOT)
@@ -37,7 +38,9 @@ def check(command: str) -> None:
     if program == "torchrun":
         parsed = get_args_parser().parse_args(rest)
         rest = [parsed.training_script, *parsed.training_script_args]
-    if program in ("python", "torchrun"):
+    if program == "fedleak":
+        _check_ours(program, rest)
+    elif program in ("python", "torchrun"):
         _check_ours(rest[0], rest[1:])
     elif program == "sbatch":
         _check_batch(variables, rest)
@@ -49,11 +52,13 @@ def check(command: str) -> None:
 
 
 def _check_ours(program: str, arguments: list[str]) -> None:
-    if program == "attack.py":
+    if program == "train.py" or arguments[:1] == ["train"]:
+        training_of(*arguments[program != "train.py" :])
+    elif arguments[:1] == ["guard"]:
+        guard_parser().parse_args(arguments[1:])
+    else:
+        assert program in ("fedleak", "attack.py"), f"no program of ours: {program}"
         parsed(arguments)
-        return
-    assert program == "train.py"
-    training_of(*arguments)
 
 
 def _check_batch(variables: list[str], words: list[str]) -> None:

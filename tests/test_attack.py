@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.recommendation.item_deltas import Direction
 from fedleak.commands import program
-from fedleak.commands.attack_parser import parsed
+from fedleak.commands.parser import parsed
 from fedleak.core.attack import Attack
 from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.core.threat_model import ThreatModel
@@ -74,7 +74,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.integration
 def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path) -> None:
-    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
+    assert program.main(["audit", str(deltas), "--out", str(tmp_path)]) == 0
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["format"] == 1
     assert {"experiment", "command", "seed", "commit", "versions", "data", "hardware", "seconds"} < content.keys()
@@ -110,7 +110,7 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
 @pytest.mark.usefixtures("without_figures")
 def test_run_takes_its_attack_from_a_config(deltas: Path, tmp_path: Path) -> None:
     config = CONFIGS / "attack/direction_fncf_movielens.yaml"
-    assert program.main(["run", "--config", str(config), "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
+    assert program.main(["run", "--config", str(config), str(deltas), "--out", str(tmp_path)]) == 0
     assert set(Run.read(tmp_path / "results.json").results["attack"]) == {"direction"}
 
 
@@ -141,7 +141,7 @@ def test_cells_in_processes_of_their_own_give_the_same(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("without_figures")
 def test_what_an_attack_refuses_is_one_message(deltas: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kind = "fedleak.attacks.ranking.codebook.CodebookAttack"
-    assert program.main(["run", "--attack", kind, "--attack.victims_at_once", "0", "--deltas", str(deltas)]) == 2
+    assert program.main(["run", "--attack", kind, "--attack.victims_at_once", "0", str(deltas)]) == 2
     assert "victims_at_once=0: expected a number >0" in capsys.readouterr().err
 
 
@@ -154,7 +154,7 @@ def test_results_name_clients_only_on_request(
     people = {str(person) for person in range(24)}
 
     def clients(out: str, *options: str) -> set[str]:
-        arguments = ["--attack", "row-norm", "--deltas", str(deltas), "--out", str(tmp_path / out)]
+        arguments = ["--attack", "row-norm", str(deltas), "--out", str(tmp_path / out)]
         assert program.main(["run", *arguments, *options]) == 0
         with (tmp_path / out / "scores.csv").open() as file:
             return {row[name] for row in csv.DictReader(file) for name in ("victim", "person")}
@@ -175,7 +175,7 @@ def test_results_name_clients_only_on_request(
 @pytest.mark.parametrize("control", ["others", "noise"])
 def test_a_control_is_at_chance_in_a_folder_of_its_own(deltas: Path, tmp_path: Path, control: str) -> None:
     shutil.copytree(deltas, tmp_path / "deltas")
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--control", control]) == 0
+    assert program.main(["audit", str(tmp_path / "deltas"), "--control", control]) == 0
     assert not (tmp_path / "results.json").exists()
     found = Run.read(tmp_path / f"control-{control}" / "results.json").results
     assert {*found["setting.control"]} == {control}
@@ -205,11 +205,11 @@ def test_the_updates_of_a_control_are_of_others_or_noise_where_clients_have_rows
 @pytest.mark.usefixtures("without_figures")
 def test_run_leaves_the_audits_report_alone(deltas: Path, tmp_path: Path) -> None:
     shutil.copytree(deltas, tmp_path / "deltas")
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--victims", "6"]) == 0
+    assert program.main(["audit", str(tmp_path / "deltas"), "--victims", "6"]) == 0
     names = ("results.json", "scores.csv", "report.html")
     before = {name: (tmp_path / name).read_bytes() for name in names}
     kind = "row-norm"
-    assert program.main(["run", "--attack", kind, "--deltas", str(tmp_path / "deltas"), "--victims", "3"]) == 0
+    assert program.main(["run", "--attack", kind, str(tmp_path / "deltas"), "--victims", "3"]) == 0
     assert {name: (tmp_path / name).read_bytes() for name in names} == before
     assert set(Run.read(tmp_path / "run-row-norm/results.json").results["attack"]) == {"row-norm"}
 
@@ -226,7 +226,7 @@ def test_an_attack_that_cannot_run_leaves_nothing(
         ("tests.test_attack.NeedsTheImpossible", "found mind. Fix `needs`"),
     ):
         out = tmp_path / kind.rpartition(".")[2]
-        assert program.main(["run", "--attack", kind, "--deltas", str(deltas), "--out", str(out)]) == 2
+        assert program.main(["run", "--attack", kind, str(deltas), "--out", str(out)]) == 2
         said = capsys.readouterr().err.splitlines()
         assert lacks in said[-1]
         assert not out.exists()
@@ -248,7 +248,7 @@ def test_an_audit_without_any_score_says_what_to_do_and_describes_the_updates(
             if line.get("file") == f"truth/{path.name}":
                 line |= {"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest()}
         journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    assert program.main(["audit", str(tmp_path / "deltas")]) == 0
     said = capsys.readouterr().out
     assert "No attack could be scored on this recording." in said
     assert "add labels to the truth of each client (docs/recording-format.md)" in said
@@ -256,7 +256,7 @@ def test_an_audit_without_any_score_says_what_to_do_and_describes_the_updates(
     assert content["results"] == []
     assert {row["tensor"] for row in content["details"]["updates"]} >= {"item_embedding.weight", "mlp.0.weight"}
     assert "What the updates look like" in (tmp_path / "report.html").read_text()
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--gate", "auc=0.6"]) == 4
+    assert program.main(["audit", str(tmp_path / "deltas"), "--gate", "auc=0.6"]) == 4
     assert "gate could not be checked: no attack measured auc" in capsys.readouterr().out
 
 
@@ -267,7 +267,7 @@ def test_a_recording_of_one_part_is_reported_above_it(
 ) -> None:
     shutil.copytree(deltas, tmp_path / "run/deltas")
     monkeypatch.chdir(tmp_path / "run/deltas")
-    assert program.main(["audit", "--deltas", ".", "--victims", "5"]) == 0
+    assert program.main(["audit", ".", "--victims", "5"]) == 0
     assert (tmp_path / "run/report.html").exists()
     assert not (tmp_path / "run/deltas/report.html").exists()
 
@@ -278,9 +278,9 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
     deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    command = ["audit", "--deltas", str(deltas), "--victims", "5", "--out"]
+    command = ["audit", str(deltas), "--victims", "5", "--out"]
     assert program.main([*command, str(tmp_path / "file")]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("attack.py: expected a folder for the results")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("fedleak: expected a folder for the results")
 
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device", str(path))
@@ -294,13 +294,13 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["audit", "--deltas", "DELTAS"], "a recording"),
-        (["audit", "--deltas", "DELTAS", "--victims", "0"], "--victims of at least 1"),
-        (["audit", "--deltas", "DELTAS", "--victims", "-3"], "--victims of at least 1"),
-        (["audit", "--deltas", "DELTAS", "--seed", str(2**70)], "--seed from 0 to"),
-        (["audit", "--deltas", "DELTAS", "--seed", "-1"], "--seed from 0 to"),
-        (["audit", "--deltas", "DELTAS", "--control", "noise", "--gate", "auc=0.6"], "--control without --gate"),
-        (["audit", "--deltas", "DELTAS", "--control", "none"], "invalid choice"),
+        (["audit", "DELTAS"], "a recording"),
+        (["audit", "DELTAS", "--victims", "0"], "--victims of at least 1"),
+        (["audit", "DELTAS", "--victims", "-3"], "--victims of at least 1"),
+        (["audit", "DELTAS", "--seed", str(2**70)], "--seed from 0 to"),
+        (["audit", "DELTAS", "--seed", "-1"], "--seed from 0 to"),
+        (["audit", "DELTAS", "--control", "noise", "--gate", "auc=0.6"], "--control without --gate"),
+        (["audit", "DELTAS", "--control", "none"], "invalid choice"),
         (["reproduce", "TABLE", "--seeds", "0"], "--seeds of at least 1"),
         (["reproduce", "TABLE", "--seeds", "-1"], "--seeds of at least 1"),
         (["reproduce", "TABLE", "--victims", "0"], "--victims of at least 1"),
@@ -309,7 +309,7 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
         (["reproduce", "TABLE", "--part", "5/9"], "a part of 1 trainings"),
         (["reproduce", "nowhere.yaml"], "the file of a table, or a name in configs/paper"),
         (["reproduce", "LATIN"], "a table as in configs/paper"),
-        (["run", "--config", "LATIN", "--deltas", "DELTAS"], "UTF-8"),
+        (["run", "--config", "LATIN", "DELTAS"], "UTF-8"),
     ],
 )
 def test_impossible_numbers_and_files_are_one_line(
@@ -330,7 +330,7 @@ def test_impossible_numbers_and_files_are_one_line(
         (("--set", "data.usrs=3"), "usrs"),
         (("--set", "model.local.epochs"), "--set KEY=VALUE; found model.local.epochs"),
         (("--set", "model.local.epoch=3"), "epoch"),
-        (("--attacks", "directoin"), "Did you mean direction?"),
+        (("--also", "directoin"), "Did you mean direction?"),
         (("--data", "MNIST"), "found 'MNIST'"),
         (("--data", "my_package.MyData"), "my_package.MyData"),
     ],
@@ -348,7 +348,7 @@ def test_what_a_table_is_given_wrong_is_one_line(
 @pytest.mark.integration
 @pytest.mark.usefixtures("without_figures")
 def test_a_table_with_another_training_and_another_attack(tmp_path: Path) -> None:
-    more = ("--set", "model.local.epochs=1", "--set", "data.clients_per_round=4", "--attacks", "row-norm")
+    more = ("--set", "model.local.epochs=1", "--set", "data.clients_per_round=4", "--also", "row-norm")
     assert reproduce(tmp_path, RECOMMENDER, *more) == 0
     rows = records(Run.read(tmp_path / "out/results.json").results)
     assert {(row["attack"], row["n"]) for row in rows} == {("direction", 4), ("row-norm", 4)}
@@ -379,7 +379,7 @@ def test_a_table_stands_next_to_the_papers_numbers(name: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "attack").glob("*.yaml")), ids=lambda path: path.stem)
 def test_attack_configs_parse(path: Path) -> None:
-    _, arguments = parsed(["run", "--config", str(path), "--deltas", "nowhere"])
+    _, arguments = parsed(["run", "--config", str(path), "nowhere"])
     assert isinstance(arguments["attack"], Attack)
 
 

@@ -47,13 +47,12 @@ def test_training_and_audit(folder: Path, without_figures: None) -> None:
     assert train.run(["fit", *config, *small, "--trainer.logger", "CSVLogger"]) == 0
     assert list(folder.rglob("*.ckpt"))
     assert list(folder.glob("deltas/truth/*"))
-    assert program.main(["audit", "--deltas", str(folder / "deltas"), "--format", "csv,tex", "--gate", "l1=0.1"]) in (
+    assert program.main(["audit", str(folder / "deltas"), "--format", "csv,tex", "--gate", "l1=0.1"]) in (
         3,
         5,
     )
     parts = [
         "audit",
-        "--deltas",
         str(folder / "deltas"),
         "--out",
         str(folder / "parts"),
@@ -150,7 +149,6 @@ def test_folder_that_others_may_read_is_named(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "my out").chmod(0o755)
     words = [
         "run",
-        "--deltas",
         str(tmp_path / "run/deltas"),
         "--attack",
         "release-check",

@@ -17,7 +17,7 @@ import pytest
 from click import NoSuchOption
 
 from fedleak import datamodules
-from fedleak.commands import program as attack
+from fedleak.commands import program as fedleak
 from fedleak.core.errors import InputError
 from fedleak.modules import learners
 from fedleak.training.data import FederatedDataModule
@@ -70,7 +70,9 @@ def test_who_finds_a_hole_is_told_how_to_report_it(page: str) -> None:
 
 def commands() -> list[Any]:
     """Every command of the README and of the pages that list commands."""
-    found = [("README", line) for line in re.findall(r"^python (?:train|attack)\.py .*$", README, re.MULTILINE)]
+    found = [
+        ("README", line) for line in re.findall(r"^(?:fedleak|python (?:train|attack)\.py) .*$", README, re.MULTILINE)
+    ]
     for name in ("sweeps", "clusters", "tables"):
         page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
         blocks = re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
@@ -89,7 +91,10 @@ def test_a_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ("command", "kind", "word"),
     [
         ("python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.x 1", AssertionError, "trainer.x"),
-        ("python attack.py audit --nonsense 1", InputError, "--nonsense"),
+        ("python attack.py audit DIR --nonsense 1", InputError, "--nonsense"),
+        ("fedleak audit DIR --nonsense 1", InputError, "--nonsense"),
+        ("fedleak audit --deltas DIR", InputError, "Type: fedleak audit DIR"),
+        ("fedleak train fit --config configs/train/fncf_synthetic.yaml --trainer.x 1", AssertionError, "trainer.x"),
         ("torchrun --nonsense 2 train.py fit", SystemExit, "2"),
         ("NONSENSE=1 sbatch configs/cluster/train.sbatch", AssertionError, "NONSENSE"),
         ("wandb sweep --nonsense x", NoSuchOption, "--nonsense"),
@@ -133,11 +138,11 @@ def test_the_page_on_an_own_network_runs_as_it_stands(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     for command in "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines():
-        _, program, *words = command.split()
-        if program == "attack.py":
-            assert attack.main([*words, *(("--victims", "4") if words[0] == "audit" else ())]) == 0
+        program, *words = command.split()
+        if program == "fedleak":
+            assert fedleak.main([*words, *(("--victims", "4") if words[0] == "audit" else ())]) == 0
         else:
-            runpy.run_path(program)
+            runpy.run_path(words[0])
     files = [tmp_path / folder / "results.json" for folder in ("own", "with-learner")]
     without, named = (json.loads(path.read_text()) for path in files)
     means = {(one["attack"], one["metric"]): one["mean"] for one in without["results"]}

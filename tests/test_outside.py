@@ -20,7 +20,7 @@ from tests.toys import train
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("without_figures")]
 
 Ran = Callable[..., tuple[int, str]]
-ATTACKS = ("--attacks", "my_audit.CountByNorm", "--attacks", "my_audit.CountGuess")
+ATTACKS = ("--also", "my_audit.CountByNorm", "--also", "my_audit.CountGuess")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ran(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
-    """Runs attack.py in the folder of the package; gives its exit status and what it printed."""
+    """Runs fedleak in the folder of the package; gives its exit status and what it printed."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
 
@@ -56,7 +56,7 @@ def results_in(folder: Path) -> list[dict[str, Any]]:
 
 def test_an_attack_with_a_new_estimate_and_a_new_metric_runs(folder: Path, ran: Ran) -> None:
     out = folder / "run"
-    arguments = ("--attack.share", "0.4", "--deltas", "clicks/deltas", "--out", str(out))
+    arguments = ("--attack.share", "0.4", "clicks/deltas", "--out", str(out))
     status, said = ran("run", "--attack", "my_audit.CountByNorm", *arguments)
     assert status == 0, said
     (result,) = results_in(out)
@@ -66,9 +66,7 @@ def test_an_attack_with_a_new_estimate_and_a_new_metric_runs(folder: Path, ran: 
 
 def test_it_stands_in_the_audit_with_its_gate_its_baseline_and_its_headline(folder: Path, ran: Ran) -> None:
     out = folder / "audit"
-    status, said = ran(
-        "audit", "--deltas", "clicks/deltas", "--out", str(out), *ATTACKS, "--gate", "count-error=0.0001"
-    )
+    status, said = ran("audit", "clicks/deltas", "--out", str(out), *ATTACKS, "--gate", "count-error=0.0001")
     assert status == 0, said
     assert "gate ok: lowest count-error" in said
     content = json.loads((out / "results.json").read_text(encoding="utf-8"))
@@ -79,14 +77,14 @@ def test_it_stands_in_the_audit_with_its_gate_its_baseline_and_its_headline(fold
     assert pairs == {("count-by-norm", "count-guess")}
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "The count error is the relative error" in page
-    status, said = ran("audit", "--deltas", "clicks/deltas", "--out", str(out), *ATTACKS, "--gate", "count-error=1000")
+    status, said = ran("audit", "clicks/deltas", "--out", str(out), *ATTACKS, "--gate", "count-error=1000")
     assert status == 3, said
     assert "GATE FAILED: count-by-norm count-error" in said
 
 
 def test_an_exporter_writes_what_a_run_found(folder: Path, ran: Ran) -> None:
     out = folder / "exported"
-    status, said = ran("run", "--attack", "direction", "--deltas", "clicks/deltas", "--out", str(out))
+    status, said = ran("run", "--attack", "direction", "clicks/deltas", "--out", str(out))
     assert status == 0, said
     status, said = ran("export", str(out), "--to", "my_audit.BestValue", "--to.metric", "auc")
     assert status == 0, said
@@ -98,7 +96,7 @@ def test_a_data_set_a_learner_and_a_defence_train_and_are_audited(folder: Path, 
     noise = '[{"class_path": "my_audit.Rounding", "init_args": {"step": 0.01}}]'
     run = ("--data.root", "data", "--trainer.default_root_dir", "places", f"--model.defenses={noise}")
     assert training.run(["fit", "--config", "configs/train/places.yaml", *run]) == 0
-    status, said = ran("audit", "--deltas", "places/deltas", *ATTACKS)
+    status, said = ran("audit", "places/deltas", *ATTACKS)
     assert status == 0, said
     results = results_in(folder / "places")
     named = {result["attack"] for result in results}
@@ -111,7 +109,7 @@ def test_a_network_of_ones_own_is_simulated_by_attacks(folder: Path, ran: Ran) -
     local = ("--model.local.learning_rate", "0.1", "--model.local.batch_size", "12")
     run = ("--model", "my_audit.SmallNet", *local, "--trainer.default_root_dir", "net", "--trainer.max_steps", "1")
     assert training.run(["fit", "--config", config, *run]) == 0
-    command = [sys.executable, str(ROOT / "attack.py"), "audit", "--deltas", "net/deltas", "--victims", "6"]
+    command = [sys.executable, str(ROOT / "attack.py"), "audit", "net/deltas", "--victims", "6"]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     refused = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
@@ -131,7 +129,7 @@ def test_a_manipulation_is_sent_and_recorded(folder: Path, ran: Ran) -> None:
     assert training.run(["fit", "--config", config, *run, *manipulation, *more]) == 0
     manifest = json.loads((folder / "scaled" / "deltas" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["config"]["manipulation"] == "scaled"
-    status, said = ran("run", "--attack", "prior-only", "--deltas", "scaled/deltas")
+    status, said = ran("run", "--attack", "prior-only", "scaled/deltas")
     assert status == 0, said
 
 
@@ -145,7 +143,7 @@ def test_a_table_of_all_of_them(folder: Path, ran: Ran) -> None:
     assert by_step[0, "direction", "auc"] > 0.9 > by_step[5, "direction", "auc"]
     assert by_step[0, "updates", "update-norm"] > by_step[5, "updates", "update-norm"] == 0
     assert by_step[0, "model", "model-change"] > by_step[5, "model", "model-change"] == 0
-    status, said = ran(*table, "--data", "my_audit.Visits", "--attacks", "row-norm", "--set", "model.dim=2")
+    status, said = ran(*table, "--data", "my_audit.Visits", "--also", "row-norm", "--set", "model.dim=2")
     assert status == 0, said
     results = results_in(folder / "runs/my_table")
     assert "row-norm" in {result["attack"] for result in results}
@@ -161,7 +159,7 @@ def test_a_check_of_features_flags_a_manipulation(folder: Path, ran: Ran) -> Non
 
 def test_the_headline_is_its_own(folder: Path, ran: Ran) -> None:
     out = folder / "alone"
-    ran("run", "--attack", "my_audit.CountByNorm", "--deltas", "clicks/deltas", "--out", str(out))
+    ran("run", "--attack", "my_audit.CountByNorm", "clicks/deltas", "--out", str(out))
     status, _ = ran("report", str(out), "--out", str(folder / "joined"))
     assert status == 0
     page = (folder / "joined" / "report.html").read_text(encoding="utf-8")
@@ -178,7 +176,7 @@ def test_the_headline_is_its_own(folder: Path, ran: Ran) -> None:
 )
 def test_its_exception_is_its_own(folder: Path, ran: Ran, attack: str, message: str) -> None:
     out, added = str(folder / "own" / attack), f"my_audit.wrong_attacks.{attack}"
-    status, said = ran("audit", "--deltas", "clicks/deltas", "--out", out, "--victims", "6", "--attacks", added)
+    status, said = ran("audit", "clicks/deltas", "--out", out, "--victims", "6", "--also", added)
     assert status == 0, said
     assert any("could not run: " in line and message in line for line in said.splitlines()), said
     assert "direction" in said
@@ -188,18 +186,16 @@ def test_its_exception_is_its_own(folder: Path, ran: Ran, attack: str, message: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--attacks", "my_audit.wrong_attacks.UnknownNeed"), "gradients"),
-        (("--attacks", "my_audit.CountByNorm,my_audit.wrong_attacks.Twice"), "count-by-norm"),
-        (("--attacks", "my_audit.NoSuchAttack"), "NoSuchAttack"),
-        (("--attacks", "directoin"), "direction"),
+        (("--also", "my_audit.wrong_attacks.UnknownNeed"), "gradients"),
+        (("--also", "my_audit.CountByNorm,my_audit.wrong_attacks.Twice"), "count-by-norm"),
+        (("--also", "my_audit.NoSuchAttack"), "NoSuchAttack"),
+        (("--also", "directoin"), "direction"),
         (("--gate", "count-eror=1"), "count-eror"),
     ],
 )
 def test_what_is_wrong_with_it_is_one_line(folder: Path, ran: Ran, arguments: tuple[str, ...], message: str) -> None:
-    status, said = ran(
-        "audit", "--deltas", "clicks/deltas", "--out", str(folder / "wrong"), "--victims", "6", *arguments
-    )
-    lines = [line for line in said.splitlines() if line.startswith("attack.py: ")]
+    status, said = ran("audit", "clicks/deltas", "--out", str(folder / "wrong"), "--victims", "6", *arguments)
+    lines = [line for line in said.splitlines() if line.startswith("fedleak: ")]
     assert (status, len(lines)) == (2, 1), said
     assert message in lines[0]
     assert "Traceback" not in said

@@ -56,7 +56,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "deltas"
 
 
-def one_line(status: int, capsys: pytest.CaptureFixture[str], program: str = "attack.py") -> str:
+def one_line(status: int, capsys: pytest.CaptureFixture[str], program: str = "fedleak") -> str:
     said = capsys.readouterr()
     lines = [line for line in said.err.splitlines() if line.startswith(f"{program}: ")]
     assert (status, len(lines)) == (2, 1), said
@@ -87,7 +87,7 @@ def part(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     indirect=["part"],
 )
 def test_an_attack(part: str, expected: str, deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("audit", "--deltas", str(deltas), "--out", str(tmp_path / "out"), "--attacks", part)
+    words = ("audit", str(deltas), "--out", str(tmp_path / "out"), "--also", part)
     assert expected in one_line(program.main(words), capsys)
 
 
@@ -137,7 +137,7 @@ def test_a_part_of_a_training(
         status = training.run([*words, *(word.replace("PART", part) for word in options)])
     except SystemExit as ended:
         status = int(str(ended.code))
-    assert re.search(expected, one_line(status, capsys, "train.py"))
+    assert re.search(expected, one_line(status, capsys))
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ def test_a_recording_that_names_an_algorithm(
     manifest["learner"] = {"name": name, "arguments": {**manifest["learner"]["arguments"], **arguments}}
     (tmp_path / "deltas/manifest.json").write_text(json.dumps(manifest))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    status = program.main(("audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")))
+    status = program.main(("audit", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")))
     assert expected in one_line(status, capsys)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19, "KiB"

@@ -15,10 +15,10 @@ import yaml
 from safetensors import safe_open
 
 from fedleak.commands import program
-from fedleak.commands.attack_parser import parsed
 from fedleak.commands.audit import audit
 from fedleak.commands.convert import convert, convert_dump
 from fedleak.commands.export import export
+from fedleak.commands.parser import parsed
 from fedleak.evaluation.gate import FAILED
 from fedleak.recordings.named_algorithm import learner_from, network_of
 from fedleak.recordings.recording import Recording

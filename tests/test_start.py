@@ -59,7 +59,9 @@ def test_attacks_import_torch_and_no_other_library_of_that_size(code: str) -> No
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("words", ["attack.py --help", "attack.py list", "train.py --help"])
+@pytest.mark.parametrize(
+    "words", ["attack.py --help", "attack.py --version", "attack.py list", "attack.py audit --help", "train.py --help"]
+)
 def test_help_and_the_list_of_attacks_take_no_library(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,7 +134,7 @@ def test_an_audit_is_logged_offline_unless_somebody_has_logged_in(
     monkeypatch.setenv("HOME", str(tmp_path))  # where a login would be kept
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("WANDB_SILENT", "true")
-    line = ["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out"), "--wandb", "fedleak"]
+    line = ["audit", str(tmp_path / "deltas"), "--out", str(tmp_path / "out"), "--wandb", "fedleak"]
     assert program.main(line) == 0
     logged = wandb_files(tmp_path / "out")
     assert b"audit/direction/auc" in logged["run"]

@@ -33,7 +33,7 @@ def line_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
             status: Any = train.run(words)
         except SystemExit as left:
             status = left.code
-        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train.py: ")]
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fedleak: ")]
         assert status == 2
         return line
 

@@ -91,9 +91,9 @@ def test_it_ends_with_one_line(number: signal.Signals, status: int, more: tuple[
         if alive(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == status
-    last = [line for line in said.replace("\r", "\n").splitlines() if line.startswith("train.py: ")]
+    last = [line for line in said.replace("\r", "\n").splitlines() if line.startswith("fedleak: ")]
     assert len(last) == 1
-    assert last[0].startswith(f"train.py: stopped by {number.name} after ")
+    assert last[0].startswith(f"fedleak: stopped by {number.name} after ")
     assert f"recorded in {tmp_path / 'deltas'}" in last[0]
     assert "Traceback" not in said
     recording = Recording(tmp_path / "deltas")
@@ -163,7 +163,7 @@ def test_the_same_command_after_a_kill_names_the_one_that_goes_on(
     said = capsys.readouterr().err.splitlines()[-1]
     assert {path: path.read_bytes() for path in shards} == shards
     command = shlex.split(said.partition("To resume that training: ")[2].partition(" . To start")[0])
-    assert command[:3] == ["python", "train.py", "fit"]
+    assert command[:3] == ["fedleak", "train", "fit"]
     assert train.run([*command[2:], "--trainer.max_steps", "3"]) == 0
     assert fit(tmp_path / "whole", 3) == 0
     lines = [read_journal(folder / "deltas/journal.jsonl").lines for folder in (killed, tmp_path / "whole")]
@@ -178,7 +178,7 @@ def test_a_resumed_training_that_is_stopped_in_its_first_round_names_the_checkpo
         stopped.setattr(StopReport, "on_train_batch_start", lambda *_: signal.raise_signal(signal.SIGTERM))
         assert train.run(["fit", *resumed, "--trainer.max_steps", "3"]) == 143
     command = shlex.split(capsys.readouterr().err.splitlines()[-1].partition("Resume with: ")[2])
-    assert command == ["python", "train.py", "fit", *resumed]
+    assert command == ["fedleak", "train", "fit", *resumed]
     assert train.run(command[2:]) == 0
     assert Recording(killed / "deltas").rounds == [0, 1, 2]
 

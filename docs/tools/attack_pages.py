@@ -70,7 +70,7 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
     parts = [
         "# Choose an attack",
         f"{len(REGISTRY)} attacks and baselines, by question. This page is made from the attacks' own descriptions, as"
-        " `attack.py list` is. `attack.py audit` runs every attack that fits a recording and names those that do not,"
+        " `fedleak list` is. `fedleak audit` runs every attack that fits a recording and names those that do not,"
         " with what they lack, so the choice is often one of what to record.",
         "## By question",
         table(
@@ -195,7 +195,7 @@ def _example(kind: type[Attack]) -> str:
         for field in own
         if isinstance(field.default, int | float | str) and not isinstance(field.default, bool)
     ]
-    line = " ".join(["python attack.py run --deltas runs/NAME/deltas --attack", name, *given[:2]])
+    line = " ".join(["fedleak run runs/NAME/deltas --attack", name, *given[:2]])
     return f"Run it on a recording, here with its defaults:\n\n```\n{line}\n```"
 
 

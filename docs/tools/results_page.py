@@ -1,6 +1,6 @@
 """Published results: docs/results.md and the table of README.md, templates filled with committed numbers.
 
-``docs/results/NAME.json`` is the results.json of ``attack.py reproduce configs/paper/NAME.yaml``. The templates are
+``docs/results/NAME.json`` is the results.json of ``fedleak reproduce configs/paper/NAME.yaml``. The templates are
 ``page.md.j2`` and ``readme.md.j2`` there. No number is typed: a cell that a file lacks is an error.
 
     python -m docs.tools.results_page add runs/NAME ...   # keep the results of a run
@@ -233,7 +233,7 @@ def add(directory: Path, metrics: Sequence[str] = (), *, folder: Path = FOLDER) 
     """Keeps the results of a run, one line each, without what the configuration says again, and details of attacks.
 
     Args:
-        directory: folder of a finished ``attack.py reproduce``.
+        directory: folder of a finished ``fedleak reproduce``.
         metrics: metrics to keep, all by default.
         folder: folder of the published results.
 

@@ -33,7 +33,7 @@ def commands(name: str, folder: Path) -> list[list[str]]:
     system = ["--statement", f"docs/samples/{name}.system.yaml"]
     return [
         ["train.py", "fit", *config, "--trainer.default_root_dir", str(folder)],
-        ["attack.py", "audit", "--deltas", str(folder / "deltas"), "--out", str(folder / "audit"), *system],
+        ["attack.py", "audit", str(folder / "deltas"), "--out", str(folder / "audit"), *system],
     ]
 
 

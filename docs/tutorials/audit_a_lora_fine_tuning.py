@@ -67,7 +67,7 @@ with Recorder(work / "deltas", parameters=state, data="texts") as recorder:
 # Audit
 # -----
 # The recording has no weights of the network. The auditor names its folder and the options of the adapters, on the
-# command line by ``attack.py audit --deltas DIR --learner Pretrained --learner.path my-network --learner.adapter.rank 4
+# command line by ``fedleak audit DIR --learner Pretrained --learner.path my-network --learner.adapter.rank 4
 # --learner.adapter.targets "[q_proj, v_proj]"``.
 
 from fedleak.commands.open_recording import open_recording  # noqa: E402

@@ -81,9 +81,9 @@ _ = (work / "manifest.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False
 # %%
 # Convert and audit
 # -----------------
-# ``program.main`` is the command ``python attack.py``; it returns the exit status.
+# ``program.main`` is the command ``fedleak``; it returns the exit status.
 
-status = program.main(["convert", "--manifest", str(work / "manifest.yaml"), "--out", str(work / "deltas")])
+status = program.main(["convert", str(work / "manifest.yaml"), "--out", str(work / "deltas")])
 
 # %%
 # :func:`evaluation.audit` runs every attack that fits. The recording names no learner, so attacks that simulate clients
@@ -100,5 +100,5 @@ for name, reason in list(found.missing.items())[:4]:
     print(f"{name}: {reason}")
 
 # %%
-# The page for people is written by ``python attack.py audit --deltas DIR``.
+# The page for people is written by ``fedleak audit DIR``.
 # :doc:`/docs/recording-format` describes what else a dump may hold; more of it lets more attacks run.

@@ -77,7 +77,7 @@ print("\nnot run:", "\n".join(f"{name}: {reason}" for name, reason in without.mi
 # %%
 # With a learner
 # --------------
-# ``my_net.py``, in the current folder. On the command line it is named by ``attack.py audit --deltas DIR
+# ``my_net.py``, in the current folder. On the command line it is named by ``fedleak audit DIR
 # --learner my_net.DigitsNet``.
 
 code = """

@@ -82,5 +82,5 @@ axes.set(xlabel="L1 distance of inferred class shares", ylabel="accuracy of the 
 plt.show()
 
 # %%
-# Ten clients and one seed: the curve shows how it is drawn. ``attack.py reproduce`` runs such a grid over seeds, and
+# Ten clients and one seed: the curve shows how it is drawn. ``fedleak reproduce`` runs such a grid over seeds, and
 # its report draws it, see :doc:`/docs/tables`.

@@ -70,13 +70,13 @@ show(found)
 # %%
 # The page and the files
 # ----------------------
-# ``program.main`` is the command ``python attack.py``. ``audit --deltas DIR`` writes these files for all attacks; here
+# ``program.main`` is the command ``fedleak``. ``fedleak audit DIR`` writes these files for all attacks; here
 # ``run`` does for one.
 
-status = program.main(["run", "--attack", "exact-counts", "--deltas", str(work / "deltas"), "--out", str(work / "one")])
+status = program.main(["run", str(work / "deltas"), "--attack", "exact-counts", "--out", str(work / "one")])
 print("exit status", status)
 sorted(path.name for path in (work / "one").iterdir())
 
 # %%
 # ``report.html`` is for people, ``results.json`` for programs, ``scores.csv`` has a row per person and metric. In CI,
-# ``attack.py audit --gate l1=0.1`` fails if an attack gets nearer than that to the clients' shares: :doc:`/docs/gate`.
+# ``fedleak audit DIR --gate l1=0.1`` fails if an attack gets nearer than that to the shares: :doc:`/docs/gate`.

@@ -86,7 +86,7 @@ for path in sorted(folder.rglob("*")):
 # %%
 # Audit it
 # --------
-# ``truth/`` is a folder of its own, which only the scores open. ``python attack.py publish DIR --out COPY``
+# ``truth/`` is a folder of its own, which only the scores open. ``fedleak publish DIR --out COPY``
 # writes a copy without it, to pass on.
 
 show(audit(folder, progress=False))

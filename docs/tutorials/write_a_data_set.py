@@ -76,7 +76,7 @@ class Visits(RecommenderDataModule):
 # %%
 # Train and audit
 # ---------------
-# On the command line: ``train.py fit --data my_package.Visits``, and ``--data`` of ``attack.py reproduce`` to run a
+# On the command line: ``fedleak train fit --data my_package.Visits``, and ``--data`` of ``fedleak reproduce`` to run a
 # paper's table on it.
 
 options = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}

@@ -92,6 +92,6 @@ show(found)
 # %%
 # Where it goes
 # -------------
-# In a package of yours, it runs by its class path: ``attack.py audit --attacks my_package.BiasShares``, or
+# In a package of yours, it runs by its class path: ``fedleak audit DIR --also my_package.BiasShares``, or
 # ``attacks: {my_package.BiasShares: {power: 2}}`` in a table. In fedleak, it is one file of ``attacks/``, its export
 # and its test: :doc:`/CONTRIBUTING`.

@@ -1,1 +1,1 @@
-"""Subcommands of ``attack.py``, one file each, whose arguments `attack_parser` describes; parser of ``train.py``."""
+"""Commands of ``fedleak``, one file each, whose options `command_table` describes; the parser and the program."""

@@ -1,4 +1,4 @@
-"""``attack.py audit``: all attacks on a recording."""
+"""``fedleak audit``: all attacks on a recording."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -23,7 +23,8 @@ from fedleak.evaluation.limit_names import check_limits, read_gate
 from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.processes import default_jobs, place_of
 from fedleak.evaluation.reasons import reasons
-from fedleak.evaluation.registry import REGISTRY, check_distinct, make_attack
+from fedleak.evaluation.registry import REGISTRY, chosen_attacks
+from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.stored import StoredRun, read_run
 from fedleak.evaluation.time_budget import time_shares
 from fedleak.evaluation.what_if import what_if as with_defences
@@ -43,13 +44,14 @@ _MINUTES = 30.0
 
 
 def audit(
-    deltas: str,
+    recording: str,
     out: str | None = None,
     seed: int = 0,
     victims: int | None = None,
     gate: list[str] | None = None,
     wandb: str | None = None,
-    attacks: list[str] | None = None,
+    only: list[str] | None = None,
+    also: list[str] | None = None,
     slow: bool = False,
     learner: str | None = None,
     learner_arguments: dict[str, Any] | None = None,
@@ -79,34 +81,33 @@ def audit(
     require(minutes is None or not (what_if or part), "--minutes without --what-if and --part", str(minutes), way_out)
     minutes = _MINUTES if minutes is None and not unbounded else minutes
     defences = None if what_if is None else read_defences(Path(what_if))
-    default = folder_above(deltas) / ("what-if" if what_if else "" if control is None else f"control-{control}")
-    check_results_place(out or default, recordings=[deltas], inputs=[statement, what_if], holds_files=out is not None)
+    default = folder_above(recording) / ("what-if" if what_if else "" if control is None else f"control-{control}")
+    check_results_place(
+        out or default, recordings=[recording], inputs=[statement, what_if], holds_files=out is not None
+    )
     with results_folder(out or default) as directory, only_command(directory, shared=part is not None):
         write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
         write_gate_alerts(directory, None)
         limits = None if gate is None else read_gate(gate)
         compared = None if reference is None else read_run(Path(reference))
-        recording = open_recording(deltas, learner, learner_arguments, control)
-        given = [make_attack(name) for name in attacks or []]
-        added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
-        chosen = [*(kind() for kind in REGISTRY.values()), *added]
-        check_distinct([type(attack) for attack in chosen])
-        declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
+        opened = open_recording(recording, learner, learner_arguments, control)
+        chosen = chosen_attacks(only, also or ())
+        # A system is declared as a whole, whichever attacks run this time.
+        questions = {kind.family for kind in REGISTRY.values()} | {attack.family for attack in chosen}
+        declared = None if statement is None else Declaration.read(Path(statement), questions)
         limits = limits if declared is None else declared.with_limits(limits)
         check_limits(limits or {}, chosen, reference=compared is not None)
         if part is not None:
-            return _estimated(
-                directory / UNFINISHED, recording, chosen, part, jobs, seed=seed, victims=victims, slow=slow
-            )
-        keeps = nullcontext() if what_if else kept_until_end(directory / UNFINISHED, recording, chosen, seed=seed)
+            return _estimated(directory / UNFINISHED, opened, chosen, part, jobs, seed=seed, victims=victims, slow=slow)
+        keeps = nullcontext() if what_if else kept_until_end(directory / UNFINISHED, opened, chosen, seed=seed)
         with keeps as estimates_on_disk:
             options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
             if defences is None:
                 audited = run_audit(
-                    recording, chosen, estimates_on_disk=estimates_on_disk, jobs=jobs or 1, minutes=minutes, **options
+                    opened, chosen, estimates_on_disk=estimates_on_disk, jobs=jobs or 1, minutes=minutes, **options
                 )
             else:
-                audited = with_defences(recording, defences, chosen, jobs=jobs or default_jobs(), **options)
+                audited = with_defences(opened, defences, chosen, jobs=jobs or default_jobs(), **options)
             key = secret_key()
 
             def changed(evaluation: Evaluation) -> Changes:
@@ -116,9 +117,7 @@ def audit(
             done = write_run(
                 audited,
                 directory=directory,
-                gate=None
-                if limits is None
-                else check_gate(limits, chosen, changed, recorded_clients(recording, about)),
+                gate=None if limits is None else check_gate(limits, chosen, changed, recorded_clients(opened, about)),
                 shows=shows_in_wandb(wandb, directory),
                 formats=format or (),
                 persons=persons,
@@ -128,11 +127,11 @@ def audit(
         evaluation, verdicts = audited.evaluation if persons else without_persons(audited.evaluation, key), done.gate
         if declared is not None:
             write_statement(
-                directory, done, evaluation, attacks=chosen, recording=recording, declared=declared, persons=persons
+                directory, done, evaluation, attacks=chosen, recording=opened, declared=declared, persons=persons
             )
         print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
         print(time_shares(audited.scores, audited.evaluation.lines, audited.seconds))
-        print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits, reference))
+        print_outputs(results_in(directory), then=_next(recording, directory, evaluation.missing, limits, reference))
         return gate_status([verdict["verdict"] for verdict in verdicts])
 
 
@@ -157,7 +156,7 @@ def _estimated(
 
 
 def _next(
-    deltas: str,
+    recording: str,
     directory: Path,
     missing: Mapping[str, str],
     limits: Mapping[str, float] | None,
@@ -167,8 +166,8 @@ def _next(
     given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
     given += [] if reference is None else ["--reference", reference]
     if any("--slow" in reason for reason in missing.values()):
-        return shell_command("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
+        return shell_command("audit", recording, *given, "--slow", why="also attacks that take minutes")
     if limits is None:
-        words = "audit", "--deltas", deltas, "--gate", "METRIC=LIMIT"
+        words = "audit", recording, "--gate", "METRIC=LIMIT"
         return shell_command(*words, why="fails a CI job, see docs/gate.md")
     return shell_command("report", directory, "RUN", why="joins it with other runs")

@@ -1,4 +1,4 @@
-"""``attack.py convert``: recordings from the files of another system, or without ground truth."""
+"""``fedleak convert``: recordings from the files of another system."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ from tqdm import tqdm
 
 from fedleak.commands.publish import print_published, publish_copy
 from fedleak.commands.results_place import check_new_recording
-from fedleak.core.errors import require
 from fedleak.recordings.array_dump import Dump
 from fedleak.recordings.recorded_learner import check_learner
 from fedleak.reports.results_folder import print_outputs, shell_command
@@ -14,17 +13,21 @@ from fedleak_recorder.pseudonyms import secret_key
 from fedleak_recorder.writer import RecordingWriter
 
 
-def convert(out: str, manifest: str | None = None, deltas: str | None = None) -> int:
-    """Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md."""
-    found = "both" if manifest and deltas else "neither"
-    require((manifest is None) != (deltas is None), "--manifest or --deltas", found, "Give one of them.")
-    check_new_recording(out, deltas)
-    if deltas is not None:
-        print_published(publish_copy(Path(deltas), Path(out)), Path(out))
+def convert(source: str, out: str) -> int:
+    """Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.
+
+    Args:
+        source: the file that describes the files; of the folder of a recording, the copy to pass on is made.
+        out: folder of the recording.
+    """
+    if Path(source).is_dir():
+        check_new_recording(out, source)
+        print_published(publish_copy(Path(source), Path(out)), Path(out))
         return 0
-    rounds = convert_dump(Path(str(manifest)), Path(out))
+    check_new_recording(out)
+    rounds = convert_dump(Path(source), Path(out))
     print(f"{rounds} rounds converted")
-    print_outputs({"recording": [Path(out)]}, then=shell_command("audit", "--deltas", out))
+    print_outputs({"recording": [Path(out)]}, then=shell_command("audit", out))
     return 0
 
 

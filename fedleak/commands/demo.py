@@ -1,4 +1,4 @@
-"""``attack.py demo``: three trainings, what the server infers from them, and one report."""
+"""``fedleak demo``: three trainings, what the server infers from them, and one report."""
 
 import time
 from pathlib import Path
@@ -44,7 +44,7 @@ def demo(out: str = "runs/demo") -> int:
     )
     page = write_joined(root)
     print(f"{time.perf_counter() - start:.0f} seconds, {time.process_time():.0f} of them CPU time")
-    own = shell_command("convert", "--manifest", "MANIFEST.yaml", "--out", "runs/own")
+    own = shell_command("convert", "MANIFEST.yaml", "--out", "runs/own")
     places = {"recordings": [root / one.name / "deltas" for one in systems()], "report": [page]}
     print_outputs(places, then=f"{own}  # audit your own system, see docs/recording-format.md")
     return 0

@@ -1,4 +1,4 @@
-"""``attack.py export``: results of a run in a format, or to a service, of others."""
+"""``fedleak export``: results of a run in a format, or to a service, of others."""
 
 import difflib
 from collections.abc import Mapping

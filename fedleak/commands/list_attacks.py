@@ -1,4 +1,4 @@
-"""``attack.py list``: all attacks, those of one question, or those that fit a recording."""
+"""``fedleak list``: a line for each question, or the attacks: all, of one question, or those that fit a recording."""
 
 import difflib
 import shutil
@@ -10,26 +10,47 @@ from typing import Any
 from fedleak.core.errors import require
 from fedleak.evaluation.kept_fits import kept_misfits
 from fedleak.reports.attack_descriptions import AttackDescription, described
-from fedleak.reports.text_table import wrapped_table
+from fedleak.reports.text_table import text_table, wrapped_table
 
 _COLUMNS = ("name", "kind", "threat\nmodel", "paper, cost", "needs")
 _WIDEST = 100
 """Largest number of columns of the text."""
 
 
+_NEEDED = {
+    "algorithm": "training algorithm",
+    "auxiliary": "further data",
+    "deltas": "updates",
+    "features": "item features",
+    "known": "known senders",
+    "learner": "training algorithm",
+    "lists": "ranked lists",
+    "model": "model",
+    "pairs": "pairs",
+    "participants": "clients of each sum",
+    "releases": "declared noise",
+    "sent_in": "several rounds",
+    "served": "served items",
+}
+"""What a recording holds, in words, by the beginning of a need."""
+
+
 def list_attacks(
+    all: bool = False,
     question: str | None = None,
     fits: str | None = None,
     learner: str | None = None,
     learner_arguments: dict[str, Any] | None = None,
 ) -> int:
-    """Prints every attack by question: exact or statistical, its threat model, its paper, its cost and what it needs.
+    """Prints a line for each question, or attacks by question.
 
+    Of an attack, it says whether it is exact or statistical, its threat model, its paper, its cost and what it needs.
     The threat model is a letter; with the names of the question in NIST AI 100-2, MITRE ATLAS and OWASP AISVS, it is
     explained in docs/taxonomies.md.
 
     Args:
-        question: family of attacks, or a word of its name; None for all.
+        all: whether to print the attacks of every question.
+        question: family of attacks, or a word of its name, whose attacks are printed; None for every question.
         fits: folder of a recording, of which the attacks are printed that it has the data for; then the others, with
             the reason.
         learner: learner in place of the one in the recording's manifest, see `open_recording`.
@@ -42,7 +63,8 @@ def list_attacks(
     width = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     if fits is None:
         require(learner is None, "--fits DIR before --learner", f"--learner {learner}", "Name the recording.")
-        print("\n".join(_by_family(chosen, width)))
+        lines = _by_family(chosen, width) if all or question is not None else _questions(chosen)
+        print("\n".join(lines))
         return 0
     missing = _misfits(fits, learner, learner_arguments, [f"{one.family}/{one.name}" for one in chosen])
     print("\n".join(_by_family([one for one in chosen if f"{one.family}/{one.name}" not in missing], width)))
@@ -77,6 +99,36 @@ def _of_question(attacks: Sequence[AttackDescription], question: str | None) -> 
     way_out = f"Did you mean {near[0]}?" if near else f"Questions: {', '.join(families)}."
     require(chosen, "--question: a family of attacks, or a word of its name", repr(question), way_out)
     return chosen
+
+
+def _questions(attacks: Sequence[AttackDescription]) -> list[str]:
+    """A line for each question: how many attacks and baselines there are, and what all of them need."""
+    families: dict[str, list[AttackDescription]] = {}
+    for attack in attacks:
+        families.setdefault(attack.family, []).append(attack)
+    rows = []
+    for family, of_family in families.items():
+        baselines = sum(attack.baseline for attack in of_family)
+        # The first line of a family's documentation: "Attacks on ...: the question? A remark."
+        question = of_family[0].question.rpartition(": ")[2]
+        end = question.find("?") + 1
+        asked = question[:end] if end else question
+        count = str(len(of_family) - baselines)
+        rows.append((family, count, str(baselines), _common_needs(of_family), asked))
+    header = "question", "attacks", "baselines", "every attack needs", "asks"
+    numeric = [False, True, True, False, False]
+    lines = text_table(header, rows, numeric)
+    return [*lines, "", "fedleak list --question NAME prints its attacks, --all those of every question."]
+
+
+def _common_needs(attacks: Sequence[AttackDescription]) -> str:
+    """What each attack of a question needs, baselines apart, in words."""
+    measured = [attack for attack in attacks if not attack.baseline] or attacks
+    common = [_NEEDED.get(need.partition(":")[0], need) for need in measured[0].needs]
+    for attack in measured[1:]:
+        needs = {_NEEDED.get(need.partition(":")[0], need) for need in attack.needs}
+        common = [word for word in common if word in needs]
+    return ", ".join(dict.fromkeys(common)) or "nothing"
 
 
 def _by_family(attacks: Sequence[AttackDescription], width: int) -> list[str]:

@@ -1,10 +1,9 @@
-"""Attacks on what was recorded: ``python attack.py COMMAND``; ``attack.py --help`` lists the commands."""
+"""The program ``fedleak``: ``fedleak COMMAND``; ``fedleak --help`` lists the commands."""
 
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from fedleak.commands.attack_parser import parsed
 from fedleak.core.closed_output import silent_without_reader
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.private_files import private_files
@@ -14,23 +13,48 @@ from fedleak.core.signals import Stopped, ends_on_signals, leave
 def main(args: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status: 2 with one message for what a person can fix, 128 + n of signal n."""
     given = sys.argv[1:] if args is None else list(args)
+    if given[:1] == ["train"]:
+        # It handles signals and errors itself, as it also runs in the processes that Lightning starts.
+        from fedleak.commands import train
+
+        return train.run(given[1:])
     try:
+        if given[:1] == ["guard"]:
+            from fedleak.commands import guard
+
+            return guard.run(given[1:])
         with ends_on_signals(), silent_without_reader(), private_files():
-            command, arguments = parsed(given)
-            return command(**arguments)
+            return _run(given)
     except (InputError, ViewError) as error:
-        print(f"attack.py: {error}", file=sys.stderr)
+        print(f"fedleak: {error}", file=sys.stderr)
     except UnicodeDecodeError as error:
-        print(f"attack.py: expected a file of UTF-8 text; found {error}. Save it as UTF-8.", file=sys.stderr)
+        print(f"fedleak: expected a file of UTF-8 text; found {error}. Save it as UTF-8.", file=sys.stderr)
     except OSError as error:
         wanted = "expected files and folders that can be read and written, and room for them"
-        print(f"attack.py: {wanted}; found {error}. What was written before is whole.", file=sys.stderr)
+        print(f"fedleak: {wanted}; found {error}. What was written before is whole.", file=sys.stderr)
     except Stopped as stopped:
         kept = "results are written at the end: none of this run"
         kept = "finished cells are kept for its next run" if given[:1] == ["reproduce"] else kept
-        print(f"attack.py: stopped by {stopped}; {stopped.kept or kept}", file=sys.stderr)
+        print(f"fedleak: stopped by {stopped}; {stopped.kept or kept}", file=sys.stderr)
         return stopped.status
     return 2
+
+
+def _run(given: Sequence[str]) -> int:
+    """Prints a help or the versions, or runs a command."""
+    # Each is imported when it is asked for: the help and the versions take no time.
+    if given[:1] in (["--version"], ["-V"]):
+        from fedleak.commands.versions import versions_text
+
+        print(versions_text())
+        return 0
+    from fedleak.commands.parser import overview, parsed
+
+    if given[:1] in (["--help"], ["-h"]):
+        print(overview())
+        return 0
+    command, arguments = parsed(given)
+    return command(**arguments)
 
 
 def command() -> NoReturn:

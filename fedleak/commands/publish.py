@@ -1,4 +1,4 @@
-"""``attack.py publish``: a copy of a recording that can be passed on."""
+"""``fedleak publish``: a copy of a recording that can be passed on."""
 
 import dataclasses
 import hashlib
@@ -74,7 +74,7 @@ def print_published(made: Published, out: Path) -> None:
     print("\n".join(["left out:", *(f"  {one}" for one in made.left_out)]))
     print("\n".join(["the copy still allows:", *(f"  {one}" for one in ALLOWS)]))
     why = "describes the updates; without ground truth it scores nothing"
-    print_outputs({"recording": [out]}, then=shell_command("audit", "--deltas", out, why=why))
+    print_outputs({"recording": [out]}, then=shell_command("audit", out, why=why))
 
 
 def publish_copy(source: Path, out: Path) -> Published:

@@ -1,4 +1,4 @@
-"""``attack.py report``: one page for several runs."""
+"""``fedleak report``: one page for several runs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``attack.py reproduce``: a table of a paper."""
+"""``fedleak reproduce``: a table of a paper."""
 
 import time
 from pathlib import Path
@@ -33,7 +33,7 @@ def reproduce(
     part: str | None = None,
     wandb: str | None = None,
     set: dict[str, Any] | None = None,
-    attacks: list[str] | None = None,
+    also: list[str] | None = None,
     dry_run: bool = False,
     format: list[Format] | None = None,
     persons: bool = False,
@@ -53,7 +53,7 @@ def reproduce(
         seeds=seeds,
         victims=victims,
         overrides=set or {},
-        attacks=attacks or [],
+        attacks=also or [],
         out=directory,
         progress=jobs == 1,
     )

@@ -1,4 +1,4 @@
-"""``attack.py run``: one attack on a recording."""
+"""``fedleak run``: one attack on a recording."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fedleak.reports.write_run import write_run
 
 def run(
     attack: Attack | str,
-    deltas: str,
+    recording: str,
     out: str | None = None,
     seed: int = 0,
     victims: int | None = None,
@@ -31,19 +31,19 @@ def run(
     persons: bool = False,
 ) -> int:
     """Runs one attack on a recording."""
-    recording = open_recording(deltas, learner, learner_arguments)
-    known = recording.rounds
+    opened = open_recording(recording, learner, learner_arguments)
+    known = opened.rounds
     missing = [number for number in rounds or () if number not in known]
     recorded = f"--rounds among {', '.join(map(str, known[:20]))}{', ...' if len(known) > 20 else ''}"
     require(not missing, recorded, ", ".join(map(str, missing)), "Name recorded rounds, or omit --rounds for all.")
     attack = make_attack(attack)
-    place = out or folder_above(deltas) / f"run-{attack.name}"
-    check_results_place(place, recordings=[deltas], holds_files=out is not None)
+    place = out or folder_above(recording) / f"run-{attack.name}"
+    check_results_place(place, recordings=[recording], holds_files=out is not None)
     if out is not None:
         check_own_folder(Path(out))
     with results_folder(place) as directory, only_command(directory):
         found = audit(
-            recording,
+            opened,
             [attack],
             seed=seed,
             limits={} if victims is None else {attack.name: victims},
@@ -56,7 +56,7 @@ def run(
         if found.scores.empty:
             raise ViewError(f"attack {attack.name!r} could not run: {found.missing.get(attack.name, 'no victims')}")
         write_run(found, directory=directory, formats=format or (), persons=persons)
-    print_outputs(results_in(directory), then=shell_command("audit", "--deltas", deltas, why="all attacks"))
+    print_outputs(results_in(directory), then=shell_command("audit", recording, why="all attacks"))
     return 0
 
 

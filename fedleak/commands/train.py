@@ -1,4 +1,4 @@
-"""Federated training: ``python train.py fit --config configs/train/fncf_movielens.yaml --data.root DIR``."""
+"""``fedleak train``: ``fedleak train fit --config configs/train/fncf_movielens.yaml --data.root DIR``."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def run(args: Sequence[str] | None = None) -> int:
     """The command: a clear message and exit status 2 for what a person can fix, 128 + n after signal n."""
     with (
         ends_with_launcher(),
-        ends_on_signals(program="train.py") as stopping,
+        ends_on_signals(program="fedleak") as stopping,
         silent_without_reader(),
         private_files(),
     ):
@@ -73,7 +73,7 @@ def run(args: Sequence[str] | None = None) -> int:
             if refusal is None:
                 raise
             stopping.forward(signal.SIGTERM)
-            print(f"train.py: {refusal}", file=sys.stderr)
+            print(f"fedleak: {refusal}", file=sys.stderr)
             return 2
     return 0
 

@@ -1,4 +1,4 @@
-"""``attack.py verify``: hashes, structure and signature of an evidence bundle."""
+"""``fedleak verify``: hashes, structure and signature of an evidence bundle."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``attack.py watch``: audit of a recording while the training that writes it runs."""
+"""``fedleak watch``: audit of a recording while the training that writes it runs."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from fedleak.evaluation.confidence_sequence import EXPECTED_ROUNDS
 from fedleak.evaluation.fitting import misfits
 from fedleak.evaluation.gate import FAILED, UNCHECKED, UNDECIDED
 from fedleak.evaluation.limit_names import asks, parts_of, read_gate
-from fedleak.evaluation.registry import REGISTRY, check_distinct, make_attack
+from fedleak.evaluation.registry import chosen_attacks
 from fedleak.evaluation.sequential_gate import LimitState, measuring
 from fedleak.evaluation.unmeasured_limits import fitting_metric, why_unmeasured
 from fedleak.evaluation.watching import Look, Watch
@@ -37,19 +37,17 @@ def watch(
     expected_rounds: int | None = None,
     seed: int = 0,
     victims: int | None = None,
-    attacks: list[str] | None = None,
+    only: list[str] | None = None,
+    also: list[str] | None = None,
     slow: bool = False,
     learner: str | None = None,
     learner_arguments: dict[str, Any] | None = None,
     logger: list[LoggerName] | None = None,
 ) -> int:
     """Audits new rounds of a recording as they are written, and writes a verdict that servers read."""
-    require(gate, "attack.py watch with a limit", "none", "E.g. --gate auc=0.6; see docs/gate.md.")
+    require(gate, "fedleak watch with a limit", "none", "E.g. --gate auc=0.6; see docs/gate.md.")
     limits = read_gate(gate or [])
-    given = [make_attack(name) for name in attacks or []]
-    added = [attack for attack in given if type(attack) not in REGISTRY.values()]  # those run in any case
-    chosen = [*(kind() for kind in REGISTRY.values()), *added]
-    check_distinct([type(attack) for attack in chosen])
+    chosen = chosen_attacks(only, also or ())
     asked = measuring(limits, chosen)
     folder = Path(out) if out is not None else folder_above(recording) / "watch"
     check_results_place(folder, recordings=[recording], holds_files=out is not None)

@@ -38,7 +38,7 @@ class Attack(abc.ABC):
             says what each means. Subclasses inherit them.
         variant_of: the attack of which `fedleak.evaluation.registry` made it; None for others.
         variant_key: its key among the variants of that attack; None for others.
-        listed: whether `attack.py list` and audits have it; a variant that only tables ask for has not.
+        listed: whether `fedleak list` and audits have it; a variant that only tables ask for has not.
         family: the question it answers; ``family/name`` is unique.
         taxonomy: names of the question in public taxonomies; None for those of the family in `fedleak.core.taxonomy`.
         threat_model: what the adversary sees and knows.

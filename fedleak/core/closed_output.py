@@ -1,4 +1,4 @@
-"""Output whose reader has gone, as after ``attack.py list | head -1``."""
+"""Output whose reader has gone, as after ``fedleak list | head -1``."""
 
 import os
 import select

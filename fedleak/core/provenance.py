@@ -120,18 +120,18 @@ def published(typed: str) -> str:
     of settings with such a value, and paths below the checkout or relative to the working directory. ``...`` stands
     for all others, for what looks like a key, and for the values of options whose names speak of one.
 
-    >>> published("python /opt/attack.py audit --deltas /srv/jane/deltas --out runs/a --to.token 1 --seed 3")
-    'python attack.py audit --deltas ... --out runs/a --to.token ... --seed 3'
+    >>> published("python /opt/bin/fedleak audit /srv/jane/deltas --out runs/a --to.token 1 --seed 3")
+    'fedleak audit ... --out runs/a --to.token ... --seed 3'
     """
     try:
         words = shlex.split(typed)
     except ValueError:  # no command line
         return LEFT_OUT
-    places = [place for place, word in enumerate(words) if Path(word).name in ("attack.py", "train.py")]
+    places = [place for place, word in enumerate(words) if Path(word).name in _PROGRAMS]
     shown, secret = list[str](), False
     if places:
         program = places[0]
-        shown = ["python", Path(words[program]).name]
+        shown = [*_PROGRAMS[Path(words[program]).name]]
         words = words[program + 1 :]
     for word in words:
         named = _OPTION.fullmatch(word)
@@ -157,6 +157,13 @@ def without_paths(text: str) -> str:
 
 LEFT_OUT = "..."
 """What stands for an argument that is not published."""
+_PROGRAMS = {
+    "fedleak": ["fedleak"],  # of an installation, or `python -m fedleak`
+    "fedleak-train": ["fedleak-train"],
+    "attack.py": ["python", "attack.py"],  # of a checkout
+    "train.py": ["python", "train.py"],
+}
+"""Programs whose arguments are known, as they are published."""
 _OPTION = re.compile(r"(?P<option>--?[A-Za-z][\w.-]*)(?P<given>=?)(?P<value>.*)", re.DOTALL)
 _SECRET = re.compile(r"key|token|secret|passw|credential|auth|cookie|sign|(^|[._-])(pw|pwd|pass)$", re.IGNORECASE)
 """What the name of an option or setting with a key speaks of."""

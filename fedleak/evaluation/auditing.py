@@ -31,7 +31,7 @@ from fedleak.evaluation.limit_names import check_limits
 from fedleak.evaluation.luck import with_luck
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.posterior.posterior import POSTERIOR
-from fedleak.evaluation.registry import REGISTRY, make_attack
+from fedleak.evaluation.registry import chosen_attacks
 from fedleak.evaluation.relevance import relevant, truth_names
 from fedleak.evaluation.result_names import UPDATES
 from fedleak.evaluation.scores import concat, differing, setting_columns, stacked, with_setting
@@ -145,7 +145,7 @@ class AuditResult:
         about: About = "clients",
         **further: float,
     ) -> list[Verdict]:
-        """Checks limits on what attacks may infer, as ``attack.py audit --gate`` does, e.g. in a test.
+        """Checks limits on what attacks may infer, as ``fedleak audit DIR --gate`` does, e.g. in a test.
 
         ``found.check(auc=0.6)`` or ``found.check({"composition/l1": 0.25, "beyond-baseline": 0.05})``.
 
@@ -204,9 +204,10 @@ def recorded_clients(recording: Recording | None, about: About) -> int | None:
 
 
 def audit(
-    deltas: str | Path | Recording,
-    attacks: Sequence[Attack | str] | None = None,
+    recording: str | Path | Recording,
+    only: Sequence[Attack | str] | None = None,
     *,
+    also: Sequence[Attack | str] = (),
     seed: int = 0,
     setting: Mapping[str, Any] | None = None,
     victims: int | None = None,
@@ -225,12 +226,13 @@ def audit(
     minutes: float | None = None,
     progress: bool = True,
 ) -> AuditResult:
-    """Runs attacks on a recording and scores them, as ``attack.py audit`` does; every command evaluates by this.
+    """Runs attacks on a recording and scores them, as ``fedleak audit`` does; every command evaluates by this.
 
     Args:
-        deltas: recording, or its folder.
-        attacks: attacks, also by name or class path; None for all of this project. Those that do not fit the recording
-            are listed in `AuditResult.missing` if their question fits.
+        recording: recording, or its folder.
+        only: attacks to run alone, also by name or class path; None for all of this project. Those that do not fit the
+            recording are listed in `AuditResult.missing` if their question fits.
+        also: attacks to add to all of this project.
         seed: seed of the attacks' draws.
         setting: cell that the scores belong to; None for the name of the data.
         victims: number of clients to attack, drawn at random; None for all.
@@ -269,8 +271,8 @@ def audit(
         1.0
     """
     start = time.perf_counter()
-    recording = deltas if isinstance(deltas, Recording) else Recording(deltas)
-    chosen = [kind() for kind in REGISTRY.values()] if attacks is None else [make_attack(one) for one in attacks]
+    recording = recording if isinstance(recording, Recording) else Recording(recording)
+    chosen = chosen_attacks(only, also)
     setting = default_setting(recording) if setting is None else setting
     steps = [*steps, *(bounds_of(recording) if describe else ())]
     options: dict[str, Any] = {"seed": seed, "setting": setting, "victims": victims, "limits": limits, "rounds": rounds}

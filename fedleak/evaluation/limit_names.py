@@ -95,7 +95,7 @@ def _near_metric(name: str, known: Sequence[str], question: str | None) -> str:
     if found:
         return f"Did you mean {' or '.join(lower[one] for one in found)}?"
     own = f"It has {', '.join(known)}." if question else "E.g. auc or l1: the tables of a report name their metrics."
-    return f"{own} An attack of your own adds its metric: --attacks PACKAGE.CLASS."
+    return f"{own} An attack of your own adds its metric: --also PACKAGE.CLASS."
 
 
 def _near_question(name: str, attacks: Sequence[Attack]) -> str:

@@ -4,13 +4,13 @@ import dataclasses
 import difflib
 import inspect
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fedleak import attacks
 from fedleak.core.attack import Attack
 from fedleak.core.class_paths import class_at, classes_in
-from fedleak.core.errors import InputError
+from fedleak.core.errors import InputError, require
 from fedleak.core.exports import public_names
 from fedleak.core.ranges import typed_arguments
 
@@ -133,8 +133,31 @@ def make_attack(
         raise InputError(
             expected=f"an attack {kind.__name__} that needs no arguments",
             found=str(error),
-            way_out="Give its arguments defaults, or run it alone: attack.py run --attack CLASS --attack.NAME VALUE.",
+            way_out="Give its arguments defaults, or run it alone: fedleak run DIR --attack CLASS --attack.NAME VALUE.",
         ) from None
+
+
+def chosen_attacks(only: Sequence[Attack | str] | None = None, also: Sequence[Attack | str] = ()) -> list[Attack]:
+    """The attacks of an audit: those of this project with some others, or some alone.
+
+    Args:
+        only: the attacks, or their names; None for all that are listed.
+        also: further attacks, or their names. One of a class that is listed takes the place of that with the default
+            arguments.
+
+    Raises:
+        InputError: both are given, no attack has one of the names, or results could not be distinguished.
+    """
+    if only is not None:
+        both = ", ".join(str(getattr(one, "name", one)) for one in also)
+        require(not also, "attacks to run alone (only), or to add (also)", f"both, also {both}", "Name all with only.")
+        chosen = [make_attack(attack) for attack in only]
+    else:
+        added = {type(attack): attack for attack in map(make_attack, also)}
+        listed = [added.pop(kind) if kind in added else kind() for kind in REGISTRY.values()]
+        chosen = [*listed, *added.values()]
+    check_distinct([type(attack) for attack in chosen])
+    return chosen
 
 
 def _imported(path: str) -> type[Attack]:

@@ -120,7 +120,7 @@ def measuring(limits: Mapping[str, float], attacks: Sequence[Attack]) -> list[At
     check_limits({name: limit for name, limit in limits.items() if parts_of(name)[1] not in RELATIVE}, attacks)
     for name in limits:
         entry = metric(parts_of(name)[1])
-        way_out = "Use `attack.py audit --gate` for it, after the training."
+        way_out = "Use `fedleak audit DIR --gate` for it, after the training."
         right = entry.name not in RELATIVE and not entry.worst_client and math.isfinite(_span(entry)[0])
         require(right, "a limit on the mean of a metric that is bounded on its safe side", repr(name), way_out)
 

@@ -93,21 +93,21 @@ def read_evaluation(path: Path, *, own: bool = False) -> tuple[Evaluation, dict[
 
 
 def read_run(directory: Path) -> StoredRun:
-    """The run that ``attack.py`` wrote into a folder.
+    """The run that ``fedleak`` wrote into a folder.
 
     Raises:
         InputError: there is none, or it is damaged.
     """
     path, way_out = (
         directory / EVALUATION,
-        "Give a folder that attack.py audit, run or reproduce wrote, or write it anew.",
+        "Give a folder that fedleak audit, run or reproduce wrote, or write it anew.",
     )
     require(path.is_file(), f"a folder with {EVALUATION}", f"none in {directory}", way_out)
     try:
         evaluation, more = read_evaluation(path)
     except DamagedError as error:
         found = f"one that is {error} in {directory}"
-        raise InputError(expected=f"{EVALUATION} as attack.py writes it", found=found, way_out=way_out) from None
+        raise InputError(expected=f"{EVALUATION} as fedleak writes it", found=found, way_out=way_out) from None
     return StoredRun(directory.resolve().name, evaluation, more["data"])
 
 

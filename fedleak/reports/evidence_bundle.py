@@ -124,7 +124,7 @@ def verified(path: Path, allowed_signers: Path | None = None) -> str:
         BundleError: it is no bundle as it was written, or is not signed by one of them.
         InputError: there is no such file, or it is larger than any bundle.
     """
-    content = read_bounded(path, most=MOST, way_out="Give the file that attack.py export DIR --to bundle wrote.")
+    content = read_bounded(path, most=MOST, way_out="Give the file that fedleak export RUN --to bundle wrote.")
     entries = _entries(content)
     text = entries.pop(MANIFEST, None)
     if text is None:

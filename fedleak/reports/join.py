@@ -115,7 +115,7 @@ def _evaluation(directory: Path, run: Run) -> Evaluation:
         )
     except DamagedError as error:
         raise InputError(
-            expected=f"{EVALUATION} as attack.py writes it",
+            expected=f"{EVALUATION} as fedleak writes it",
             found=f"one that is {error} in {directory}",
-            way_out="Write it anew with attack.py, or delete it: the page then lacks its figures.",
+            way_out="Write it anew with fedleak, or delete it: the page then lacks its figures.",
         ) from None

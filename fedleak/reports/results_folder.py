@@ -17,9 +17,9 @@ _RESULTS = {
 }
 
 
-def folder_above(deltas: str) -> Path:
+def folder_above(recording: str) -> Path:
     """Parent folder of a recording."""
-    return Path(deltas).resolve().parent
+    return Path(recording).resolve().parent
 
 
 @contextlib.contextmanager
@@ -70,7 +70,7 @@ def print_outputs(places: Mapping[str, Sequence[Path]], *, then: str) -> None:
     print(f"next: {then}")
 
 
-def shell_command(*words: str | Path, program: str = "attack.py", why: str = "") -> str:
+def shell_command(*words: str | Path, why: str = "") -> str:
     """Command line, quoted for a shell, with a remark on what it does."""
-    command = shlex.join(["python", program, *map(str, words)])
+    command = shlex.join(["fedleak", *map(str, words)])
     return f"{command}  # {why}" if why else command

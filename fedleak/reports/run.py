@@ -291,7 +291,7 @@ class Run:
             InputError: the file is missing, damaged or in another format.
         """
         know_metrics()  # those of its attacks, which pages explain
-        way_out = "Give a folder written by attack.py, e.g. runs/NAME."
+        way_out = "Give a folder written by fedleak, e.g. runs/NAME."
         require(path.is_file(), f"a results.json of format {FORMAT}", f"none in {path.parent}", way_out)
         try:
             return cls.of_json(path.read_bytes())

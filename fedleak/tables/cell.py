@@ -83,7 +83,7 @@ class Cell:
         labels: labels of the axes, in order.
         setting: setting columns of its results.
         base: file of the configuration that `config` overrides.
-        config: configuration of ``train.py``.
+        config: configuration of ``fedleak train``.
         attacks: arguments, and `VICTIMS`, by name or class path of the attack.
         messages: options of `MessageSelection`.
         rounds: rounds to attack.
@@ -192,19 +192,19 @@ class Cell:
         """Commands that produce the same recording and scores."""
         base = with_current_paths(load_yaml(self.base.read_text(encoding="utf-8")))
         options = options_of(self.full_config, base)
-        yield " ".join(["python train.py fit --config", shlex.quote(str(self.base)), *options])
+        yield " ".join(["fedleak train fit --config", shlex.quote(str(self.base)), *options])
         more = [f"--seed {self.seed}"] if self.seed else []
         if self.rounds.which is not None:
             more.append(f"--rounds {shlex.quote(json.dumps(self.rounds.which))}")
-        more += ["--history true"] if self.rounds.history else []
+        more += ["--history"] if self.rounds.history else []
         more += [f"--messages {shlex.quote(json.dumps(dict(self.messages)))}"] if self.messages else []
         for name in self.attacks:
             arguments = self._on_devices(name)
             words = option_words("--attack", _own(arguments))
             victims = [f"--victims {arguments[VICTIMS]}"] if VICTIMS in arguments else []
             out = ["--out", shlex.quote(str(self.out / "by-hand" / self.key / name.replace("/", "-")))]
-            deltas = ["--deltas", shlex.quote(str(self.folder / "deltas"))]
-            yield " ".join(["python attack.py run --attack", name, *words, *deltas, *victims, *more, *out])
+            recording = shlex.quote(str(self.folder / "deltas"))
+            yield " ".join(["fedleak run", recording, "--attack", name, *words, *victims, *more, *out])
 
     def audit_options(self) -> dict[str, Any]:
         """Options of `evaluation.audit` for the cell's attacks."""

@@ -129,7 +129,7 @@ class CellRun(RecordingRun):
     ) -> tuple[FederatedModule, float]:
         """Trains the model again with its secret key, on one device, without a recorder; returns it and the seconds.
 
-        The overrides are by dotted key of ``train.py``; `data` takes the place of the cell's.
+        The overrides are by dotted key of ``fedleak train``; `data` takes the place of the cell's.
         """
         alone = {"trainer.callbacks": [], "trainer.devices": 1, "trainer.num_nodes": 1, "trainer.strategy": "auto"}
         config = overridden(self.cell.full_config, {**QUIET, **alone, **overrides})
@@ -155,7 +155,7 @@ def recording_of(cell: Cell) -> Recording:
 def trained(cell: Cell, stamp: Stamp) -> float:
     """Trains a cell, unless it is trained already; returns the seconds of the training.
 
-    A training on one device runs in this process; for several, ``train.py`` is started.
+    A training on one device runs in this process; for several, ``fedleak train`` is started.
 
     Args:
         cell: cell to train; this process is the only writer of its folder.
@@ -190,7 +190,7 @@ def _built_quietly(cell: Cell) -> tuple[FederatedModule, FederatedDataModule, Tr
 
 
 def _in_processes(cell: Cell) -> None:
-    """Trains a cell by ``train.py``, which starts one process per device."""
+    """Trains a cell by ``fedleak train``, which starts one process per device."""
     keep = {"class_path": "ModelCheckpoint", "init_args": {"dirpath": str(cell.folder), "filename": "last"}}
     kept = {"trainer.enable_checkpointing": True, "trainer.callbacks": [*cell.config["trainer"]["callbacks"], keep]}
     config = overridden(cell.full_config, {**QUIET, **kept})
@@ -201,7 +201,7 @@ def _in_processes(cell: Cell) -> None:
     paths = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     # -P: no file of the current folder hides a package; the training finds it there all the same, last.
-    program = [sys.executable, "-P", "-m", "fedleak.commands.train", "fit", "--config", str(path)]
+    program = [sys.executable, "-P", "-m", "fedleak", "train", "fit", "--config", str(path)]
     done = subprocess.run(program, env=environment, check=False)
-    expected, found = f"the training of {cell.key} to succeed", f"exit status {done.returncode} of train.py"
+    expected, found = f"the training of {cell.key} to succeed", f"exit status {done.returncode} of fedleak train"
     require(not done.returncode, expected, found, f"See its message above; its configuration is {path}.")

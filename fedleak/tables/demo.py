@@ -89,7 +89,7 @@ def trained(system: System, folder: Path) -> dict[str, float]:
         InputError: the folder holds something other than an earlier demo.
     """
     if folder.exists():
-        way_out = "Give another folder: attack.py demo --out DIR."
+        way_out = "Give another folder: fedleak demo --out DIR."
         require((folder / "demo.json").is_file(), "a folder of an earlier demo, or none", str(folder), way_out)
         shutil.rmtree(folder)
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Overrides of a ``train.py`` configuration by dotted keys, and their form as command-line options."""
+"""Overrides of a ``fedleak train`` configuration by dotted keys, and their form as command-line options."""
 
 import copy
 import difflib
@@ -44,8 +44,8 @@ def overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
     made = copy.deepcopy(dict(config))
     for key, value in overrides.items():
         head, *path = key.split(".")
-        way_out = "Write keys as on train.py's command line, without the dashes."
-        require(head in PARTS, f"keys of train.py that begin with {', '.join(PARTS)}", repr(key), way_out)
+        way_out = "Write keys as on the command line of fedleak train, without the dashes."
+        require(head in PARTS, f"keys of fedleak train that begin with {', '.join(PARTS)}", repr(key), way_out)
         if not path and isinstance(value, str):
             value = {"class_path": value}
         for name in reversed(path):
@@ -140,7 +140,7 @@ def below(base: type[T]) -> Iterator[type[T]]:
 
 
 def options_of(config: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
-    """Options of ``train.py fit --config BASE`` that give a configuration, quoted for a shell."""
+    """Options of ``fedleak train fit --config BASE`` that give a configuration, quoted for a shell."""
     return [shlex.quote(option) for part in PARTS for option in _options(f"--{part}", config.get(part), base.get(part))]
 
 

@@ -21,7 +21,7 @@ class Training(FederatedCLI):
     """Training from a configuration as in configs/train, parsed and checked at once, built on demand, without output.
 
     Raises:
-        InputError: ``train.py`` does not take a key or a value.
+        InputError: ``fedleak train`` does not take a key or a value.
     """
 
     _shared: ClassVar[LightningArgumentParser | None] = None
@@ -46,7 +46,9 @@ class Training(FederatedCLI):
         except (ArgumentError, TypeError, ValueError) as error:
             assert isinstance(parser, TrainParser)
             found, way_out = parser.explained(error)
-            raise InputError(expected="keys and values that train.py takes", found=found, way_out=way_out) from error
+            raise InputError(
+                expected="keys and values that fedleak train takes", found=found, way_out=way_out
+            ) from error
 
     def instantiate_classes(self) -> None:
         """Does nothing, see `build`, like the steps below: no code draws from global generators, no table resumes."""

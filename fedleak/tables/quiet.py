@@ -31,7 +31,7 @@ def quieten() -> None:
 
 
 def quiet_trainer(**options: Any) -> "Trainer":
-    """Trainer with the defaults of ``train.py``, a bar of rounds, and without the messages that `quieten` hides.
+    """Trainer with the defaults of ``fedleak train``, a bar of rounds, and without the messages that `quieten` hides.
 
     It is for Python and notebooks; the options are those of `lightning.Trainer`, and replace the defaults.
 

@@ -1,4 +1,4 @@
-"""Table of a paper: a grid of overrides of a ``train.py`` configuration, and the attacks on every recording."""
+"""Table of a paper: a grid of overrides of a ``fedleak train`` configuration, and the attacks on every recording."""
 
 import functools
 import itertools
@@ -47,7 +47,7 @@ class Choice:
         scale: ``small`` or ``paper``.
         seeds: smallest number of trainings per cell, from seed 0 on.
         victims: largest number of victims per recording, None for all.
-        overrides: overrides by dotted key of ``train.py``, in every cell.
+        overrides: overrides by dotted key of ``fedleak train``, in every cell.
         attacks: additional attacks with default arguments, by name or class path.
         out: folder of the results.
         progress: whether to show a progress bar per cell.

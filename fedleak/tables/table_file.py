@@ -39,7 +39,7 @@ def read_content(path: Path) -> dict[str, Any]:
     """Content of a table's file, merged over the table that it names under ``over``."""
     content = read_mapping(path, "a table as in configs/paper")
     training = {"model", "data"} <= {*content}
-    way_out = f"It is the configuration of a training: python train.py fit --config {path}."
+    way_out = f"It is the configuration of a training: fedleak train fit --config {path}."
     require(not training, f"a table as in configs/paper in {path}", ", ".join(map(str, content)), way_out)
     check_part(content, f"in {path}")
     if "train" in content:
@@ -124,11 +124,11 @@ def listed(key: Any) -> list[Label]:
 
 
 def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The override, after a check that its keys are those of ``train.py`` or of a cell, and of the cell's values."""
+    """The override, after a check of its keys, those of ``fedleak train`` or of a cell, and of the cell's values."""
     _check_type(override, (dict,), f"the overrides of {where}")
     for key, value in override.items():
         if str(key).partition(".")[0] not in PARTS:
-            check_keys([key], OF_A_CELL, f"keys of train.py (data..., model..., trainer...) or, in {where},")
+            check_keys([key], OF_A_CELL, f"keys of fedleak train (data..., model..., trainer...) or, in {where},")
             # A list selects some of the table's attacks.
             kinds = (dict, list) if key == "attacks" else _TYPES.get(key, (dict,))
             _check_type(value, kinds, f"`{key}` of {where}")
@@ -148,7 +148,7 @@ def filled(value: Any, label: Label) -> Any:
 
 
 def read_training(path: Path) -> Config:
-    """Configuration of ``train.py`` with the classes of its data and its model."""
+    """Configuration of ``fedleak train`` with the classes of its data and its model."""
     config = read_mapping(path, "a configuration as in configs/train")
     for part in ("data", "model"):
         if isinstance(config.get(part), str):

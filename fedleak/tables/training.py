@@ -1,7 +1,8 @@
-"""Command line of ``train.py``: LightningCLI for federated training."""
+"""Command line of ``fedleak train``: LightningCLI for federated training."""
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,9 +59,9 @@ set_loader("yaml", lambda text: with_current_paths(_LOAD_YAML(text)))  # configu
 
 
 class TrainParser(OneLineParser, LightningArgumentParser):
-    """Parser of ``train.py``."""
+    """Parser of ``fedleak train``."""
 
-    program = "train.py"
+    program = "fedleak"
 
     def kinds(self) -> tuple[type, ...]:
         return (LightningModule, FederatedDataModule, Callback, Logger, Defense, Deviation)
@@ -87,7 +88,10 @@ class FederatedCLI(LightningCLI):
         name = next((path.stem for path in config_files(given)), "unnamed")
         for offered in self._subcommand_parsers.values():
             offered.set_defaults({"trainer.default_root_dir": f"runs/{name}"})
-        super().parse_arguments(parser, args)
+        with warnings.catch_warnings():
+            # `fedleak train fit` gives what follows `train`, of the same command line.
+            warnings.filterwarnings("ignore", "LightningCLI's args parameter")
+            super().parse_arguments(parser, args)
 
     def _parse_ckpt_path(self) -> None:
         """Checks that the checkpoint exists; Lightning would let its hyper-parameters change the model."""
@@ -142,8 +146,8 @@ class FederatedCLI(LightningCLI):
         places = {"recording": recordings, "config": [root / "config.yaml"], **results_in(root)}
         checkpoint = newest_checkpoint(self.trainer)
         places["checkpoint"] = [] if checkpoint is None else [checkpoint]
-        audits = [shell_command("audit", "--deltas", folder) for folder in recordings]
-        check = shell_command("validate", "--config", root / "config.yaml", program="train.py")
+        audits = [shell_command("audit", folder) for folder in recordings]
+        check = shell_command("train", "validate", "--config", root / "config.yaml")
         print_outputs(places, then=audits[0] if audits else check)
 
 
@@ -197,7 +201,7 @@ WHAT: dict[str, Any] = {
     "seed_everything_default": 0,
     "trainer_class": Trainer,
     "parser_class": TrainParser,
-    "parser_kwargs": {"prog": TrainParser.program},
+    "parser_kwargs": {"prog": f"{TrainParser.program} train"},
 }
 
 

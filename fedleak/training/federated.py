@@ -326,7 +326,7 @@ class FederatedModule(Learner):
             not missing,
             "a checkpoint of a federated training, with its secret key and private parameters",
             f"a file without {', '.join(missing)}",
-            "Give a checkpoint that this version of train.py wrote, or train anew without --ckpt_path.",
+            "Give a checkpoint that this version of fedleak wrote, or train anew without --ckpt_path.",
         )
         secret = checkpoint["secret"]
         right = isinstance(secret, str) and re.fullmatch("([0-9a-f]{2})+", secret) is not None

@@ -1,7 +1,7 @@
 """Flower strategies that read the verdict of an audit before each round, and log it, drop clients or end the training.
 
 Wrap a strategy that is recorded: `VerdictStrategy` a `RecordingStrategy`, `VerdictLegacyStrategy` a
-`RecordingLegacyStrategy`. ``attack.py watch`` of fedleak audits the recording in a process of its own.
+`RecordingLegacyStrategy`. ``fedleak watch`` audits the recording in a process of its own.
 """
 
 from collections.abc import Iterable

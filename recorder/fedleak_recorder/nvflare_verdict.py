@@ -1,6 +1,6 @@
 """NVFlare component that reads the verdict of an audit before each round, and logs it, drops clients or ends the job.
 
-Add it to the server's components after `fedleak_recorder.nvflare.RoundRecorder`. ``attack.py watch`` of fedleak audits
+Add it to the server's components after `fedleak_recorder.nvflare.RoundRecorder`. ``fedleak watch`` audits
 the recording in a process of its own. It works with controllers that announce their rounds (``ROUND_STARTED``), such as
 ``FedAvg`` and ``ScatterAndGather``. To drop clients, a controller that samples them, such as ``FedAvg``, leaves out
 those that `DropsClients` names.

@@ -1,6 +1,6 @@
 """Verdict of an audit that runs at the same time as the training: what a server does before its next round.
 
-``attack.py watch`` of fedleak writes the verdict file; `VerdictFile` reads it, for `fedleak_recorder.flower_verdict`,
+``fedleak watch`` writes the verdict file; `VerdictFile` reads it, for `fedleak_recorder.flower_verdict`,
 `fedleak_recorder.nvflare_verdict` and loops of one's own.
 """
 
@@ -66,7 +66,7 @@ class VerdictFile:
     from them; a verdict that says something else ends the training, whatever `missing` is.
 
     Args:
-        path: the file, ``verdict.json`` in the folder that ``attack.py watch`` writes to.
+        path: the file, ``verdict.json`` in the folder that ``fedleak watch`` writes to.
         on_exceeded: what a limit that is exceeded does: ``log`` says so, ``drop`` leaves out the clients whose scores
             are beyond it (and ends the training if none is named), ``stop`` ends the training before the next round.
         missing: without a verdict that counts, the training ends (``closed``) or goes on unchecked (``open``).
@@ -215,7 +215,7 @@ def _read(path: Path) -> dict[str, Any]:
         InputError: there is none, or it cannot be read.
         ValueError: it has another form.
     """
-    content = parse_json(read_bounded(path, most=_MOST, way_out="Start attack.py watch."), where=str(path))
+    content = parse_json(read_bounded(path, most=_MOST, way_out="Start fedleak watch."), where=str(path))
     if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("overall") not in _OVERALL:
         raise ValueError(f"{path} is no verdict of format {FORMAT}")
     if type(content.get("round")) is not int or content["round"] < 0:

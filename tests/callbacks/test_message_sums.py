@@ -106,7 +106,7 @@ def test_a_passive_server_learns_from_sums(tmp_path: Path) -> None:
     assert errors.size().to_dict()["pac-spectral", 1] == 12
     means: dict[Any, float] = errors.mean().to_dict()
     assert means["pac-spectral", 3] < 0.35 < means["chance", 3]
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")]) == 0
+    assert program.main(["audit", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")]) == 0
     assert "setting.rounds" in (tmp_path / "out/scores.csv").read_text()
 
 

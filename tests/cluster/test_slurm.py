@@ -107,9 +107,7 @@ def test_devices_without_srun_are_refused(slurm: Cluster, tmp_path: Path, tasks:
     job = slurm.submit(f"--ntasks-per-node={tasks}", f"--output={log}", wrapped, cwd=CHECKOUT)
     assert slurm.wait(job) == {"FAILED"}
     assert slurm.jobs(job)[0]["ExitCode"] == "2:0"
-    assert (
-        "train.py: expected 2 processes, one per device; found a world size of 1. Start it as srun" in log.read_text()
-    )
+    assert "fedleak: expected 2 processes, one per device; found a world size of 1. Start it as srun" in log.read_text()
     assert not (tmp_path / "run").exists()
 
 

@@ -17,7 +17,7 @@ def test_parts_make_the_estimates_of_an_audit(
 ) -> None:
     monkeypatch.setenv("FEDLEAK_KEY", "00" * 32)
     train(tmp_path, rounds=2, users=8, items=40)
-    given = ["audit", "--deltas", str(tmp_path / "deltas")]
+    given = ["audit", str(tmp_path / "deltas")]
     assert main([*given, "--out", str(tmp_path / "whole")]) == 0
     parts = [*given, "--out", str(tmp_path / "parts"), "--jobs", "1"]
     for number in range(2):
@@ -32,5 +32,5 @@ def test_parts_make_the_estimates_of_an_audit(
 
 
 def test_a_part_has_no_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["audit", "--deltas", str(tmp_path), "--part", "0/2", "--gate", "auc=0.6"]) == 2
+    assert main(["audit", str(tmp_path), "--part", "0/2", "--gate", "auc=0.6"]) == 2
     assert "after all parts" in capsys.readouterr().err

@@ -51,8 +51,8 @@ def test_every_kind_of_dump_gives_the_same_recording(
 @pytest.mark.integration
 def test_a_converted_dump_is_audited_as_our_own_recording_is(tmp_path: Path) -> None:
     manifest = write_dump(tmp_path / "dump", holds="models")
-    assert program.main(["convert", "--manifest", str(manifest), "--out", str(tmp_path / "run/deltas")]) == 0
-    assert program.main(["audit", "--deltas", str(tmp_path / "run/deltas")]) == 0
+    assert program.main(["convert", str(manifest), "--out", str(tmp_path / "run/deltas")]) == 0
+    assert program.main(["audit", str(tmp_path / "run/deltas")]) == 0
     results = {(r.attack, r.metric): r for r in read(tmp_path / "run")}
     assert results["decaf", "l1"].n == 10
     assert results["decaf", "l1"].mean < results["equal-counts", "l1"].mean
@@ -86,7 +86,7 @@ def test_rows_of_served_items_are_kept(tmp_path: Path, whole: bool) -> None:
         [[0.0, 1.0], [4.0, 5.0], [10.0, 11.0]],
     ]
     assert recording.truth(seen)["labels"].tolist() == [[1, 0, 0], [1, 0, 0]]
-    assert program.main(["audit", "--deltas", str(tmp_path / "out"), "--out", str(tmp_path / "audit")]) == 0
+    assert program.main(["audit", str(tmp_path / "out"), "--out", str(tmp_path / "audit")]) == 0
     assert "row-norm" in {r.attack for r in read(tmp_path / "audit")}
 
 
@@ -158,7 +158,7 @@ def test_pseudonyms_and_order_of_converted_clients_need_the_key(
 
 def test_a_copy_without_truth_holds_what_the_server_saw_alone(tmp_path: Path) -> None:
     convert_dump(write_dump(tmp_path / "dump"), tmp_path / "whole", progress=False)
-    assert program.main(["convert", "--deltas", str(tmp_path / "whole"), "--out", str(tmp_path / "copy")]) == 0
+    assert program.main(["convert", str(tmp_path / "whole"), "--out", str(tmp_path / "copy")]) == 0
     whole, copy = Recording(tmp_path / "whole"), Recording(tmp_path / "copy")
     assert not (tmp_path / "copy" / "truth").exists()
     assert "truth/" not in (tmp_path / "copy" / "journal.jsonl").read_text()
@@ -166,7 +166,7 @@ def test_a_copy_without_truth_holds_what_the_server_saw_alone(tmp_path: Path) ->
     seen, kept = next(whole.views()), next(copy.views())
     assert all(torch.equal(kept.deltas[name], value) for name, value in seen.deltas.items())
     assert kept.auxiliary.keys() == seen.auxiliary.keys()
-    assert program.main(["convert", "--deltas", str(tmp_path / "whole"), "--out", str(tmp_path / "copy")]) == 2
+    assert program.main(["convert", str(tmp_path / "whole"), "--out", str(tmp_path / "copy")]) == 2
 
 
 def test_a_learner_of_another_network_is_refused(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_without_truth_nothing_is_scored_and_it_is_said(tmp_path: Path, capsys: 
     for client in rounds[0]["clients"]:
         client["truth"] = {}
     convert_dump(changed_manifest(manifest, rounds=rounds), tmp_path / "out", progress=False)
-    assert program.main(["audit", "--deltas", str(tmp_path / "out"), "--out", str(tmp_path / "audit")]) == 0
+    assert program.main(["audit", str(tmp_path / "out"), "--out", str(tmp_path / "audit")]) == 0
     said = capsys.readouterr().out
     assert "without class_counts in truth/ of the recording it cannot be scored" in said
     assert "add class_counts to the truth of each client" in said

@@ -54,5 +54,5 @@ def test_mistakes_are_named(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_control_says_nothing_of_defences(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = str(written(tmp_path, "sign: Sign"))
-    assert program.main(["audit", "--deltas", str(tmp_path), "--what-if", file, "--control", "noise"]) == 2
+    assert program.main(["audit", str(tmp_path), "--what-if", file, "--control", "noise"]) == 2
     assert "--what-if without --control" in capfd.readouterr().err

@@ -17,12 +17,26 @@ def headings(text: str) -> list[str]:
 
 
 def test_list_has_every_attack_within_its_width(capsys: pytest.CaptureFixture[str]) -> None:
-    assert program.main(["list"]) == 0
+    assert program.main(["list", "--all"]) == 0
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 100
     words = {line.split()[0] for line in text.splitlines() if line.strip()}
     assert {kind.name for kind in REGISTRY.values()} <= words
     assert len(set(headings(text))) == len(headings(text)) == len({kind.family for kind in REGISTRY.values()})
+
+
+def test_list_has_a_line_for_each_question(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["list"]) == 0
+    text = capsys.readouterr().out
+    families: dict[str, list[bool]] = {}
+    for kind in REGISTRY.values():
+        families.setdefault(kind.family, []).append(kind.baseline)
+    rows = [line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in families]
+    assert [row[:3] for row in rows] == [
+        [family, str(baselines.count(False)), str(baselines.count(True))] for family, baselines in families.items()
+    ]
+    assert "which of the served items did a client interact with?" in text
+    assert "served items, updates" in text
 
 
 def test_word_of_a_question_finds_every_family_with_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> str:
     content |= {"parameters": {name: list(value.shape) for name, value in before.items()}}
     content |= {"rounds": [{"round": 0, "model": "global.npz", "clients": clients}]}
     (folder / "manifest.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    convert(manifest=str(folder / "manifest.yaml"), out=str(folder / "deltas"))
+    convert(source=str(folder / "manifest.yaml"), out=str(folder / "deltas"))
     return str(folder / "deltas")
 
 

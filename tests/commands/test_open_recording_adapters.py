@@ -57,7 +57,7 @@ def spelled(state: State, names: Callable[[str], str]) -> State:
 def options(folder: Path, base: Path, **changed: str) -> list[str]:
     given = {"path": str(base), "adapter.rank": "4", "adapter.targets": "[q_proj, v_proj]", **changed}
     learner = [word for name, value in given.items() for word in (f"--learner.{name}", value)]
-    return ["--deltas", str(folder / "deltas"), "--out", str(folder / "out"), "--learner", "Pretrained", *learner]
+    return [str(folder / "deltas"), "--out", str(folder / "out"), "--learner", "Pretrained", *learner]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,6 @@ def test_weights_without_adapters_are_one_line(
 def refused(words: list[str], message: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert program.main(words) == 2
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("attack.py: ")]
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fedleak: ")]
     assert len(said) == 1
     assert all(part in said[0] for part in message), said[0]

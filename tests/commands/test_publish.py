@@ -49,7 +49,7 @@ def test_the_copy_is_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert files.keys() == {MANIFEST, AUXILIARY, "journal.jsonl", "rounds/000003-0000.safetensors"}
     assert all(files[name] == contents(source)[name] for name in files if name != "journal.jsonl")
     assert b"truth" not in files["journal.jsonl"]
-    assert program.main(["audit", "--deltas", str(tmp_path / "copy"), "--out", str(tmp_path / "audit")]) == 0
+    assert program.main(["audit", str(tmp_path / "copy"), "--out", str(tmp_path / "audit")]) == 0
     assert (tmp_path / "audit/report.html").exists()
 
 
@@ -58,9 +58,9 @@ def test_a_recording_whose_folder_truth_was_left_out_is_audited_and_a_broken_one
     source = recorded(tmp_path)
     kept = tmp_path / "truth"
     shutil.move(source / "truth", kept)
-    assert program.main(["audit", "--deltas", str(source), "--out", str(tmp_path / "audit")]) == 0
+    assert program.main(["audit", str(source), "--out", str(tmp_path / "audit")]) == 0
     (source / "truth").mkdir()
-    assert program.main(["audit", "--deltas", str(source), "--out", str(tmp_path / "audit")]) == 2
+    assert program.main(["audit", str(source), "--out", str(tmp_path / "audit")]) == 2
     assert program.main(["publish", str(source), "--out", str(tmp_path / "copy")]) == 2
     assert not (tmp_path / "copy").exists()
 

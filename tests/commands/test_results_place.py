@@ -27,11 +27,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 PLACES = ("deltas", "deltas/results", "deltas/rounds", "deltas/truth/results", "../own", "..")
 COMMANDS = {
-    "audit": ["audit", "--deltas", "DELTAS"],
-    "part": ["audit", "--deltas", "DELTAS", "--part", "0/2"],
-    "what-if": ["audit", "--deltas", "DELTAS", "--what-if", "configs/what_if.yaml"],
-    "run": ["run", "--deltas", "DELTAS", "--attack", "release-check"],
-    "convert": ["convert", "--deltas", "DELTAS"],
+    "audit": ["audit", "DELTAS"],
+    "part": ["audit", "DELTAS", "--part", "0/2"],
+    "what-if": ["audit", "DELTAS", "--what-if", "configs/what_if.yaml"],
+    "run": ["run", "DELTAS", "--attack", "release-check"],
+    "convert": ["convert", "DELTAS"],
     "watch": ["watch", "DELTAS", "--gate", LIMIT],
     "report": ["report", "RUN", "RUN"],
     "reproduce": ["reproduce", "raifle_table13"],
@@ -58,7 +58,7 @@ def test_results_in_a_recording_or_among_other_files_are_refused(
 def test_copy_of_a_recording_does_not_make_its_own_folder_above_a_recording(
     deltas: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert program.main(["convert", "--deltas", str(deltas), "--out", str(deltas.parent)]) == 2
+    assert program.main(["convert", str(deltas), "--out", str(deltas.parent)]) == 2
     assert "does not contain the recording" in capsys.readouterr().err
     assert not (deltas.parent / "manifest.json").exists()
 
@@ -71,7 +71,7 @@ def test_link_to_a_recording_is_refused_too(deltas: Path, tmp_path: Path) -> Non
 
 
 def test_folder_of_earlier_results_is_taken_again(deltas: Path, tmp_path: Path) -> None:
-    words = ["run", "--deltas", str(deltas), "--attack", "release-check", "--out", str(tmp_path / "results")]
+    words = ["run", str(deltas), "--attack", "release-check", "--out", str(tmp_path / "results")]
     assert [program.main(words) for _ in range(2)] == [0, 0]
     check_results_place(deltas.parent, recordings=[deltas])  # the default folder of an audit
     (tmp_path / "results" / "results.json").write_text('{"results": "of something else"}')
@@ -90,7 +90,7 @@ def test_files_that_a_command_reads_may_lie_where_its_results_go(tmp_path: Path)
 
 def test_default_folder_holds_what_a_person_has_put_there(deltas: Path) -> None:
     (deltas.parent / "notes.txt").write_text("mine")
-    words = ["run", "--deltas", str(deltas), "--attack", "release-check"]
+    words = ["run", str(deltas), "--attack", "release-check"]
     assert program.main(words) == 0
     assert Recording(deltas).rounds == [0]
 
@@ -113,7 +113,7 @@ def test_second_audit_of_a_folder_leaves_the_gate_of_the_first(deltas: Path, tmp
     out.mkdir()
     with only_command(out):
         (out / "gate.xml").write_text("of the first")
-        assert program.main(["audit", "--deltas", str(deltas), "--out", str(out)]) == 2
+        assert program.main(["audit", str(deltas), "--out", str(out)]) == 2
         assert (out / "gate.xml").read_text() == "of the first"
 
 

@@ -244,7 +244,7 @@ def test_what_a_killed_conversion_left_is_removed(manifest: Path, tmp_path: Path
 
 def test_the_command_says_it_in_one_line(manifest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change_text(manifest, "name: synthetic-images", "name: [" + "x, " * 3000 + "x]")
-    assert program.main(["convert", "--manifest", str(manifest), "--out", str(tmp_path / "out")]) == 2
+    assert program.main(["convert", str(manifest), "--out", str(tmp_path / "out")]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert len(told) < 3000

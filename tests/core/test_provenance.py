@@ -12,7 +12,7 @@ ABSOLUTE = str(Path("/").joinpath("somewhere", "deltas"))
 
 
 def test_the_command_is_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = ["fedleak/.venv/bin/python", "fedleak/attack.py", "audit", "--deltas", ABSOLUTE, "--gate", "l1=0.5"]
+    typed = ["fedleak/.venv/bin/python", "fedleak/attack.py", "audit", ABSOLUTE, "--gate", "l1=0.5"]
     monkeypatch.setattr("sys.orig_argv", typed)
     assert shlex.split(command()) == typed
 
@@ -20,9 +20,13 @@ def test_the_command_is_as_typed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("typed", "kept"),
     [
-        (f".venv/bin/python attack.py audit --deltas {ABSOLUTE}", "python attack.py audit --deltas ..."),
-        (f"python -W ignore {ROOT}/attack.py audit --deltas runs/a", "python attack.py audit --deltas runs/a"),
+        (f".venv/bin/python attack.py audit {ABSOLUTE}", "python attack.py audit ..."),
+        (f"python -W ignore {ROOT}/attack.py audit runs/a", "python attack.py audit runs/a"),
         ("python attack.py reproduce table.yaml", "python attack.py reproduce table.yaml"),
+        (f"{ABSOLUTE}/python {ABSOLUTE}/bin/fedleak audit runs/a", "fedleak audit runs/a"),
+        (f"{ABSOLUTE}/python -m fedleak audit {ABSOLUTE}", "fedleak audit ..."),
+        (f"python {ABSOLUTE}/fedleak-train fit --config a.yaml", "fedleak-train fit --config a.yaml"),
+        (f"fedleak audit {ABSOLUTE}/fedleak --out runs/fedleak", "fedleak audit ... --out runs/fedleak"),
         (f"{ABSOLUTE} x", "... x"),
     ],
 )

@@ -53,7 +53,7 @@ def test_an_audit_has_a_table_and_the_numbers_of_the_command(tmp_path: Path) -> 
     assert "matched-filter" in repr(found)
     assert "<table" in found._repr_html_()
 
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    assert program.main(["audit", str(tmp_path / "deltas")]) == 0
     written = json.loads((tmp_path / "results.json").read_text())["results"]
     command = {row["attack"]: row["mean"] for row in written if row["metric"] == "auc"}
     assert {name: command[name] for name in means} == means
@@ -82,16 +82,16 @@ def test_exception_of_an_attack_leaves_the_others_scored(tmp_path: Path, capsys:
     with pytest.raises(InputError, match="defective"):
         evaluate_recording(Recording(tmp_path / "deltas"), [Defective()], seed=0, progress=False)
 
-    command = ["audit", "--deltas", str(tmp_path / "deltas"), "--attacks", f"{__name__}.Defective"]
+    command = ["audit", str(tmp_path / "deltas"), "--also", f"{__name__}.Defective"]
     assert program.main([*command, "--gate", "auc=1"]) == 0
     said = capsys.readouterr()
     assert "Traceback" not in said.out + said.err
     assert "defective could not run" in said.out
     assert "did not run: " in said.out.partition("gate ok")[2]
     assert "1 // 0" in (tmp_path / "errors.txt").read_text()
-    alone = ["run", "--attack", f"{__name__}.Defective", "--deltas", str(tmp_path / "deltas")]
+    alone = ["run", "--attack", f"{__name__}.Defective", str(tmp_path / "deltas")]
     assert program.main(alone) == 2
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    assert program.main(["audit", str(tmp_path / "deltas")]) == 0
     assert not (tmp_path / "errors.txt").exists()
 
 

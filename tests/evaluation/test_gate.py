@@ -470,7 +470,7 @@ def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(
     given: list[str], status: int, said: str, deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gates = [word for limit in given for word in ("--gate", limit)]
-    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *gates]) == status
+    assert program.main(["audit", str(deltas), "--out", str(tmp_path), *gates]) == status
     assert said in capsys.readouterr().out
     verdicts = Run.read(tmp_path / "results.json").gate
     assert said in " ".join(verdict["message"] for verdict in verdicts)
@@ -488,7 +488,7 @@ def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(
 def test_an_audit_is_compared_with_its_reference(
     deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, again = (["audit", "--deltas", str(deltas), "--out", str(tmp_path / name)] for name in ("first", "again"))
+    first, again = (["audit", str(deltas), "--out", str(tmp_path / name)] for name in ("first", "again"))
     assert program.main(first) == 0
     assert program.main([*again, "--reference", str(tmp_path / "first"), "--gate", "change=0.0"]) == 0
     assert "gate ok: highest change 0.000" in capsys.readouterr().out
@@ -507,14 +507,14 @@ def test_a_wrong_gate_is_one_line_before_anything_runs(
 ) -> None:
     words = [given] if given.startswith("--") else ["--gate", given]
     (tmp_path / "gate.xml").write_text("of an earlier audit")
-    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *words]) == 2
+    assert program.main(["audit", str(deltas), "--out", str(tmp_path), *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_gate_xml_does_not_outlive_a_damaged_recording(tmp_path: Path) -> None:
     (tmp_path / "gate.xml").write_text("of an earlier audit")
-    assert program.main(["audit", "--deltas", str(tmp_path / "none"), "--out", str(tmp_path), "--gate", "auc=0.6"]) == 2
+    assert program.main(["audit", str(tmp_path / "none"), "--out", str(tmp_path), "--gate", "auc=0.6"]) == 2
     assert not (tmp_path / "gate.xml").exists()
 
 

@@ -76,7 +76,7 @@ def test_flower_and_our_own_simulation_leak_the_same(tmp_path: Path, name: str, 
                 torch.testing.assert_close(other[parameter], value, atol=2e-5, rtol=1e-3)
 
     for folder in (tmp_path / "ours", tmp_path / "flower"):
-        assert program.main(["audit", "--deltas", str(folder / "deltas"), "--out", str(folder)]) == 0
+        assert program.main(["audit", str(folder / "deltas"), "--out", str(folder)]) == 0
     expected, found = decaf(tmp_path / "ours"), decaf(tmp_path / "flower")
     print({"ours": expected, "flower": found})
     for metric, (_, (low, high), n) in expected.items():

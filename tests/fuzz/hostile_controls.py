@@ -21,19 +21,19 @@ Made = tuple[str, Callable[[], object]]
 
 def recording_of_clicks(place: Place) -> Made:
     folder = write_tree(place.inside / "recording", recording("clicks"))
-    args = ["run", "--attack", "direction", "--deltas", str(folder), "--out", str(place.inside / "out")]
+    args = ["run", "--attack", "direction", str(folder), "--out", str(place.inside / "out")]
     return "", functools.partial(program.main, args)
 
 
 def audit_of_clicks(place: Place) -> Made:
     folder = write_tree(place.inside / "recording", recording("clicks"))
-    args = ["audit", "--minutes", "0.05", "--deltas", str(folder), "--out", str(place.inside / "out")]
+    args = ["audit", "--minutes", "0.05", str(folder), "--out", str(place.inside / "out")]
     return "", functools.partial(program.main, args)
 
 
 def recording_of_classes(place: Place) -> Made:
     folder = write_tree(place.inside / "recording", recording("classes"))
-    args = ["run", "--attack", "exact-counts", "--deltas", str(folder), "--out", str(place.inside / "out")]
+    args = ["run", "--attack", "exact-counts", str(folder), "--out", str(place.inside / "out")]
     return "", functools.partial(program.main, args)
 
 
@@ -43,7 +43,7 @@ def results_and_dump(place: Place) -> Made:
 
     def both() -> int:
         status = program.main(["report", str(folder), "--out", str(place.inside / "page")])
-        return status or program.main(["convert", "--manifest", str(path), "--out", str(place.inside / "out")])
+        return status or program.main(["convert", str(path), "--out", str(place.inside / "out")])
 
     return "", both
 

@@ -148,7 +148,7 @@ def _opened(
     """An attack on a recording, or, for one in six, an audit."""
     audits = draws.random() < 1 / 6
     command = ["audit", "--minutes", "0.05"] if audits else ["run", "--attack", _ATTACKS[name]]
-    args = [*command, "--deltas", str(folder), "--out", str(place.inside / "out"), *more]
+    args = [*command, str(folder), "--out", str(place.inside / "out"), *more]
     return functools.partial(program.main, args)
 
 
@@ -382,7 +382,7 @@ def _loaded(place: Place, draws: random.Random) -> tuple[str, Call]:
 
 
 def _resumed(place: Place, draws: random.Random) -> tuple[str, Call]:
-    """``train.py fit`` and ``validate`` from a checkpoint."""
+    """``fedleak train fit`` and ``validate`` from a checkpoint."""
     path, said = _checkpoint(place, draws)
     args = [draws.choice(["fit", "validate"]), "--config", str(CONFIGS / "train" / "fncf_synthetic.yaml")]
     args += [
@@ -418,7 +418,7 @@ def _dump(place: Place, draws: random.Random) -> tuple[str, Call]:
         )
         text, where, value = f"{text}\nsystem: {tag}\n".replace("system:", "extra:", 0), "tag", tag
     path.write_text(text)
-    args = ["convert", "--manifest", str(path), "--out", str(place.inside / "out")]
+    args = ["convert", str(path), "--out", str(place.inside / "out")]
     return _said(where, value), functools.partial(program.main, args)
 
 
@@ -430,7 +430,7 @@ def whole_results() -> Files:
     with tempfile.TemporaryDirectory() as folder:
         source = write_tree(Path(folder) / "recording", recording("clicks"))
         out = Path(folder) / "out"
-        assert not program.main(["run", "--attack", "direction", "--deltas", str(source), "--out", str(out)])
+        assert not program.main(["run", "--attack", "direction", str(source), "--out", str(out)])
         return {name: content for name, content in read_tree(out).items() if name.endswith(".json")}
 
 
@@ -454,7 +454,7 @@ def _results(place: Place, draws: random.Random) -> tuple[str, Call]:
             ["report", str(folder), *out],
             ["report", str(whole), str(folder), *out],
             *(["export", str(folder), "--to", to] for to in ("sarif", "bundle", "model-card")),
-            ["run", "--attack", "direction", "--deltas", str(recorded), "--reference", str(folder), *out],
+            ["run", "--attack", "direction", str(recorded), "--reference", str(folder), *out],
         ]
     )
     return f"{args[0]} {name} {_said(where, value)}", functools.partial(program.main, args)
@@ -471,7 +471,6 @@ def _declaration(place: Place, draws: random.Random) -> tuple[str, Call]:
     folder = _write_recording(place, recording("clicks"))
     args = [
         "audit",
-        "--deltas",
         str(folder),
         "--statement",
         str(path),

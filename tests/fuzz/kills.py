@@ -306,7 +306,7 @@ class Conversion(Subject):
         """Converts, unless that is done."""
         if (out / "manifest.json").exists():
             return 0
-        return program.main(["convert", "--manifest", str(self._dump), "--out", str(out)])
+        return program.main(["convert", str(self._dump), "--out", str(out)])
 
     def outcome(self, out: Path) -> str:
         """All files."""

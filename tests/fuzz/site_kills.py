@@ -103,7 +103,7 @@ class WatchOfRounds(Subject):
     def start(self, out: Path) -> int:
         """Watches to the last round; the status of a limit that is exceeded is the right one."""
         command = ["watch", str(self._deltas), "--gate", watch_toys.LIMIT, "--out", str(out), "--until", "4"]
-        status = program.main([*command, "--attacks", "release-check"])
+        status = program.main([*command, "--also", "release-check"])
         return 0 if status == _EXCEEDED else status or 1
 
     def after_kill(self, out: Path) -> list[str]:
@@ -199,7 +199,7 @@ class PartsOfAnAudit(Subject):
         super().__init__(folder)
         self._deltas = folder / "deltas"
         dump = write_dump(folder / "dump")
-        assert program.main(["convert", "--manifest", str(dump), "--out", str(self._deltas)]) == 0
+        assert program.main(["convert", str(dump), "--out", str(self._deltas)]) == 0
 
     def start(self, out: Path) -> int:
         """Both parts, then the whole, unless that is done."""
@@ -215,7 +215,7 @@ class PartsOfAnAudit(Subject):
         return self._audit(out)
 
     def _audit(self, out: Path, *more: str) -> int:
-        command = ["audit", "--deltas", str(self._deltas), "--out", str(out), "--attacks"]
+        command = ["audit", str(self._deltas), "--out", str(out), "--also"]
         return program.main([*command, "llg,random-guess", "--jobs", "1", *more])
 
     def _part(self, out: Path, number: int) -> None:

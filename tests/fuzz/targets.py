@@ -152,7 +152,7 @@ def read_recording(folder: Path) -> str:
 def audit(folder: Path) -> str:
     """The scores of an audit; its exit status 2 is a clear error."""
     out = folder.parent / "out"
-    if program.main(["audit", "--deltas", str(folder), "--out", str(out)]) == 2:
+    if program.main(["audit", str(folder), "--out", str(out)]) == 2:
         raise InputError(expected="an audit", found="exit status 2", way_out="")
     results = json.loads((out / "results.json").read_text())["results"]
     return digest([{key: value for key, value in one.items() if key != "seconds_per_victim"} for one in results])

@@ -37,13 +37,13 @@ def command(name: str, work: Path, recorded: Path) -> Callable[[Path], int]:
         return Table(work / "table").start
     if name == "convert":
         dump = write_dump(work / "dump")
-        return lambda out: program.main(["convert", "--manifest", str(dump), "--out", str(out)])
-    return lambda out: program.main(["audit", "--deltas", str(recorded), "--out", str(out)])
+        return lambda out: program.main(["convert", str(dump), "--out", str(out)])
+    return lambda out: program.main(["audit", str(recorded), "--out", str(out)])
 
 
 def one_line(output: str) -> bool:
     """Whether the output ends in the message of a command, and holds no traceback."""
-    said = [line for line in output.splitlines() if line.startswith(("train.py: ", "attack.py: "))]
+    said = [line for line in output.splitlines() if line.startswith("fedleak: ")]
     return len(said) == 1 and "Traceback" not in output and "expected" in said[0] and "found" in said[0]
 
 

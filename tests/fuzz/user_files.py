@@ -227,7 +227,7 @@ def change_bundle(files: Files, draws: random.Random) -> Mutant:
 
 
 def read_bundle(folder: Path) -> str:
-    """What `attack.py verify` says."""
+    """What `fedleak verify` says."""
     try:
         return verified(folder / _BUNDLE)
     except BundleError as error:

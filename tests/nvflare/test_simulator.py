@@ -51,7 +51,7 @@ def test_the_recorded_deltas_are_those_of_the_clients(tmp_path: Path, kind: str)
             for name, delta in one["deltas"].items():
                 assert torch.equal(view.deltas[name][place], torch.tensor(delta))
     assert names[0] == names[1]
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "audit")]) == 0
+    assert program.main(["audit", str(tmp_path / "deltas"), "--out", str(tmp_path / "audit")]) == 0
 
 
 @pytest.mark.integration

@@ -180,7 +180,7 @@ def test_what_is_no_function_of_the_update_is_refused(folder: Path, defense: Def
 def test_a_verdict_is_on_the_recording_as_it_is_and_the_statement_advises(folder: Path, tmp_path: Path) -> None:
     defences = tmp_path / "defences.yaml"
     defences.write_text("sign: Sign\nclip: {1.0e-6: {class_path: Clip, init_args: {norm: $}}}\n")
-    common = ["audit", "--deltas", str(folder), "--gate", "composition/l1=0.3", "--victims", "5"]
+    common = ["audit", str(folder), "--gate", "composition/l1=0.3", "--victims", "5"]
     status = program.main([*common, "--out", str(tmp_path / "plain")])
     system = ["--statement", str(FILLED_SYSTEM), "--what-if", str(defences)]
     assert program.main([*common, "--out", str(tmp_path / "tried"), *system]) == status

@@ -69,7 +69,7 @@ def run_case(name: str, *, data: Path, folder: Path) -> Values:
 
 
 def table_command(name: str, *, data: Path, folder: Path) -> list[str]:
-    """Arguments of ``attack.py`` that run a table, made small, into ``folder/out``."""
+    """Arguments of ``fedleak`` that run a table, made small, into ``folder/out``."""
     how = reductions()[name]
     content = shrunk(read_content(CONFIGS / "paper" / f"{name}.yaml"), how.get("set", {}))
     where = ["--data.root", str(data), "--out", str(folder / "out")]
@@ -82,7 +82,7 @@ def _train_and_audit(name: str, data: Path, folder: Path) -> None:
     small = _written(folder / f"{name}.yaml", shrunk(content, how.get("set", {})))
     root = [] if how.get("generated") else ["--data.root", str(data)]
     _done(train.run(["fit", "--config", small, "--trainer.default_root_dir", out, *root]))
-    _done(program.main(["audit", "--deltas", f"{out}/deltas", "--out", out, *_more(how)]))
+    _done(program.main(["audit", f"{out}/deltas", "--out", out, *_more(how)]))
 
 
 def _written(path: Path, content: Any) -> str:

@@ -48,34 +48,34 @@ def test_an_audit_runs_no_attack_before_its_folder_is_there(
 ) -> None:
     train_toy(tmp_path, rounds=1)
     monkeypatch.setattr(command, "run_audit", lambda *_, **__: pytest.fail("it attacked"))
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", "/proc/self/fedleak"]) == 2
+    assert program.main(["audit", str(tmp_path / "deltas"), "--out", "/proc/self/fedleak"]) == 2
     assert "--out" in capsys.readouterr().err
 
 
 def test_only_what_exists_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("report.html", "results.json", "gate.xml"):
         (tmp_path / name).write_text("")
-    print_outputs(results_in(tmp_path), then=shell_command("audit", "--deltas", "a folder", why="remark"))
+    print_outputs(results_in(tmp_path), then=shell_command("audit", "a folder", why="remark"))
     assert capsys.readouterr().out.splitlines() == [
         f"report: {tmp_path / 'report.html'}",
         f"results: {tmp_path / 'results.json'}, {tmp_path / 'gate.xml'}",
-        "next: python attack.py audit --deltas 'a folder'  # remark",
+        "next: fedleak audit 'a folder'  # remark",
     ]
 
 
 @pytest.mark.parametrize(
     ("missing", "limits", "reference", "words"),
     [
-        ({"raifle": "it is slow; add --slow"}, {"auc": 0.6}, None, "audit --deltas d --gate auc=0.6 --slow "),
-        ({"raifle": "it is slow; add --slow"}, None, "first", "audit --deltas d --reference first --slow "),
-        ({"decaf": "the recording lacks learner"}, None, None, "audit --deltas d --gate METRIC=LIMIT "),
+        ({"raifle": "it is slow; add --slow"}, {"auc": 0.6}, None, "audit d --gate auc=0.6 --slow "),
+        ({"raifle": "it is slow; add --slow"}, None, "first", "audit d --reference first --slow "),
+        ({"decaf": "the recording lacks learner"}, None, None, "audit d --gate METRIC=LIMIT "),
         ({}, {"auc": 0.6}, None, "report out RUN "),
     ],
 )
 def test_after_an_audit_come_slow_attacks_a_gate_or_a_page(
     missing: dict[str, str], limits: dict[str, float] | None, reference: str | None, words: str
 ) -> None:
-    assert _next("d", Path("out"), missing, limits, reference).startswith(f"python attack.py {words}")
+    assert _next("d", Path("out"), missing, limits, reference).startswith(f"fedleak {words}")
 
 
 def run_of(*attacks: str) -> Run:

@@ -105,7 +105,7 @@ def test_messages_of_other_clients_tell_nothing(probed: Path) -> None:
 
 @pytest.mark.integration
 def test_the_command_line_attacks_such_a_recording(probed: Path, tmp_path: Path) -> None:
-    assert program.main(["run", "--attack", "PACSpectral", "--deltas", str(probed), "--out", str(tmp_path)]) == 0
+    assert program.main(["run", "--attack", "PACSpectral", str(probed), "--out", str(tmp_path)]) == 0
     table = (tmp_path / "scores.csv").read_text()
     assert "setting.interactions" in table
     assert "success" in table

@@ -60,7 +60,7 @@ class Result:
 
 
 def command(folder: Path, text: str, *options: str) -> list[str]:
-    """Arguments of ``attack.py`` that run a table into ``folder/out``."""
+    """Arguments of ``fedleak`` that run a table into ``folder/out``."""
     (folder / "table.yaml").write_text(text)
     return ["reproduce", str(folder / "table.yaml"), "--out", str(folder / "out"), "--jobs", "1", *options]
 
@@ -106,7 +106,7 @@ def check_by_hand(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> N
     """Runs the commands that a table prints for its first cell, and compares every score with the table's.
 
     Args:
-        arguments: those of ``attack.py`` that ran the table.
+        arguments: those of ``fedleak`` that ran the table.
         capsys: what is printed.
     """
     out = Path(arguments[arguments.index("--out") + 1])

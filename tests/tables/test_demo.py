@@ -55,7 +55,7 @@ def test_the_demo_shows_the_leak_and_what_the_defence_costs(tmp_path: Path, caps
     (accuracy,) = (float(line.split()[-1]) for line in said if line.split()[:1] == [DIGITS.name])
     assert accuracy > 0.8
     assert sum("█" in line for line in said) >= 4
-    assert said[-1].startswith("next: python attack.py convert")
+    assert said[-1].startswith("next: fedleak convert MANIFEST.yaml")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert all(name in page for name in ("digits-local-dp", "clicks", "<svg"))
 

@@ -80,7 +80,7 @@ def test_a_training_prints_its_bar_its_files_and_the_next_command(tmp_path: Path
     assert [part for part in kept if not part.startswith(("rounds:", "wandb:"))] == []
     *places, following = done.stdout.splitlines()
     assert [place.partition(":")[0] for place in places] == ["recording", "config", "checkpoint"]
-    assert following == f"next: python attack.py audit --deltas {tmp_path / 'mine' / 'deltas'}"
+    assert following == f"next: fedleak audit {tmp_path / 'mine' / 'deltas'}"
 
     (log,) = (tmp_path / "mine" / "wandb").glob("offline-run-*/run-*.wandb")
     (started, *_), history, config = logged(log)

@@ -12,7 +12,7 @@ class Exporter(abc.ABC):
     """Writes what a run found in a format of others, or sends it to a service; a frozen dataclass of its options.
 
     Attributes:
-        name: name in ``attack.py export DIR --to NAME``.
+        name: name in ``fedleak export RUN --to NAME``.
 
     Example:
         >>> from pathlib import Path

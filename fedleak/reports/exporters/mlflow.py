@@ -28,8 +28,7 @@ class MLflow(Exporter):
 
     Names are ``audit/ATTACK/METRIC`` with `` low`` and `` high`` for the ends; a comma before a setting becomes a dash.
     A number that is not finite is left out. Parameters are the command, the commit, the seed, and name and hash of the
-    data; client names are in none. The tags for the name of the account and the path of the program are ``fedleak`` and
-    ``attack.py``.
+    data; client names are in none. The tags for the name of the account and the path of the program are ``fedleak``.
 
     Attributes:
         tracking_uri: address of the server, or a folder as ``file:DIR``; by default that of the environment variable
@@ -56,7 +55,7 @@ class MLflow(Exporter):
         parameters = {"command": published(run.command), "commit": run.commit, "seed": run.seed}
         try:
             # MLflow's client tags a run with the name of the account and the path of the program, if nobody else does.
-            tags = {"mlflow.user": "fedleak", "mlflow.source.name": "attack.py"}
+            tags = {"mlflow.user": "fedleak", "mlflow.source.name": "fedleak"}
             logger = MLFlowLogger(self.experiment, run.experiment, tags=tags, **given)
             logger.log_hyperparams({**parameters, **{f"data {key}": value for key, value in run.data.items()}})
             logger.log_metrics(numbers, step=0)

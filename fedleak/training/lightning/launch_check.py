@@ -26,7 +26,7 @@ def check_processes(wanted: int, environment: Mapping[str, str]) -> None:
     if launched is None or launched == wanted:
         return
     if _under_slurm(environment):
-        start = f"srun python train.py ... in a job of --ntasks-per-node={wanted} (on one node)"
+        start = f"srun fedleak train ... in a job of --ntasks-per-node={wanted} (on one node)"
         way_out = f"Start it as {start}, as configs/cluster/train.sbatch does, or give --trainer.devices {launched}."
     else:
         way_out = f"Start it with torchrun --nproc-per-node {wanted} (on one node), or give fewer --trainer.devices."

@@ -1,4 +1,4 @@
-"""What ``train.py`` adds to the parser of LightningCLI: errors of one line, checks of its files, and a fast help."""
+"""What ``fedleak train`` adds to the parser of LightningCLI: errors of one line, checks of files, a fast help."""
 
 import difflib
 import sys
@@ -23,8 +23,8 @@ _NEAR = 0.75
 
 def overview() -> ArgumentParser:
     """Parser with the subcommands but not their options, which would import Lightning, for seconds."""
-    description = "Federated training: python train.py fit --config configs/train/fncf_movielens.yaml --data.root DIR"
-    parser = ArgumentParser(prog="train.py", description=description)
+    description = "Federated training: fedleak train fit --config configs/train/fncf_movielens.yaml --data.root DIR"
+    parser = ArgumentParser(prog="fedleak train", description=description)
     parser.add_argument("-c", "--config", action="config", help="configuration file, as in configs/train")
     subcommands = parser.add_subcommands(dest="subcommand")
     for name, summary in SUBCOMMANDS.items():
@@ -40,7 +40,7 @@ class OneLineParser(ArgumentParser):
     """
 
     program: str
-    """Name of the command, e.g. ``train.py``, which parsers of subcommands need."""
+    """Name of the command, e.g. ``fedleak``, which parsers of subcommands need."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # An abbreviation that is unique today is another option, or none, tomorrow.
@@ -169,7 +169,7 @@ def _check_config_file(path: Path) -> None:
     if not isinstance(content, dict):
         return
     table = {"train", "metrics"} <= {*content} or "over" in content
-    way_out = f"It is a table: python attack.py reproduce {path}."
+    way_out = f"It is a table: fedleak reproduce {path}."
     require(not table, f"a configuration of a training in {path}", ", ".join(map(str, content)), way_out)
     trainer = content.get("trainer", {})
     found, way_out = f"trainer: {str(trainer)[:80]}", "Write one option per line below `trainer:`, e.g. `max_steps: 5`."

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from docs.tools.attack_pages import FAMILIES, SECTIONS, is_listed, own_text, pages
-from fedleak.commands.attack_parser import parsed
+from fedleak.commands.parser import parsed
 from fedleak.core.errors import InputError
 from fedleak.evaluation.registry import REGISTRY
 
@@ -73,7 +73,7 @@ def test_tables_are_rectangular() -> None:
 
 
 def test_every_attack_has_a_command_that_is_understood() -> None:
-    lines = [line for page in PAGES.values() for line in re.findall(r"^python attack.py (run .*)$", page, re.MULTILINE)]
+    lines = [line for page in PAGES.values() for line in re.findall(r"^fedleak (run .*)$", page, re.MULTILINE)]
     assert len(lines) == len(REGISTRY)
     for line in lines:
         assert parsed(line.split())[1]["deltas"] == "runs/NAME/deltas"

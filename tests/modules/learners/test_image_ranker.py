@@ -1,4 +1,4 @@
-"""Users who vote on images: a training by train.py, its recording, what the server can infer, and what is refused."""
+"""Users who vote on images: a training, its recording, what the server can infer, and what is refused."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_votes_are_recorded_and_inferred(
         alone = trained(models[victim], view.features[victim], truth["labels"][victim], learner)
         torch.testing.assert_close(models[victim] + view.deltas["ranker.weight"][victim], alone)
     assert not bool(recording.model(1)["ranker.weight"].any())  # nobody trains the global model
-    assert program.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path)]) == 0
+    assert program.main(["audit", str(tmp_path / "deltas"), "--out", str(tmp_path)]) == 0
     results = json.loads((tmp_path / "results.json").read_text())["results"]
     found = {result["attack"]: result for result in results if result["metric"] == "auc"}
     assert found["affine-inversion"]["n"] == 10

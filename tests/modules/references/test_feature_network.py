@@ -1,4 +1,4 @@
-"""Networks for features: a training by train.py, the file that an extractor loads, and moved images."""
+"""Networks for features: a training by fedleak train, the file that an extractor loads, and moved images."""
 
 from pathlib import Path
 

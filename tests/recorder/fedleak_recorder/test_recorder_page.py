@@ -73,7 +73,7 @@ def test_the_loop_of_the_page_is_recorded_exactly_and_audited(tmp_path: Path, mo
             own = torch.stack([state[name] - before for state, _ in sent[number].values()])
             assert torch.equal(view.model[name], before)
             assert sorted(view.deltas[name].flatten(1).tolist()) == sorted(own.flatten(1).tolist())
-    assert program.main(["audit", "--deltas", "runs/mine/deltas", "--out", "runs/mine"]) == 0
+    assert program.main(["audit", "runs/mine/deltas", "--out", "runs/mine"]) == 0
     assert "last-layer-counts" in Path("runs/mine/results.json").read_text(encoding="utf-8")
 
 

@@ -27,7 +27,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit")
     train(folder, rounds=2, users=12, items=60)
     options = ("--gate", "auc=0.6", "--statement", str(FILLED_SYSTEM), "--persons")
-    assert program.main(["audit", "--deltas", str(folder / "deltas"), *options]) == 3
+    assert program.main(["audit", str(folder / "deltas"), *options]) == 3
     return folder
 
 
@@ -40,13 +40,13 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_tables_of_attacks_stay_in_the_folder(tmp_path: Path) -> None:
-    made = run(command="python /somewhere/attack.py audit --deltas /somewhere/else/deltas")
+    made = run(command="python /somewhere/attack.py audit /somewhere/else/deltas")
     made.write(tmp_path)
     with zipfile.ZipFile(Bundle().export(made, tmp_path)) as file:
         manifest, results = json.loads(file.read(MANIFEST)), json.loads(file.read("results.json"))
     assert made.details
     assert "details" not in results
-    assert manifest["command"] == results["command"] == "python attack.py audit --deltas ..."
+    assert manifest["command"] == results["command"] == "python attack.py audit ..."
     assert manifest["results_sha256"] == sha256_of(tmp_path / "results.json")
 
 

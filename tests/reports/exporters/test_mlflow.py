@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.integration
 def test_values_and_intervals_are_read_back(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results(command="python /somewhere/attack.py audit --deltas /somewhere/else/deltas").write(tmp_path)
+    results(command="python /somewhere/attack.py audit /somewhere/else/deltas").write(tmp_path)
     words = ("export", str(tmp_path), "--to", "mlflow", "--to.tracking_uri", server, "--to.experiment", "leaks")
     assert program.main(words) == 0
     said = capsys.readouterr().out
@@ -77,8 +77,8 @@ def test_values_and_intervals_are_read_back(server: str, tmp_path: Path, capsys:
         "audit/codebook- epsilon inf/auc high": 0.9 + 0.1,
     }
     parameters = found.data.params
-    assert parameters["command"] == "python attack.py audit --deltas ..."
-    assert (found.data.tags["mlflow.user"], found.data.tags["mlflow.source.name"]) == ("fedleak", "attack.py")
+    assert parameters["command"] == "python attack.py audit ..."
+    assert (found.data.tags["mlflow.user"], found.data.tags["mlflow.source.name"]) == ("fedleak", "fedleak")
     assert (parameters["commit"], parameters["data sha256"]) == ("abc", "0")
 
 

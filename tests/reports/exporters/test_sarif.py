@@ -139,9 +139,9 @@ def test_infinite_numbers_and_any_text_can_be_read_back() -> None:
 
 
 def test_no_folder_of_the_machine_is_in_the_file() -> None:
-    content = Sarif().content(gated(command="python /somewhere/attack.py audit --deltas /somewhere/else/deltas"))
+    content = Sarif().content(gated(command="python /somewhere/attack.py audit /somewhere/else/deltas"))
     assert b"somewhere" not in content
-    assert b"--deltas ..." in content
+    assert b"audit ..." in content
 
 
 def test_alerts_do_not_outlive_a_run_without_limits(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def folder(deltas: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     content |= {"limits": {"auc": 0.6}, "epsilon": {"value": 8.0, "delta": 1e-5, "unit": "client"}}
     (out / "system.yaml").write_text(yaml.safe_dump(content))
     given = ["--statement", str(out / "system.yaml")]
-    assert program.main(["audit", "--deltas", str(deltas), "--out", str(out), *given]) == 3  # the limit is exceeded
+    assert program.main(["audit", str(deltas), "--out", str(out), *given]) == 3  # the limit is exceeded
     return out
 
 
@@ -225,7 +225,7 @@ def test_a_limit_stands_in_words_and_says_whom_it_is_about(limit: str, verdict: 
 @pytest.mark.integration
 def test_the_example_judges_nothing(deltas: Path, tmp_path: Path) -> None:
     given = ["--statement", str(FILLED_SYSTEM), "--victims", "6"]
-    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *given]) == 0
+    assert program.main(["audit", str(deltas), "--out", str(tmp_path), *given]) == 0
     content = json.loads((tmp_path / "statement.json").read_text(encoding="utf-8"))
     assert content["gate"] == []
     assert "Limits set by" not in (tmp_path / "statement.html").read_text(encoding="utf-8")
@@ -237,8 +237,8 @@ def test_a_wrong_declaration_ends_before_any_attack(
 ) -> None:
     path = tmp_path / "system.yaml"
     path.write_text(FILLED_SYSTEM.read_text(encoding="utf-8").replace("people: 12000", "people: 0"))
-    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), "--statement", str(path)]) == 2
+    assert program.main(["audit", str(deltas), "--out", str(tmp_path), "--statement", str(path)]) == 2
     line = capsys.readouterr().err.strip()
-    assert line.startswith("attack.py: expected people: a number greater than 0; found 0 in ")
+    assert line.startswith("fedleak: expected people: a number greater than 0; found 0 in ")
     assert "\n" not in line
     assert [one.name for one in tmp_path.iterdir()] == ["system.yaml"]

@@ -40,11 +40,11 @@ def test_updates_are_compared_with_raw_data_and_an_audit_asks_the_same_question(
     share = (found["attribute-lda", "auc"].mean - 0.5) / (found["raw-data-classifier", "auc"].mean - 0.5)
     assert found["attribute-lda", "share-of-ceiling"].mean == pytest.approx(share)
     (deltas,) = (tmp_path / "out" / "trainings").glob("*/deltas")
-    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path / "audit")]) == 0
+    assert program.main(["audit", str(deltas), "--out", str(tmp_path / "audit")]) == 0
     audited = {(r.attack, r.metric): r for r in tables.read(tmp_path / "audit")}
     assert audited["attribute-lda", "auc"].mean == pytest.approx(found["attribute-lda", "auc"].mean)
     assert "direction" in {label for label, _ in audited}  # next to what the recording says of interactions
-    assert program.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path / "gate"), "--gate", "auc=0.6"]) != 0
+    assert program.main(["audit", str(deltas), "--out", str(tmp_path / "gate"), "--gate", "auc=0.6"]) != 0
 
 
 @pytest.mark.integration

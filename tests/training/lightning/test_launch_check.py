@@ -44,4 +44,4 @@ def test_the_command_is_refused_before_anything_begins(
     cpu = ("--trainer.accelerator", "cpu", "--trainer.devices", "auto")
     status = train.run(["fit", "--config", "configs/train/fncf_synthetic.yaml", *cpu])
     assert status == 2
-    assert "train.py: expected 1 processes" in capsys.readouterr().err
+    assert "fedleak: expected 1 processes" in capsys.readouterr().err

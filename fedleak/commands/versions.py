@@ -1,0 +1,29 @@
+"""``fedleak --version``: versions of the distributions, without an import of them."""
+
+import platform
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+
+from fedleak.core.places import CHECKOUT
+
+_OF_A_CHECKOUT = {"fedleak": ".", "fedleak-recorder": "recorder", "fedleak-guard": "guard"}
+"""Distributions by the folder of their pyproject.toml."""
+_OTHERS = ("torch", "lightning")
+
+
+def versions_text() -> str:
+    """A line for each distribution that is installed or lies in the checkout, and for Python."""
+    lines = [f"{name} {number}" for name in (*_OF_A_CHECKOUT, *_OTHERS) if (number := _version(name))]
+    return "\n".join([*lines, f"python {platform.python_version()}"])
+
+
+def _version(name: str) -> str:
+    """Version of a distribution; empty if there is none."""
+    if CHECKOUT is not None and name in _OF_A_CHECKOUT:
+        # An installation of another version may be on the path too: the code that runs is that of the checkout.
+        project = CHECKOUT / _OF_A_CHECKOUT[name] / "pyproject.toml"
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
