@@ -18,6 +18,7 @@ from click import NoSuchOption
 
 from fedleak import datamodules
 from fedleak.commands import program as fedleak
+from fedleak.commands.command_table import COMMANDS, PASSED_ON
 from fedleak.core.errors import InputError
 from fedleak.modules import learners
 from fedleak.training.data import FederatedDataModule
@@ -70,9 +71,9 @@ def test_who_finds_a_hole_is_told_how_to_report_it(page: str) -> None:
 
 def commands() -> list[Any]:
     """Every command of the README and of the pages that list commands."""
-    found = [
-        ("README", line) for line in re.findall(r"^(?:fedleak|python (?:train|attack)\.py) .*$", README, re.MULTILINE)
-    ]
+    names = "|".join([*COMMANDS, *PASSED_ON])
+    ours = rf"^(?:fedleak (?:{names})|python (?:train|attack)\.py)\b.*$"
+    found = [("README", line) for line in re.findall(ours, README, re.MULTILINE)]
     for name in ("sweeps", "clusters", "tables"):
         page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
         blocks = re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

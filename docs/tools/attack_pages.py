@@ -70,7 +70,7 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
     parts = [
         "# Choose an attack",
         f"{len(REGISTRY)} attacks and baselines, by question. This page is made from the attacks' own descriptions, as"
-        " `fedleak list` is. `fedleak audit` runs every attack that fits a recording and names those that do not,"
+        " `fedleak list --all` is. `fedleak audit` runs every attack that fits a recording and names those that do not,"
         " with what they lack, so the choice is often one of what to record.",
         "## By question",
         table(

@@ -45,7 +45,9 @@ def test_a_training_gets_what_follows_its_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["fedleak", "train", "fit", "--config", "nowhere.yaml"])
-    assert program.main() == 2
+    with pytest.raises(SystemExit) as status:
+        program.main()
+    assert status.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("fedleak: ")
     assert "nowhere.yaml" in line

@@ -58,7 +58,12 @@ def test_an_audit_has_a_table_and_the_numbers_of_the_command(tmp_path: Path) -> 
     command = {row["attack"]: row["mean"] for row in written if row["metric"] == "auc"}
     assert {name: command[name] for name in means} == means
 
-    one = audit(Recording(tmp_path / "deltas"), ["direction"], rounds=[1], victims=3, progress=False)
+    words = ["audit", str(tmp_path / "deltas"), "--only", "matched-filter,popularity", "--out", str(tmp_path / "two")]
+    assert program.main(words) == 0
+    written = json.loads((tmp_path / "two" / "results.json").read_text())["results"]
+    assert {row["attack"]: row["mean"] for row in written if row["metric"] == "auc"} == means
+
+    one = audit(Recording(tmp_path / "deltas"), only=["direction"], rounds=[1], victims=3, progress=False)
     assert set(one.scores["round"]) == {1}
     assert one.scores["victim"].nunique() <= 3
 

@@ -17,7 +17,7 @@ from fedleak.core.estimates import Estimate
 from fedleak.core.exports import public_names
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
-from fedleak.evaluation.registry import KNOWN, REGISTRY, check_distinct, find, make_attack, variants_of
+from fedleak.evaluation.registry import KNOWN, REGISTRY, check_distinct, chosen_attacks, find, make_attack, variants_of
 from tests.attacks.runs import plain_view
 
 pytestmark = pytest.mark.inventory
@@ -162,3 +162,24 @@ class Nameless(Attack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         raise NotImplementedError
+
+
+def test_attacks_are_all_that_are_listed_or_some_alone() -> None:
+    assert [type(attack) for attack in chosen_attacks()] == list(REGISTRY.values())
+    assert [attack.name for attack in chosen_attacks(["row-norm", Direction()])] == ["row-norm", "direction"]
+    assert chosen_attacks([]) == []
+
+
+def test_further_attacks_come_after_all_and_replace_those_of_their_class() -> None:
+    kind = next(kind for kind in KNOWN if kind not in REGISTRY.values())
+    name = f"{kind.family}/{kind.name}"
+    assert [type(attack) for attack in chosen_attacks(also=[name])] == [*REGISTRY.values(), kind]
+    own = find("recommendation/raifle")(max_iter=7)  # type: ignore[call-arg]
+    chosen = chosen_attacks(also=[own, "direction"])
+    assert [type(attack) for attack in chosen] == list(REGISTRY.values())
+    assert [attack for attack in chosen if type(attack) is type(own)] == [own]
+
+
+def test_only_and_also_exclude_each_other() -> None:
+    with pytest.raises(InputError, match=r"both, also row-norm, direction. Name all with only."):
+        chosen_attacks(["direction"], ["row-norm", Direction()])
