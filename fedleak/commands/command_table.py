@@ -51,6 +51,7 @@ _LEARNER = Option(
     " names. It is imported, so name only code that you trust",
     "the one in the recording's manifest",
     further=True,
+    parsing={"metavar": "CLASS"},
 )
 _FORMAT = Option(
     "--format",
@@ -173,6 +174,7 @@ _RUN = Command(
                 "name of `fedleak list --all` or class path; its hyper-parameters are --attack.NAME VALUE",
                 required=True,
                 further=True,
+                parsing={"metavar": "NAME"},
             ),
             _victims("clients to attack, drawn at random", "all"),
             Option(

@@ -10,7 +10,7 @@ from unittest import mock
 import pandas as pd
 import pytest
 
-from fedleak.commands import program, train
+from fedleak.commands import program
 from fedleak.evaluation.posterior.posterior import POSTERIOR
 from fedleak.evaluation.scores import records, setting_of
 from fedleak.reports.papers import with_papers
@@ -114,7 +114,7 @@ def check_by_hand(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> N
     assert program.main([*arguments, "--dry-run"]) == 0
     title, *lines = capsys.readouterr().out.split("\n# ")[0].splitlines()
     commands = [shlex.split(line.replace(str(out), str(out.with_name("by-hand")))) for line in lines]
-    assert train.run(commands[0][2:]) == 0
+    assert program.main(commands[0][1:]) == 0
     scores = pd.read_csv(out / "scores.csv")
     root = arguments[arguments.index("--data.root") + 1] if "--data.root" in arguments else None
     first = read_table(Path(arguments[1])).cells(Choice(out=out, root=root))[0]
@@ -123,7 +123,7 @@ def check_by_hand(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> N
         scores = scores[scores[f"setting.{key}"].astype(str) == str(value)]
     for command in commands[1:]:
         with without_pages():
-            assert program.main(command[2:]) == 0
+            assert program.main(command[1:]) == 0
         alone = pd.read_csv(Path(command[command.index("--out") + 1]) / "scores.csv")
         alone = alone[~alone["metric"].isin(POSTERIOR)]  # they depend on the priors that run with the attack
         together = scores[scores["attack"].isin(alone["attack"].unique()) & ~scores["metric"].isin(POSTERIOR)]
