@@ -444,7 +444,8 @@ HEADINGS = {
     "start here": ("demo", "audit", "report", "list"),
     "recordings": ("train", "convert", "publish"),
     "audits": ("run", "watch"),
-    "results": ("export", "verify", "reproduce"),
+    "results": ("export", "verify"),
+    "papers": ("reproduce",),
     "sites": ("guard",),
 }
 """Order of the commands in ``fedleak --help``."""
