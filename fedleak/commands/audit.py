@@ -24,7 +24,6 @@ from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.processes import default_jobs, place_of
 from fedleak.evaluation.reasons import reasons
 from fedleak.evaluation.registry import REGISTRY, chosen_attacks
-from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.stored import StoredRun, read_run
 from fedleak.evaluation.time_budget import time_shares
 from fedleak.evaluation.what_if import what_if as with_defences

@@ -99,7 +99,7 @@ def nothing_scored(missing: Mapping[str, str], attacks: Sequence["Attack"]) -> I
         expected="a recording that at least one attack can be scored on",
         found=f"none; the nearest is {names}: {least}" if names else least,
         way_out="Name the clients' learner in the recording's manifest and keep its truth/ (docs/recording-format.md),"
-        " or run an attack of your own: attack.py run --attack PACKAGE.CLASS.",
+        " or run an attack of your own: fedleak run DIR --attack PACKAGE.CLASS.",
     )
 
 

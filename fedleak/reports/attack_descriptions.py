@@ -29,7 +29,7 @@ class AttackDescription:
         labels: every name that its results may have.
         taxonomy: the same names by taxonomy, None where none fits.
         summary: first paragraph of its documentation, without marks of code.
-        listed: whether audits and `attack.py list` have it.
+        listed: whether audits and `fedleak list` have it.
         names: names in public taxonomies, see `fedleak.core.taxonomy.Taxonomy`.
         about_data: whether the question is about the content of a client's data: other ground truth scores it than who
             sent which update, and in which of two worlds a canary is.
