@@ -72,4 +72,4 @@ def _check_batch(variables: list[str], words: list[str]) -> None:
     if "train.sbatch" in words[place]:
         _check_ours("train.py", ["fit", "--config", "configs/train/fncf_movielens.yaml", *words[place + 1 :]])
     if "attack_array" in words[place]:
-        _check_ours("attack.py", ["reproduce", "configs/paper/raifle_table5.yaml", *words[place + 1 :]])
+        _check_ours("attack.py", ["reproduce", "configs/paper/raifle/raifle_table5.yaml", *words[place + 1 :]])

@@ -307,8 +307,8 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
         (["reproduce", "TABLE", "--jobs", "0"], "--jobs of at least 1"),
         *((["reproduce", "TABLE", "--part", part], "--part I/N") for part in ("2/2", "1", "0/0")),
         (["reproduce", "TABLE", "--part", "5/9"], "a part of 1 trainings"),
-        (["reproduce", "nowhere.yaml"], "the file of a table, or a name in configs/paper"),
-        (["reproduce", "LATIN"], "a table as in configs/paper"),
+        (["reproduce", "nowhere.yaml"], "the file of a table, or a name in configs/paper and configs/table"),
+        (["reproduce", "LATIN"], "a table as in configs/table"),
         (["run", "--config", "LATIN", "DELTAS"], "UTF-8"),
     ],
 )
@@ -354,11 +354,11 @@ def test_a_table_with_another_training_and_another_attack(tmp_path: Path) -> Non
     assert {(row["attack"], row["n"]) for row in rows} == {("direction", 4), ("row-norm", 4)}
 
 
-@pytest.mark.parametrize("name", [name for name in names("paper") if path_of(name).is_file()])
+@pytest.mark.parametrize("name", [name for name in names("paper", "table") if path_of(name).is_file()])
 def test_a_table_stands_next_to_the_papers_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the tables whose numbers are frozen: a new one needs no entry here."""
     monkeypatch.setattr(Cell, "check", lambda _: None)
-    table = read_table(CONFIGS / "paper" / f"{name}.yaml")
+    table = read_table(table_files()[name])
     cells = table.cells(Choice())
     assert len({cell.key for cell in cells}) == len(cells)
     settings = {str(cell.setting): dict(cell.setting) for cell in cells}

@@ -27,7 +27,7 @@ def status(program: str, *args: str) -> object:
     [
         ("fedleak", ("reproduce", "raifle_tabel5"), "raifle_table5"),
         ("fedleak", ("reproduce", str(CONFIGS / "train" / "decaf_digits.yaml")), "fedleak train fit"),
-        ("train", ("fit", "--config", str(CONFIGS / "paper" / "raifle_table5.yaml")), "fedleak reproduce"),
+        ("train", ("fit", "--config", str(CONFIGS / "paper/raifle/raifle_table5.yaml")), "fedleak reproduce"),
         ("train", ("fit", *TRAINING, "--model.defenses", "[{class_path: LocalDp}]"), "LocalDP"),
         ("train", ("fit", *TRAINING, "--trainer.max_epochs", "2"), "max_steps"),
         ("fedleak", ("audit", "--deltas", "runs"), "fedleak audit runs"),

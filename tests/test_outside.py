@@ -134,7 +134,7 @@ def test_a_manipulation_is_sent_and_recorded(folder: Path, ran: Ran) -> None:
 
 
 def test_a_table_of_all_of_them(folder: Path, ran: Ran) -> None:
-    table = ("reproduce", "configs/paper/my_table.yaml", "--data.root", "data", "--jobs", "2")
+    table = ("reproduce", "configs/table/my_table.yaml", "--data.root", "data", "--jobs", "2")
     status, said = ran(*table)
     assert status == 0, said
     results = results_in(folder / "runs/my_table")
@@ -150,7 +150,7 @@ def test_a_table_of_all_of_them(folder: Path, ran: Ran) -> None:
 
 
 def test_a_check_of_features_flags_a_manipulation(folder: Path, ran: Ran) -> None:
-    status, said = ran("reproduce", "configs/paper/my_rankings.yaml")
+    status, said = ran("reproduce", "configs/table/my_rankings.yaml")
     assert status == 0, said
     results = results_in(folder / "runs/my_rankings")
     flagged = {r["setting"]["factor"]: r["mean"] for r in results if r["attack"] == "largest-value"}

@@ -1,6 +1,6 @@
 """Published results: docs/results.md and the table of README.md, templates filled with committed numbers.
 
-``docs/results/NAME.json`` is the results.json of ``fedleak reproduce configs/paper/NAME.yaml``. The templates are
+``docs/results/NAME.json`` is the results.json of ``fedleak reproduce NAME``. The templates are
 ``page.md.j2`` and ``readme.md.j2`` there. No number is typed: a cell that a file lacks is an error.
 
     python -m docs.tools.results_page add runs/NAME ...   # keep the results of a run

@@ -89,5 +89,5 @@ def _file(config: str) -> Path:
     if config in names and not Path(config).is_file():
         return _TABLES / f"{config}.yaml"
     way_out = near(Path(config).stem, names) or f"`ls {_TABLES}` lists the tables."
-    require(Path(config).is_file(), "the file of a table, or a name in configs/paper", repr(config), way_out)
+    require(Path(config).is_file(), "the file of a table, or a name in configs/paper and configs/table", repr(config), way_out)
     return Path(config)

@@ -37,10 +37,10 @@ _LISTED = re.compile(r"\s*,\s*")
 
 def read_content(path: Path) -> dict[str, Any]:
     """Content of a table's file, merged over the table that it names under ``over``."""
-    content = read_mapping(path, "a table as in configs/paper")
+    content = read_mapping(path, "a table as in configs/table")
     training = {"model", "data"} <= {*content}
     way_out = f"It is the configuration of a training: fedleak train fit --config {path}."
-    require(not training, f"a table as in configs/paper in {path}", ", ".join(map(str, content)), way_out)
+    require(not training, f"a table as in configs/table in {path}", ", ".join(map(str, content)), way_out)
     check_part(content, f"in {path}")
     if "train" in content:
         nul = f"{content['train']!r:.80} in {path}"

@@ -20,7 +20,7 @@ pytest.importorskip("ray")
 ROOT = Path(__file__).resolve().parents[2]
 REAL = Path(os.environ.get("FEDLEAK_DATA", ROOT.parent / "shared" / "data"))
 SGD = {"optimizer": "sgd", "learning_rate": 0.05, "batch_size": 32}
-"""As in configs/paper/decaf_tables3to7.yaml."""
+"""As in configs/paper/decaf/decaf_tables3to7.yaml."""
 
 
 def written_config(folder: Path, name: str) -> Path:

@@ -41,7 +41,7 @@ def main() -> int:
                 print("\n".join(["not frozen:", *added]), flush=True)
             if chosen.write:
                 write_frozen(name, values)
-    missing = sorted({*names("paper", "train")} - {*reductions()})
+    missing = sorted({*names("paper", "table", "train")} - {*reductions()})
     if missing:
         print(f"without an entry in reductions.yaml, so not run: {', '.join(missing)}")
     return 1 if moved and not chosen.write else 0

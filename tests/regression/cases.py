@@ -35,7 +35,7 @@ def names(*folders: str) -> list[str]:
 def run_cases() -> list[str]:
     """Names of what is run: tables and trainings with an entry in ``reductions.yaml``, without those left out."""
     found = reductions()
-    return [name for name in names("paper", "train") if name in found and "left_out" not in found[name]]
+    return [name for name in names("paper", "table", "train") if name in found and "left_out" not in found[name]]
 
 
 def shrunk(content: Any, change: Any) -> Any:
@@ -61,7 +61,7 @@ def run_case(name: str, *, data: Path, folder: Path) -> Values:
         folder: an empty folder, for all that the commands write.
     """
     with without_pages():
-        if (CONFIGS / "paper" / f"{name}.yaml").is_file():
+        if (table_files()[name]).is_file():
             _done(program.main(table_command(name, data=data, folder=folder)))
         else:
             _train_and_audit(name, data, folder)
@@ -71,7 +71,7 @@ def run_case(name: str, *, data: Path, folder: Path) -> Values:
 def table_command(name: str, *, data: Path, folder: Path) -> list[str]:
     """Arguments of ``fedleak`` that run a table, made small, into ``folder/out``."""
     how = reductions()[name]
-    content = shrunk(read_content(CONFIGS / "paper" / f"{name}.yaml"), how.get("set", {}))
+    content = shrunk(read_content(table_files()[name]), how.get("set", {}))
     where = ["--data.root", str(data), "--out", str(folder / "out")]
     return ["reproduce", _written(folder / f"{name}.yaml", content), *where, "--seeds", "1", "--jobs", "1", *_more(how)]
 
@@ -113,5 +113,5 @@ def read_values(path: Path) -> Values:
 
 def attacks_in(name: str) -> Mapping[str, Any]:
     """The attacks that a table names."""
-    attacks: dict[str, Any] = read_content(CONFIGS / "paper" / f"{name}.yaml").get("attacks", {})
+    attacks: dict[str, Any] = read_content(table_files()[name]).get("attacks", {})
     return attacks

@@ -64,11 +64,11 @@ def test_the_arithmetic_is_that_of_the_frozen_values() -> None:
 @pytest.mark.inventory
 def test_every_table_and_training_is_run() -> None:
     """But a new one without an entry in ``reductions.yaml``, which `make frozen` names."""
-    assert {*reductions()} <= {*names("paper", "train")}
+    assert {*reductions()} <= {*names("paper", "table", "train")}
     assert sorted(path.stem for path in FOLDER.iterdir()) == run_cases()
 
 
-@pytest.mark.parametrize("name", [name for name in names("paper") if path_of(name).is_file()])
+@pytest.mark.parametrize("name", [name for name in names("paper", "table") if path_of(name).is_file()])
 def test_every_attack_of_a_table_has_a_number(name: str) -> None:
     scored = {attack for _, attack, _ in read_frozen(name)}
     kinds = [find(attack) for attack in attacks_in(name)]

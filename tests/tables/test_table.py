@@ -107,7 +107,7 @@ def test_a_table_over_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "expected"), [("ml-latest-small", "ml-latest-small"), ("ml-1m", "ml-1m")])
 def test_a_table_runs_on_another_data_set_of_its_kind(tmp_path: Path, name: str, expected: str) -> None:
-    cells = read_table(CONFIGS / "paper" / "raifle_table5.yaml").cells(Choice(data=name))
+    cells = read_table(CONFIGS / "paper" / "raifle" / "raifle_table5.yaml").cells(Choice(data=name))
     assert {cell.setting["data"] for cell in cells} == {name}
     data = cells[0].training["data"]
     assert (data["class_path"], data["init_args"]["variant"]) == (

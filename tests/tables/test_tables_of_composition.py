@@ -135,7 +135,7 @@ def test_the_papers_means_stand_beside_its_own_tables_only() -> None:
 
 @pytest.mark.parametrize("name", ["decaf_tables3to7", "decaf_sgd", "decaf_full_batch"])
 def test_users_have_the_papers_sizes_with_either_optimizer(name: str) -> None:
-    cells = read_table(CONFIGS / "paper" / f"{name}.yaml").cells(Choice())
+    cells = read_table(table_files()[name]).cells(Choice())
     assert [cell.data for cell in cells] == ["MNIST", "FashionMNIST", "cifar10", "fer2013", "ham10000"]
     trained = [cell.config["model"].get("init_args", {}) for cell in cells]
     assert {options.get("local", {}).get("optimizer") for options in trained} == (
@@ -145,7 +145,7 @@ def test_users_have_the_papers_sizes_with_either_optimizer(name: str) -> None:
 
 
 def test_the_budgets_of_figure_14_are_those_of_its_multipliers() -> None:
-    cells = read_table(CONFIGS / "paper" / "decaf_figure14.yaml").cells(Choice())
+    cells = read_table(CONFIGS / "paper" / "decaf" / "decaf_figure14.yaml").cells(Choice())
     found = {}
     for cell in cells:
         local = cell.config["model"].get("init_args", {}).get("local", {})

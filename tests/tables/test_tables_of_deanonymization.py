@@ -143,14 +143,14 @@ def test_the_papers_numbers_stand_beside_its_own_settings_only() -> None:
 
 
 def test_every_seed_is_another_training_and_its_own_cell() -> None:
-    table = read_table(CONFIGS / "paper" / "deanon_table3.yaml")
+    table = read_table(CONFIGS / "paper" / "deanon" / "deanon_table3.yaml")
     cells = table.cells(Choice(seeds=3, data="blog"))
     # Two priors; the further layer and the shuffled names share their trainings.
     assert len({cell.key for cell in cells}) == len(cells) == 3 * len({cell.folder for cell in cells}) == 18
 
 
 def test_looks_at_messages_share_a_training() -> None:
-    cells = read_table(CONFIGS / "paper" / "deanon_figure8.yaml").cells(Choice())
+    cells = read_table(CONFIGS / "paper" / "deanon" / "deanon_figure8.yaml").cells(Choice())
     assert len({cell.key for cell in cells}) == len(cells) == 16
     assert len({cell.folder for cell in cells}) == 1
 

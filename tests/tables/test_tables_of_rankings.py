@@ -119,7 +119,7 @@ def test_an_option_that_a_step_has_not_is_refused(
 
 def test_defences_of_two_axes_add_up_in_the_order_of_the_axes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cell, "check", lambda _: None)
-    path = CONFIGS / "paper" / "raifle_table11.yaml"
+    path = CONFIGS / "paper" / "raifle" / "raifle_table11.yaml"
     cells = tables.cells_of(tmp_path, f"over: {path}\naxes: {{ranker: [linear]}}\n")
     settings = {(c.setting["epsilon"], c.setting["participants"], c.setting.get("aggregate")): c for c in cells}
 
@@ -147,7 +147,7 @@ def test_table_xiv_runs_on_any_file_in_the_layout_of_its_data(
     write(folder / "train.txt", text(documents([12] * 40, features=features, grades=grades)))
     write(folder / "test.txt", text(documents([4, 5], features=features, grades=grades, seed=1)))
     table = f"""
-over: {CONFIGS / "paper" / "raifle_table14.yaml"}
+over: {CONFIGS / "paper" / "raifle" / "raifle_table14.yaml"}
 metrics: [auc]
 set: {{data.users: 12}}
 axes:
@@ -186,7 +186,7 @@ axes:
   manipulation: [mark]
 attacks: {pir-fingerprint: {}}
 """
-    text = more.replace("table14.yaml", str(CONFIGS / "paper/raifle_table14.yaml"))
+    text = more.replace("table14.yaml", str(CONFIGS / "paper/raifle/raifle_table14.yaml"))
     assert tables.reproduce(tmp_path, text) == 0
     check_by_hand(tables.command(tmp_path, text), capsys)
     (rate,) = (row for row in tables.read(tmp_path / "out") if row.metric == "tpr")

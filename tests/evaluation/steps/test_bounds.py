@@ -8,7 +8,7 @@ from tests.places import CONFIGS
 from tests.tables import tables
 
 RANKED = f"""
-over: {CONFIGS / "paper" / "raifle_bounds.yaml"}
+over: {CONFIGS / "paper" / "raifle" / "raifle_bounds.yaml"}
 set: {{data.users: 30, data.queries: 120}}
 axes:
   data: [synthetic-letor]
@@ -18,7 +18,7 @@ axes:
   manipulation: {{codebook: {{model.manipulation: Codebook, attacks: [ranking/codebook, prior-only]}}}}
 """
 RECOMMENDED = f"""
-over: {CONFIGS / "paper" / "raifle_bounds_fncf.yaml"}
+over: {CONFIGS / "paper" / "raifle" / "raifle_bounds_fncf.yaml"}
 train: {CONFIGS / "train" / "fncf_synthetic.yaml"}
 set: {{data.users: 20, data.clients_per_round: 1.0, model.local.epochs: 5, trainer.max_steps: 1}}
 scales: {{}}
