@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from fedleak.commands.defences_file import built
 from fedleak.core.metric_table import metric
+from fedleak.core.places import table_files
 from fedleak.evaluation.runner import Evaluation, joined
 from fedleak.evaluation.scores import setting_columns
 from fedleak.evaluation.summary import summarise
@@ -33,7 +34,6 @@ from fedleak.tables.cell_cache import recording_of
 from fedleak.tables.running import run_table
 from fedleak.tables.table import Choice, read_table
 
-_PAPER = Path(__file__).resolve().parents[1] / "configs" / "paper"
 _SIGNALS = (COSINE, ERROR, LOSS)
 _ACCURACY = "accuracy"
 _ATTACKS = ("ours", "published")
@@ -85,7 +85,7 @@ def compare(
     most 1.96 standard errors of a difference of two independent means. Those of the second are the mean of the what-if
     and the accuracy of the trained model.
     """
-    table = read_table(_PAPER / f"{name}.yaml")
+    table = read_table(table_files()[name])
     cells = table.cells(Choice(root=root, data=data, scale="small", seeds=seeds, out=out, progress=False))
     trained = {cell.key: finished.evaluation for cell, finished in run_table(cells, jobs=jobs, name=name)}
     compared = list(pairs(cells))

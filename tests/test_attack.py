@@ -16,6 +16,7 @@ from fedleak.attacks.recommendation.item_deltas import Direction
 from fedleak.commands import program
 from fedleak.commands.parser import parsed
 from fedleak.core.attack import Attack
+from fedleak.core.places import table_files
 from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.core.threat_model import ThreatModel
 from fedleak.evaluation.reasons import nothing_scored

@@ -20,6 +20,7 @@ from fedleak import datamodules
 from fedleak.commands import program as fedleak
 from fedleak.commands.command_table import COMMANDS, PASSED_ON
 from fedleak.core.errors import InputError
+from fedleak.core.places import table_files
 from fedleak.modules import learners
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.lightning.built_from_data import BuiltFromData
@@ -39,7 +40,7 @@ TABLES = re.compile(r"`((?:raifle|deanon|pac|decaf)_\w+?)(?:\.yaml)?`")
 def missing(text: str) -> set[str]:
     """Files and tables that a text names and that are not there."""
     places = {place for place in PLACES.findall(text) if "NAME" not in place and not (ROOT / place).is_file()}
-    tables = {name for name in TABLES.findall(text) if not (ROOT / "configs" / "paper" / f"{name}.yaml").is_file()}
+    tables = {name for name in TABLES.findall(text) if name not in table_files()}
     return places | tables
 
 
@@ -49,8 +50,8 @@ def test_what_a_document_names_is_there(path: Path) -> None:
 
 
 def test_what_is_not_there_is_found() -> None:
-    assert missing("`raifle_table99`, configs/paper/none.yaml, `raifle_table5`") == {
-        *("raifle_table99", "configs/paper/none.yaml")
+    assert missing("`raifle_table99`, configs/table/none.yaml, `raifle_table5`") == {
+        *("raifle_table99", "configs/table/none.yaml")
     }
 
 

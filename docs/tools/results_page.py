@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ PAGE, README = ROOT / "docs" / "results.md", ROOT / "README.md"
 TEMPLATE = "page.md.j2"
 _README_TEMPLATE, _START, _END = "readme.md.j2", "<!-- results -->\n", "<!-- end of results -->"
 Where = Mapping[str, Any]
+_OLD_PLACE = re.compile(r"\bconfigs/paper/(\w+)\.yaml\b")
+"""Path of a table in the command of an earlier version; its name is enough, then as now."""
 _SAME_IN_EVERY_ROW = ("threat_model", "tells", "unbounded", "name", "variant", "with_prior")
 """Facts about an attack that a published file leaves out, because each of its rows would repeat them."""
 
@@ -282,7 +285,7 @@ def _evidence(tables: Mapping[str, Published]) -> str:
         run = table.run
         hashes = zip(run.data["name"].split(), run.data["sha256"].split(), strict=False)
         data = ", ".join(f"{name} `{value[:12]}`" for name, value in hashes)
-        command = " ".join(run.command.split())
+        command = _OLD_PLACE.sub(r"\1", " ".join(run.command.split()))
         file, commit = f"[{table.name}](results/{table.name}.json)", (run.commit or "")[:12]
         rows.append([file, f"`{command}`", f"`{commit}`", data, table.minutes, run.hardware])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -1,12 +1,13 @@
 """``fedleak reproduce``: a table of a paper."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from fedleak.commands.results_place import check_results_place
-from fedleak.core.errors import require
-from fedleak.core.places import CONFIGS
+from fedleak.core.errors import InputError
+from fedleak.core.places import CONFIGS, moved_table, table_files
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.processes import default_jobs
 from fedleak.evaluation.reasons import nothing_scored
@@ -18,7 +19,7 @@ from fedleak.tables.overrides import near
 from fedleak.tables.running import joined_fingerprints, run_table
 from fedleak.tables.table import Choice, Scale, read_table
 
-_TABLES = CONFIGS / "paper"
+_FOLDERS = "configs/paper and configs/table"
 
 
 def reproduce(
@@ -84,10 +85,14 @@ def reproduce(
 
 
 def _file(config: str) -> Path:
-    """File of a table, or of the table with that name in configs/paper."""
-    names = [path.stem for path in _TABLES.glob("*.yaml")]
-    if config in names and not Path(config).is_file():
-        return _TABLES / f"{config}.yaml"
-    way_out = near(Path(config).stem, names) or f"`ls {_TABLES}` lists the tables."
-    require(Path(config).is_file(), "the file of a table, or a name in configs/paper and configs/table", repr(config), way_out)
-    return Path(config)
+    """File of a table, which is given by its path, by its name, or by the path that it had in an earlier version."""
+    path, tables = Path(config), table_files()
+    if path.is_file():
+        return path
+    if config in tables:
+        return tables[config]
+    if (current := moved_table(path)) is not None:
+        print(f"{config} has moved: its name, {path.stem}, is enough", file=sys.stderr)
+        return current
+    way_out = near(path.stem, list(tables)) or f"`ls {CONFIGS / 'paper'}/* {CONFIGS / 'table'}` lists the tables."
+    raise InputError(expected=f"the file of a table, or a name in {_FOLDERS}", found=repr(config), way_out=way_out)

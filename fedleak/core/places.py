@@ -10,3 +10,28 @@ TEMPLATES = PACKAGE / "reports" / "templates"
 """Templates of pages."""
 CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "train.py").is_file() and (PACKAGE / "attacks").is_symlink() else None
 """The checkout that the package lies in; None in an installation."""
+_OLD_PLACE = ("configs", "paper")
+"""Folder that held all tables before each paper had one of its own."""
+
+
+def table_files() -> dict[str, Path]:
+    """File of each table by its name: tables of the papers, and those that belong to no paper.
+
+    Examples:
+        >>> table_files()["raifle_table5"].parent.name
+        'raifle'
+    """
+    folders = CONFIGS / "paper", CONFIGS / "table"
+    return {path.stem: path for folder in folders for path in sorted(folder.rglob("*.yaml"))}
+
+
+def moved_table(path: Path) -> Path | None:
+    """File of a table that an old path names, such as configs/paper/raifle_table5.yaml; None where it names none.
+
+    Examples:
+        >>> moved_table(Path("configs/paper/raifle_table5.yaml")).parts[-3:]
+        ('paper', 'raifle', 'raifle_table5.yaml')
+        >>> moved_table(Path("runs/raifle_table5.yaml"))
+    """
+    is_old = path.suffix == ".yaml" and path.parent.parts[-2:] == _OLD_PLACE and not path.is_file()
+    return table_files().get(path.stem) if is_old else None

@@ -9,6 +9,7 @@ from typing import Any
 from fedleak.core.bounded_yaml import load_yaml
 from fedleak.core.errors import InputError, require
 from fedleak.core.moved import with_current_paths
+from fedleak.core.places import moved_table
 from fedleak.tables.overrides import PARTS, Config, near
 
 Label = str | int | float
@@ -46,8 +47,10 @@ def read_content(path: Path) -> dict[str, Any]:
         nul = f"{content['train']!r:.80} in {path}"
         require("\0" not in content["train"], "train: the path of a training", nul, "Write it without the character 0.")
         content["train"] = str((path.parent / content["train"]).resolve())
-    other = content.pop("over", None)
-    return content if other is None else over(read_content(path.parent / other), content)
+    if "over" not in content:
+        return content
+    below = path.parent / content.pop("over")
+    return over(read_content(moved_table(below) or below), content)
 
 
 def read_mapping(path: Path, expected: str) -> dict[str, Any]:

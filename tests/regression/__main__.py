@@ -20,9 +20,7 @@ from tests.regression.frozen import differences, new_rows, path_of, write_frozen
 def main() -> int:
     """The command line; returns the exit status, 1 where a number moved."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="files of configs/paper and configs/train; all if none"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="tables, and files of configs/train; all if none")
     parser.add_argument("--write", action="store_true", help="write the values anew")
     chosen = parser.parse_args()
     logging.disable(logging.WARNING)

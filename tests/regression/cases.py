@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from fedleak.commands import program, train
+from fedleak.core.places import table_files
 from fedleak.tables.table_file import read_content
 from tests.places import CONFIGS
 from tests.tables.tables import without_pages
@@ -29,7 +30,7 @@ def reductions() -> dict[str, dict[str, Any]]:
 
 def names(*folders: str) -> list[str]:
     """Of the files in some folders of configs/."""
-    return sorted(path.stem for folder in folders for path in (CONFIGS / folder).glob("*.yaml"))
+    return sorted(path.stem for folder in folders for path in (CONFIGS / folder).rglob("*.yaml"))
 
 
 def run_cases() -> list[str]:
@@ -61,7 +62,7 @@ def run_case(name: str, *, data: Path, folder: Path) -> Values:
         folder: an empty folder, for all that the commands write.
     """
     with without_pages():
-        if (table_files()[name]).is_file():
+        if name in table_files():
             _done(program.main(table_command(name, data=data, folder=folder)))
         else:
             _train_and_audit(name, data, folder)

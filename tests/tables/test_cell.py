@@ -10,12 +10,12 @@ import pytest
 
 from fedleak.commands import program
 from fedleak.core.errors import InputError
+from fedleak.core.places import table_files
 from fedleak.reports.run import Run
 from fedleak.tables.cell import Cell
 from fedleak.tables.running import run_cell
 from fedleak.tables.table import Choice, Scale, read_table
 from fedleak_recorder.format import only_writer
-from tests.places import CONFIGS
 from tests.regression.cases import table_command
 from tests.regression.data import write_data
 from tests.tables.tables import RECOMMENDER, cells_of, read, reproduce
@@ -107,7 +107,7 @@ def test_results_say_what_was_read_back(folder: Path) -> None:
     assert Run.read(folder / "out" / "results.json").read_back == ["synthetic-seed0"]
 
 
-@pytest.mark.parametrize("path", sorted((CONFIGS / "paper").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(table_files().values()), ids=lambda path: path.stem)
 def test_every_table_s_cells_can_be_trained_and_attacked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the cells, as few as hold every label of every axis: a table has hundreds, and parsing takes its time."""
     with monkeypatch.context() as patch:

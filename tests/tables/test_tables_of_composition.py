@@ -10,6 +10,7 @@ import torch
 from fedleak.attacks.composition.closed_form import ClosedForm
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.gaussian_budget import composed_epsilon
+from fedleak.core.places import table_files
 from fedleak.tables.after.model_quality import RECORDED
 from fedleak.tables.after.model_quality import UNRECORDED as UNRECORDED_MODEL
 from fedleak.tables.table import Choice, read_table

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from fedleak.core.places import CONFIGS, PACKAGE
+from fedleak.core.places import PACKAGE, table_files
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE
 from fedleak.evaluation.scores import SETTING, records, setting_columns
 from fedleak.reports.headline import best_baseline
@@ -20,7 +20,6 @@ from fedleak.reports.statement.numbers import of_row
 _DEFENCES = ("epsilon", "amount", "participants")
 """Settings of the published results that a client or operator can change to leak less."""
 _RESULTS = PACKAGE / "reports" / "published_results"
-_TABLES = CONFIGS / "paper"
 _NAMES = {
     "epsilon": "epsilon of local privacy, per message",
     "amount": "variance of the noise on each number",
@@ -140,8 +139,8 @@ def _largest(
 
 def _covered(table: str) -> str:
     """What the noise of a table's defences covers, from the table's file and those that it extends."""
-    path, names = _TABLES / f"{table}.yaml", set[str]()
-    while path.exists():
+    path, names = table_files().get(table), set[str]()
+    while path is not None and path.exists():
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         for arguments in _noised(content):
             names |= set(arguments.get("parameters") or ["everything that is sent"])
