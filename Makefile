@@ -65,7 +65,7 @@ frozen: $(READY)  ## compare the numbers of every table and training, at a tiny 
 results: $(READY)  ## write docs/results.md and the table of README.md from the results in docs/results
 	$(BIN)/python -m docs.tools.results_page
 
-included: $(READY)  ## write docs/included.md from the attacks, data sets, learners and all others in the code
+included: $(READY)  ## write docs/reference/included.md from the attacks, data sets, learners and all others in the code
 	$(BIN)/python -m docs.tools.included_page
 
 MINUTES ?= 30

@@ -15,7 +15,7 @@ from tests.places import ADDITIONS, ROOT
 
 TESTS = ROOT / "tests"
 PAGE_TEST = TESTS / "docs" / "tools" / "test_included_page.py"
-"""Holds that docs/included.md has what the code has."""
+"""Holds that docs/reference/included.md has what the code has."""
 NOT_TYPED = (TESTS / "outside", ROOT / "docs" / "tutorials")
 """Folders that mypy leaves out, as in pyproject.toml."""
 

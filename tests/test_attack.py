@@ -252,7 +252,7 @@ def test_an_audit_without_any_score_says_what_to_do_and_describes_the_updates(
     assert program.main(["audit", str(tmp_path / "deltas")]) == 0
     said = capsys.readouterr().out
     assert "No attack could be scored on this recording." in said
-    assert "add labels to the truth of each client (docs/recording-format.md)" in said
+    assert "add labels to the truth of each client (docs/reference/recording-format.md)" in said
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["results"] == []
     assert {row["tensor"] for row in content["details"]["updates"]} >= {"item_embedding.weight", "mlp.0.weight"}

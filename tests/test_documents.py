@@ -65,7 +65,7 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor[1:] in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/reference.md", "guard/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/index.md", "guard/README.md"])
 def test_who_finds_a_hole_is_told_how_to_report_it(page: str) -> None:
     assert "SECURITY.md)" in (ROOT / page).read_text(encoding="utf-8")
 
@@ -131,7 +131,7 @@ def test_the_quickstart_infers_every_interaction_twice_and_is_quiet(tmp_path: Pa
 def test_the_page_on_an_own_network_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (ROOT / "docs" / "own-network.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "audit" / "own-network.md").read_text(encoding="utf-8")
     for name, code in zip(
         ("own_training.py", "my_net.py"), re.findall(r"```python\n(.*?)```", page, re.DOTALL), strict=True
     ):

@@ -149,7 +149,7 @@ def test_every_extra_that_a_text_names_exists() -> None:
     named = {extra for one in lists for extra in one.split(",")}
     extras = project["project"]["optional-dependencies"].keys()
     assert {"images", "mlflow", "otel", "transformers"} <= named <= extras
-    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").partition("## Extras")[2]
+    page = (ROOT / "docs" / "start" / "install.md").read_text(encoding="utf-8").partition("## Extras")[2]
     first_cells = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", " ".join(first_cells))) == extras
 

@@ -27,8 +27,8 @@ from fedleak_recorder.shape_check import check_shapes
 from tests.foreign_toys import write_dump
 from tests.places import ROOT, copy_checkout
 
-PAGE = (ROOT / "docs/recording-format.md").read_text(encoding="utf-8")
-CI = ROOT / "docs/ci-example.yml"
+PAGE = (ROOT / "docs/reference/recording-format.md").read_text(encoding="utf-8")
+CI = ROOT / "docs/audit/ci-example.yml"
 
 
 def block(language: str) -> str:
@@ -132,7 +132,7 @@ def test_without_noise_the_gate_of_the_ci_example_fails(tmp_path: Path, monkeypa
     job = ci_job()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["ci_dump.py", job["env"]["DUMP"], "0"])
-    runpy.run_path(str(ROOT / "docs/ci_dump.py"), run_name="__main__")
+    runpy.run_path(str(ROOT / "docs/audit/ci_dump.py"), run_name="__main__")
     commands = [shlex.split(command.replace("$DUMP", job["env"]["DUMP"])) for command in attack_commands(job)]
     assert [program.main(words[2:]) for words in commands] == [0, FAILED, 0]
     (result,) = json.loads(Path("leakage/gate.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]

@@ -201,7 +201,7 @@ def _unchecked_epsilon(view: View) -> str:
         return ""
     return (
         f", so nothing in the messages can be compared with the epsilon of {min(declared):g} that is declared; the"
-        " clients that attacks match with their updates test it (docs/prior-and-update.md), and canaries do"
+        " clients that attacks match with their updates test it (docs/theory/prior-and-update.md), and canaries do"
     )
 
 

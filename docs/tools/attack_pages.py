@@ -90,12 +90,12 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
         "## By what the recording holds",
         "An attack runs if the recording holds all that is ticked in its row.",
         _recorded(),
-        "Where these come from: [recording format](../../recording-format.md). A *learner* rebuilds the clients'"
-        " training; the auditor can give one for a network of his own, see [own network](../../own-network.md)."
+        "Where these come from: [recording format](../../reference/recording-format.md). A *learner* rebuilds the clients'"
+        " training; the auditor can give one for a network of his own, see [own network](../../audit/own-network.md)."
         " *Examples of the server's own* are the recording's `auxiliary`.",
         "## Threat models",
         "*Taxonomies*: names in NIST AI 100-2, MITRE ATLAS and OWASP AISVS, where one fits, and the letter of the"
-        " threat model, see [taxonomies](../../taxonomies.md).",
+        " threat model, see [taxonomies](../../theory/taxonomies.md).",
         table(
             ("Attack", "Kind", "Sees", "Knows", "Taxonomies", "Cost"),
             [
@@ -201,7 +201,7 @@ def _example(kind: type[Attack]) -> str:
 
 def _taxonomies(kind: type[Attack]) -> list[tuple[str, str | None]]:
     names = kind.public_names()
-    titles = ("NIST AI 100-2", "MITRE ATLAS", "OWASP AISVS", "[Threat model](../../taxonomies.md)")
+    titles = ("NIST AI 100-2", "MITRE ATLAS", "OWASP AISVS", "[Threat model](../../theory/taxonomies.md)")
     return list(zip(titles, (names.nist, names.atlas, names.aisvs, names.letter), strict=True))
 
 

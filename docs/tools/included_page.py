@@ -1,4 +1,4 @@
-"""Page of everything that is included: docs/included.md, from what attacks, data sets, learners and all others say.
+"""Page of everything that is included: docs/reference/included.md, from what attacks, data sets, learners and all others say.
 
 Nothing is named here, so that an addition is on the page as soon as its file is there and the page is written again:
 
@@ -27,7 +27,7 @@ from fedleak.training.data import FederatedDataModule
 from fedleak.training.lightning.built_from_data import BuiltFromData
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "included.md"
+PAGE = ROOT / "docs" / "reference" / "included.md"
 _START = """# What is included
 
 This page is made from the code by `make included`: each class describes itself. `fedleak list` prints the attacks with

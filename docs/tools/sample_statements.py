@@ -22,7 +22,7 @@ _START = """# Two sample statements
 
 Both are about an invented app that reads meters, before and after its measures. The recordings are made when this
 documentation is built: 40 simulated clients with scikit-learn's handwritten digits. The controller's declarations are
-invented too; [how to read a statement](../../data-protection-questions.md) explains every line."""
+invented too; [how to read a statement](../../audit/data-protection-questions.md) explains every line."""
 _LIMIT = 600
 """Seconds after which a command is stopped."""
 

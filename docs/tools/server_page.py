@@ -25,9 +25,9 @@ their descriptions; `model.manipulation`, `model.probing` and `data.repeated_sel
 An auditor with a log of what the server sent, and to whom, notices each of them by comparing it with the real items,
 the global model and random cohorts; the tables name what else would be noticed. A check of a client compares what it
 received with what honest peers received, see
-[pitfalls](../../pitfalls.md#checks-of-features-assume-honest-references).
+[pitfalls](../../start/pitfalls.md#checks-of-features-assume-honest-references).
 
-The *threat model* is a letter of the [taxonomies](../../taxonomies.md), of the weakest adversary who may do it."""
+The *threat model* is a letter of the [taxonomies](../../theory/taxonomies.md), of the weakest adversary who may do it."""
 
 
 def pages() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Documentation of system.yaml and statement.json, made of the descriptions of their fields.
 
-python -m docs.tools.statement_page     # writes docs/statement.schema.json and the tables of docs/statement.md
+python -m docs.tools.statement_page     # writes docs/audit/statement.schema.json and the tables of docs/audit/statement.md
 """
 
 import json
@@ -13,7 +13,7 @@ from fedleak.reports.statement.numbers import Strict
 from fedleak.reports.statement.system_file import PARTS, System
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMA, PAGE = ROOT / "docs" / "statement.schema.json", ROOT / "docs" / "statement.md"
+SCHEMA, PAGE = ROOT / "docs" / "audit" / "statement.schema.json", ROOT / "docs" / "audit" / "statement.md"
 _START = "<!-- fields: python -m docs.tools.statement_page -->\n"
 
 
@@ -23,7 +23,7 @@ def schema() -> str:
 
 
 def page() -> str:
-    """docs/statement.md with current tables."""
+    """docs/audit/statement.md with current tables."""
     return PAGE.read_text(encoding="utf-8").partition(_START)[0] + _START + "\n".join(_tables()) + "\n"
 
 

@@ -20,7 +20,7 @@ STATED = {
     "*sarif_log.py": rf'"semanticVersion": "{_NUMBER}"',
     "recorder/README.md": rf"\bVersion {_NUMBER}",
     "guard/README.md": rf"\bVersion {_NUMBER}",
-    "docs/record-your-system.md": rf"^Version {_NUMBER} writes",
+    "docs/audit/record-your-system.md": rf"^Version {_NUMBER} writes",
 }
 """By pattern of a file's path: how the version stands there. A star also stands for folders."""
 

@@ -3,7 +3,7 @@ Audit a LoRA fine-tuning
 ========================
 
 Clients fine-tune a language model with adapters of rank 4 and send these matrices alone, some thousand numbers of a
-network that may have billions. Which words of their texts does the server learn from them? See :doc:`/docs/adapters`.
+network that may have billions. Which words of their texts does the server learn from them? See :doc:`/docs/audit/adapters`.
 """
 
 # %%
@@ -91,4 +91,4 @@ show(found)
 # What would help
 # ---------------
 # ``FFA-LoRA`` freezes A, so that the server sees B alone, and no more words than the rank. Secure aggregation hides
-# whose words they are, not which: the words of a sum are found as those of a client. See :doc:`/docs/adapters`.
+# whose words they are, not which: the words of a sum are found as those of a client. See :doc:`/docs/audit/adapters`.

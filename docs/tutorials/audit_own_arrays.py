@@ -101,4 +101,4 @@ for name, reason in list(found.missing.items())[:4]:
 
 # %%
 # The page for people is written by ``fedleak audit DIR``.
-# :doc:`/docs/recording-format` describes what else a dump may hold; more of it lets more attacks run.
+# :doc:`/docs/reference/recording-format` describes what else a dump may hold; more of it lets more attacks run.

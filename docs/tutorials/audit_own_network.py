@@ -3,7 +3,7 @@ Audit your own network
 ======================
 
 With the clients' network and local training, attacks that simulate clients run too, Decaf among them. Both are given by
-the auditor as a *learner*, a class of some ten lines. The same with commands: :doc:`/docs/own-network`.
+the auditor as a *learner*, a class of some ten lines. The same with commands: :doc:`/docs/audit/own-network`.
 """
 
 # %%

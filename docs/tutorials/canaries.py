@@ -3,7 +3,7 @@ Is the declared epsilon true? Canaries
 ======================================
 
 A canary is a client that lives in one of two worlds, by a secret coin. If an attacker infers the coins too well, the
-noise is weaker than declared. :doc:`/docs/canaries` explains the bounds.
+noise is weaker than declared. :doc:`/docs/audit/canaries` explains the bounds.
 """
 
 # %%

@@ -10,7 +10,7 @@ what an attack infers from the updates, and how well the model works.
 # Train at several epsilons
 # -------------------------
 # Each client clips its update to norm 1 and adds Gaussian noise, calibrated for one round. A training of many
-# rounds spends more, see :doc:`/docs/pitfalls`. ``inf`` switches the defence off.
+# rounds spends more, see :doc:`/docs/start/pitfalls`. ``inf`` switches the defence off.
 
 import tempfile
 from pathlib import Path
@@ -83,4 +83,4 @@ plt.show()
 
 # %%
 # Ten clients and one seed: the curve shows how it is drawn. ``fedleak reproduce`` runs such a grid over seeds, and
-# its report draws it, see :doc:`/docs/tables`.
+# its report draws it, see :doc:`/docs/reference/tables`.

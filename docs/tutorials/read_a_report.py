@@ -3,7 +3,7 @@ Read a report
 =============
 
 A training on digits, its audit, and what each number of the audit says. A report shows the same, see
-:doc:`/docs/reports`.
+:doc:`/docs/audit/reports`.
 """
 
 # %%
@@ -79,4 +79,4 @@ sorted(path.name for path in (work / "one").iterdir())
 
 # %%
 # ``report.html`` is for people, ``results.json`` for programs, ``scores.csv`` has a row per person and metric. In CI,
-# ``fedleak audit DIR --gate l1=0.1`` fails if an attack gets nearer than that to the shares: :doc:`/docs/gate`.
+# ``fedleak audit DIR --gate l1=0.1`` fails if an attack gets nearer than that to the shares: :doc:`/docs/audit/gate`.

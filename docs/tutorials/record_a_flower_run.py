@@ -25,7 +25,7 @@ your server runs, and fedleak reads the recording later.
 #
 # ``truth`` names metrics that the clients add to their replies during an audit, next to ``num-examples``; leave it out
 # where you have none. Strategies of ``flwr.server.strategy`` take ``RecordingLegacyStrategy``. See
-# :doc:`/docs/record-your-system`, also for NVFlare.
+# :doc:`/docs/audit/record-your-system`, also for NVFlare.
 #
 # The same without Flower
 # -----------------------

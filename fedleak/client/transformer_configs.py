@@ -74,7 +74,7 @@ _LARGEST, _LARGEST_IN_LIST = 2**31, 2**20
 _WORD = re.compile(r"[A-Za-z0-9_.+-]{0,64}")
 """Texts: names of activations and of kinds of layers, without the slash and colon of paths, repositories and URLs."""
 _LONGEST_LABEL = 1000
-_WAY_OUT = "Give the folder of a network of the list in docs/adapters.md, or name no learner."
+_WAY_OUT = "Give the folder of a network of the list in docs/audit/adapters.md, or name no learner."
 
 
 def read_configuration(text: str) -> Any:

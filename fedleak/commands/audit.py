@@ -168,5 +168,5 @@ def _next(
         return shell_command("audit", recording, *given, "--slow", why="also attacks that take minutes")
     if limits is None:
         words = "audit", recording, "--gate", "METRIC=LIMIT"
-        return shell_command(*words, why="fails a CI job, see docs/gate.md")
+        return shell_command(*words, why="fails a CI job, see docs/audit/gate.md")
     return shell_command("report", directory, "RUN", why="joins it with other runs")

@@ -96,7 +96,7 @@ _AUDIT = Command(
             _PERSONS,
             Option(
                 "--statement",
-                "what the controller declares: a changed copy of docs/system-example.yaml; writes statement.html and"
+                "what the controller declares: a changed copy of docs/audit/system-example.yaml; writes statement.html and"
                 " statement.json. Its limits are limits of the gate",
                 "none",
                 parsing={"metavar": "FILE"},
@@ -134,7 +134,7 @@ _AUDIT = Command(
             ),
             Option(
                 "--what-if",
-                "defences in YAML, see docs/what-if.md: what attacks would find if clients had used each of them, and"
+                "defences in YAML, see docs/audit/what-if.md: what attacks would find if clients had used each of them, and"
                 " how much of the round's mean update it leaves",
                 "none",
                 parsing={"metavar": "FILE"},
@@ -277,7 +277,7 @@ _EXPORT = Command(
             Option("directory", "folder that holds a results.json", required=True, parsing={"metavar": "RUN"}),
             Option(
                 "--to",
-                "an exporter by its name, e.g. sarif or bundle, see docs/evidence.md, or by a class path such as"
+                "an exporter by its name, e.g. sarif or bundle, see docs/audit/evidence.md, or by a class path such as"
                 " my_package.MyExporter; its options are --to.NAME VALUE",
                 required=True,
                 further=True,
@@ -343,7 +343,7 @@ _CONVERT = Command(
         "what to convert": [
             Option(
                 "source",
-                "YAML or JSON file that describes the files, see docs/recording-format.md; of the folder of a recording"
+                "YAML or JSON file that describes the files, see docs/reference/recording-format.md; of the folder of a recording"
                 " it makes the copy that `fedleak publish` makes",
                 required=True,
                 parsing={"metavar": "MANIFEST"},

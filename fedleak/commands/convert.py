@@ -14,7 +14,7 @@ from fedleak_recorder.writer import RecordingWriter
 
 
 def convert(source: str, out: str) -> int:
-    """Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.
+    """Converts .npz or .safetensors files of another system to a recording, see docs/reference/recording-format.md.
 
     Args:
         source: the file that describes the files; of the folder of a recording, the copy to pass on is made.

@@ -46,5 +46,5 @@ def demo(out: str = "runs/demo") -> int:
     print(f"{time.perf_counter() - start:.0f} seconds, {time.process_time():.0f} of them CPU time")
     own = shell_command("convert", "MANIFEST.yaml", "--out", "runs/own")
     places = {"recordings": [root / one.name / "deltas" for one in systems()], "report": [page]}
-    print_outputs(places, then=f"{own}  # audit your own system, see docs/recording-format.md")
+    print_outputs(places, then=f"{own}  # audit your own system, see docs/reference/recording-format.md")
     return 0

@@ -43,5 +43,5 @@ def make_exporter(name: str, arguments: Mapping[str, Any]) -> Exporter:
     try:
         return kind(**typed_arguments(kind, arguments))
     except (TypeError, ValueError) as error:
-        way_out = "Correct --to.NAME VALUE, see docs/evidence.md."
+        way_out = "Correct --to.NAME VALUE, see docs/audit/evidence.md."
         raise InputError(expected=f"options that {name} takes", found=str(error), way_out=way_out) from None

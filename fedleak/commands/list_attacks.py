@@ -46,7 +46,7 @@ def list_attacks(
 
     Of an attack, it says whether it is exact or statistical, its threat model, its paper, its cost and what it needs.
     The threat model is a letter; with the names of the question in NIST AI 100-2, MITRE ATLAS and OWASP AISVS, it is
-    explained in docs/taxonomies.md.
+    explained in docs/theory/taxonomies.md.
 
     Args:
         all: whether to print the attacks of every question.

@@ -46,7 +46,7 @@ ALLOWS = (
     "results that were written with --persons, logs and recordings with the same FEDLEAK_KEY name the same pseudonyms",
     "data that are simulated from the manifest's seed can be drawn again by whoever has the data set",
 )
-"""What a copy still allows, see docs/recording-format.md."""
+"""What a copy still allows, see docs/reference/recording-format.md."""
 
 
 @dataclasses.dataclass(frozen=True)

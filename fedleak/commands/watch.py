@@ -45,7 +45,7 @@ def watch(
     logger: list[LoggerName] | None = None,
 ) -> int:
     """Audits new rounds of a recording as they are written, and writes a verdict that servers read."""
-    require(gate, "fedleak watch with a limit", "none", "E.g. --gate auc=0.6; see docs/gate.md.")
+    require(gate, "fedleak watch with a limit", "none", "E.g. --gate auc=0.6; see docs/audit/gate.md.")
     limits = read_gate(gate or [])
     chosen = chosen_attacks(only, also or ())
     asked = measuring(limits, chosen)

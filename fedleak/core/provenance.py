@@ -149,8 +149,8 @@ def published(typed: str) -> str:
 def without_paths(text: str) -> str:
     """A sentence without absolute paths, paths of a home and addresses, which may name people and machines.
 
-    >>> without_paths("expected a file; found nothing at /srv/jane/a.yaml. See docs/gate.md.")
-    'expected a file; found nothing at ... See docs/gate.md.'
+    >>> without_paths("expected a file; found nothing at /srv/jane/a.yaml. See docs/audit/gate.md.")
+    'expected a file; found nothing at ... See docs/audit/gate.md.'
     """
     return _PATH_IN_TEXT.sub(LEFT_OUT, text)
 

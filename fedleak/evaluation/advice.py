@@ -22,7 +22,7 @@ NOT_SEEN = (
     "Rounds are those of a training that the defence slows down. Not seen: what else a defence changes from round to"
     " round, attackers that learn of changes that are not declared, and attacks that were not among the best without"
     " it."
-    " How far such results were from trainings with the defences: docs/what-if.md."
+    " How far such results were from trainings with the defences: docs/audit/what-if.md."
 )
 NO_LIMITS = "Defences were tried on this recording. Set limits (--gate METRIC=LIMIT) to see which keep them."
 

@@ -150,7 +150,7 @@ class AuditResult:
         ``found.check(auc=0.6)`` or ``found.check({"composition/l1": 0.25, "beyond-baseline": 0.05})``.
 
         Args:
-            limits: limits by name, see docs/gate.md.
+            limits: limits by name, see docs/audit/gate.md.
             reference: run to compare with, for a limit on ``change``.
             accept: outcomes other than ``ok`` that are accepted, e.g. ``("undecided",)``.
             about: whom limits are about: ``clients`` like the recorded ones, or ``recording`` for those of this one.

@@ -105,7 +105,7 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
     unknown = ", ".join(name for name in attack.estimates.truth if name not in truth)
     if not unknown or attack.certifies:
         return _other_classes(view, truth) if isinstance(attack, CompositionAttack) else None
-    added = f"add {unknown} to the truth of each client (docs/recording-format.md)"
+    added = f"add {unknown} to the truth of each client (docs/reference/recording-format.md)"
     way_out = added if truth else "the recording was published without truth/, audit it where that is"
     return f"{UNSCORED}{unknown} in truth/ of the recording it cannot be scored; {way_out}"
 

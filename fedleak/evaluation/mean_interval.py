@@ -184,7 +184,7 @@ def upper_end(values: Values, most: float, tail: float, *, sizes: Values | None 
     Dirichlet distribution with parameters 1), where ``z`` has the values and one more: `most`. So it is a Bayesian
     bootstrap with one more client, who has the largest possible value. For values of 0 and 1 it is the end of Clopper
     and Pearson; for n equal values ``v``, ``v + (most - v) (1 - tail^(1/n))``. That it holds for every law is a
-    conjecture of Gaffke, and of Learned-Miller and Thomas: no counterexample is known, and docs/gate.md has the
+    conjecture of Gaffke, and of Learned-Miller and Thomas: no counterexample is known, and docs/audit/gate.md has the
     coverage that was measured.
 
     Uniform weights are independent exponential variables over their sum, so the sum is at most t where

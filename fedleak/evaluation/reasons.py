@@ -98,7 +98,7 @@ def nothing_scored(missing: Mapping[str, str], attacks: Sequence["Attack"]) -> I
     return InputError(
         expected="a recording that at least one attack can be scored on",
         found=f"none; the nearest is {names}: {least}" if names else least,
-        way_out="Name the clients' learner in the recording's manifest and keep its truth/ (docs/recording-format.md),"
+        way_out="Name the clients' learner in the recording's manifest and keep its truth/ (docs/reference/recording-format.md),"
         " or run an attack of your own: fedleak run DIR --attack PACKAGE.CLASS.",
     )
 
@@ -161,7 +161,7 @@ def is_unscored(reason: str) -> bool:
 def _remedy(field: str, entries: list[str]) -> str | None:
     """What to do about a field or its entries; None if nothing is known."""
     if entries == [CANARY_PSEUDONYMS]:
-        return "train with the defence Canaries, see docs/canaries.md"
+        return "train with the defence Canaries, see docs/audit/canaries.md"
     if field == "auxiliary":
         return f"add {', '.join(entries)} to the server's data (`auxiliary:`)"
     if field == "deltas" and any(entries):

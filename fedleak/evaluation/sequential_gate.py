@@ -152,7 +152,7 @@ class SequentialGate:
     was found.
 
     Args:
-        limits: limits by name, see docs/gate.md.
+        limits: limits by name, see docs/audit/gate.md.
         rounds: expected number of rounds; a wrong number costs power, not validity.
     """
 

@@ -14,7 +14,7 @@ from fedleak_recorder.plain_values import strange_value
 from fedleak_recorder.system import Holds
 
 FORMAT = 1
-_WAY_OUT = "docs/recording-format.md has an example."
+_WAY_OUT = "docs/reference/recording-format.md has an example."
 _MOST = 2**48
 _LAST = 10**9
 Made = TypeVar("Made")

@@ -144,7 +144,7 @@ def _todo(run: Run, questions: Sequence[Question], unmeasured: Sequence[Question
     lacking = any(question.answer.status == "unmeasured" for question in unmeasured)
     leaks = any(one.answer.status == "leak" for one in questions) and not run.advice
     tried = "see what defences would change, without a new training: fedleak audit DIR --what-if FILE"
-    parts = [f"{tried} (docs/what-if.md)"] if leaks else []
+    parts = [f"{tried} (docs/audit/what-if.md)"] if leaks else []
     parts += ["record what the questions lack that matter to your system"] if lacking else []
     return f"{'; '.join(parts)}." if parts else ""
 

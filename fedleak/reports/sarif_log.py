@@ -155,7 +155,7 @@ def _rule(name: str, kind: AttackDescription | None, asked: str, says: str = "",
     summary = "" if kind is None else kind.summary
     whole = " ".join(part for part in (summary, says) if part) or f"{asked}."
     about = [whole, *(f"{title}: {'; '.join(own)}." for title, own in _facts(kind) if own)]
-    about.append("A result of the level error says that a limit of yours is exceeded, see docs/gate.md.")
+    about.append("A result of the level error says that a limit of yours is exceeded, see docs/audit/gate.md.")
     relations = [
         {"target": {"id": taxon, "toolComponent": {"name": TAXONOMIES[key][0], "index": i}}, "kinds": ["relevant"]}
         for i, (key, taxon) in enumerate(_taxa(names))

@@ -66,7 +66,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Table:
-    """Content of a table's file; see docs/tables.md for the keys.
+    """Content of a table's file; see docs/reference/tables.md for the keys.
 
     Attributes:
         name: name of the file.
@@ -105,7 +105,7 @@ class Table:
         try:
             return self._cells(choice)
         except (TypeError, AttributeError, KeyError, IndexError, ValueError) as error:
-            expected = f"values of the forms in docs/tables.md in the table {self.name}"
+            expected = f"values of the forms in docs/reference/tables.md in the table {self.name}"
             found = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
             raise InputError(expected=expected, found=found, way_out="Correct the table.") from error
 
@@ -251,7 +251,7 @@ def read_table(path: Path) -> Table:
     find_in_current_folder()  # for class paths of the table, which is the user's own
     content = read_content(path)
     for key in ("train", "metrics"):
-        require(key in content, f"{key} in {path}", "none", "docs/tables.md lists the keys.")
+        require(key in content, f"{key} in {path}", "none", "docs/reference/tables.md lists the keys.")
     scales = content.get("scales", {})
     check_keys(scales, ("small", "paper"), f"scales in {path}")
     for scale, part in scales.items():

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from fedleak_recorder.errors import InputError
 
 _Kind = TypeVar("_Kind")
-_WAY_OUT = "See the table of keys in docs/guard.md, or `fedleak-guard schema`."
+_WAY_OUT = "See the table of keys in docs/site/guard.md, or `fedleak-guard schema`."
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 

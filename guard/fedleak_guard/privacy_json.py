@@ -12,7 +12,7 @@ from fedleak_recorder.plain_values import parse_json
 
 CLASS = "fedleak_guard.nvflare.EgressCheck"
 WATCH = "fedleak_guard.nvflare.EgressWatch"
-_WAY_OUT = "See docs/guard.md, 'NVFlare'."
+_WAY_OUT = "See docs/site/guard.md, 'NVFlare'."
 
 
 def privacy_faults(path: Path) -> list[str]:

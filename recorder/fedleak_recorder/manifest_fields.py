@@ -13,7 +13,7 @@ _LARGEST = 2**40
 
 
 def check_fields(content: Mapping[str, Any], *, where: str) -> None:
-    """Checks that the fields of a recording's manifest are as docs/recording-format.md describes them."""
+    """Checks that the fields of a recording's manifest are as docs/reference/recording-format.md describes them."""
 
     def check(right: bool, key: str, value: Any, expected: str) -> None:
         way_out = "The recording is damaged or foreign: download it again, or record again with this version."

@@ -155,6 +155,6 @@ def test_no_request_passes_in_an_offline_block() -> None:
 
 
 def test_the_page_has_the_list() -> None:
-    page = " ".join((ROOT / "docs/adapters.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs/audit/adapters.md").read_text(encoding="utf-8").split())
     page = page.partition("closed list")[2].partition("Of the `config")[0]
     assert set(re.findall(r"`([a-z0-9_-]+)`", page)) == MODEL_TYPES

@@ -46,7 +46,7 @@ def test_names_have_the_form_of_their_taxonomy(names: Taxonomy) -> None:
 
 
 def test_page_explains_every_name() -> None:
-    page = (ROOT / "docs" / "taxonomies.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "theory" / "taxonomies.md").read_text(encoding="utf-8")
     for name in {name for entry in TAXONOMY.values() for name in entry.names if len(name) > 1}:
         assert f"`{name}`" in page
     for letter in {*"ABCDEFGH"}:

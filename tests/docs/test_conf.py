@@ -37,8 +37,8 @@ def test_every_page_is_on_the_site() -> None:
 def test_every_page_is_within_three_clicks_and_own_networks_within_two() -> None:
     found = clicks()
     assert max(found.values()) <= 3
-    assert found[ROOT / "docs" / "own-network.md"] <= 2
-    assert "(docs/own-network.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert found[ROOT / "docs" / "audit" / "own-network.md"] <= 2
+    assert "(docs/audit/own-network.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_page_that_is_listed_nowhere_is_found() -> None:

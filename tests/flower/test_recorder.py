@@ -97,7 +97,7 @@ def test_a_strategy_with_a_loop_of_its_own_is_refused(tmp_path: Path) -> None:
 
 def test_the_example_of_the_page_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/record-your-system.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/audit/record-your-system.md").read_text(encoding="utf-8")
     (example,) = (
         one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "fedleak_recorder.flower" in one
     )

@@ -1,6 +1,6 @@
 """A job of NVFlare's simulator that is recorded: ``python -m tests.nvflare OUT KEPT KIND``, apart from pytest.
 
-The component is that of docs/record-your-system.md.
+The component is that of docs/audit/record-your-system.md.
 
 KIND is ``models`` or ``differences`` (what clients send), ``adapters`` for clients that send those of a transformer, or
 ``wrong`` for a recorder that asks for what nobody sends.
@@ -30,7 +30,7 @@ elif kind == "wrong":
     truth = "age"
 job = FedJob(name="recorded", min_clients=3)
 job.to_server(FedAvg(num_clients=3, num_rounds=2, model=first, persistor_id="", save_filename=""))
-page = (Path(__file__).resolve().parents[2] / "docs/record-your-system.md").read_text(encoding="utf-8")
+page = (Path(__file__).resolve().parents[2] / "docs/audit/record-your-system.md").read_text(encoding="utf-8")
 examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
 (example,) = (one.replace("runs/mine/deltas", str(out)) for one in examples if "fedleak_recorder.nvflare" in one)
 exec(compile(example.replace("class_counts", truth), "page", "exec"), {"job": job})

@@ -21,7 +21,7 @@ class Site:
     """A site whose privacy.json NVFlare itself has read, as in a deployment, without its transport."""
 
     def __init__(self, folder: Path, more: str = "", *, whole: bool = True) -> None:
-        page = (ROOT / "docs/guard.md").read_text(encoding="utf-8")
+        page = (ROOT / "docs/site/guard.md").read_text(encoding="utf-8")
         content = page.split("```json\n")[1].split("```")[0]
         policy = write_policy(folder, more)
         if not whole:

@@ -1,6 +1,6 @@
 """A job of NVFlare's simulator whose sites have a guard: ``python -m tests.nvflare.guarded FOLDER FAULT``.
 
-The privacy.json of the sites is that of docs/guard.md. NVFlare's simulator applies the components of a privacy.json and
+The privacy.json of the sites is that of docs/site/guard.md. NVFlare's simulator applies the components of a privacy.json and
 not its filters, so the job names the filter too. What arrives at the server is written to ``arrived.jsonl``.
 
 FAULT is ``none``; ``no-filter``, ``no-watch`` and ``no-guard`` for sites without the filter, without the component and
@@ -80,7 +80,7 @@ def main() -> None:
     (folder / "policy.yaml").write_text(POLICY.format(folder=folder, hash=tensors_hash(FIRST)))
     draws = np.random.default_rng(0)
     np.savez(folder / "own.npz", records=draws.random((20, 300), np.float32), labels=draws.integers(2, size=20))
-    page = (Path(__file__).resolve().parents[2] / "docs/guard.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs/site/guard.md").read_text(encoding="utf-8")
     privacy = json.loads(
         page.split("```json\n")[1].split("```")[0].replace("/etc/fedleak/policy.yaml", str(folder / "policy.yaml"))
     )

@@ -1,4 +1,4 @@
-"""What may be passed on of a run (docs/reports.md) does not undo the removal of the truth from a recording.
+"""What may be passed on of a run (docs/audit/reports.md) does not undo the removal of the truth from a recording.
 
 Who has a recording without its truth repeats its attacks, and so knows what they infer about each pseudonym. Here that
 is the truth itself, the worst case. The attack takes every vector of shares from the files, from the heights of bars

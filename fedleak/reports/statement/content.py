@@ -538,7 +538,7 @@ class Statement(Strict):
     generated: str
     """that the data are generated; empty if they are not"""
     terms: dict[str, str]
-    """terms and what they mean, from docs/glossary.md"""
+    """terms and what they mean, from docs/start/glossary.md"""
 
     def content(self) -> bytes:
         """Content of statement.json."""

@@ -36,7 +36,7 @@ class Interval(Strict):
 
 
 class Names(Strict):
-    """Names in public taxonomies, null where none fits; see docs/taxonomies.md."""
+    """Names in public taxonomies, null where none fits; see docs/theory/taxonomies.md."""
 
     nist: str | None
     """attack of NIST AI 100-2 E2025"""

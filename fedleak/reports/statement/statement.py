@@ -170,7 +170,7 @@ def _provenance(directory: Path, run: Run, recording: Recording, declared: Decla
 
 
 def terms() -> dict[str, str]:
-    """Terms of a statement and their meanings, from docs/glossary.md."""
+    """Terms of a statement and their meanings, from docs/start/glossary.md."""
     lines = (PACKAGE / "reports" / "statement" / "glossary.md").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("| ").split(" | ", 1)] for line in lines if line.startswith("| ")]
     meanings = {

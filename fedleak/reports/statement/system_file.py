@@ -16,7 +16,7 @@ from fedleak.core.errors import InputError
 from fedleak.core.io.files import read_bounded
 from fedleak.reports.statement.numbers import Strict
 
-WAY_OUT = "docs/system-example.yaml is an example, docs/statement.md explains every field."
+WAY_OUT = "docs/audit/system-example.yaml is an example, docs/audit/statement.md explains every field."
 Share = Annotated[float, Field(gt=0, lt=1)]
 Text = Annotated[str, Field(min_length=1)]
 RiskLevel = Literal["negligible", "limited", "significant", "maximum"]
@@ -196,7 +196,7 @@ def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
             field, placeholder = placeholders[0]
             others = f" and {len(placeholders) - 1} others" if len(placeholders) > 1 else ""
             raise InputError(
-                expected="values of your own in place of the placeholders of docs/system-example.yaml",
+                expected="values of your own in place of the placeholders of docs/audit/system-example.yaml",
                 found=f"{placeholder!r} of {field}{others} in {path}",
                 way_out="Replace them, or remove optional fields: the statement has these as open.",
             )

@@ -1,4 +1,4 @@
-"""docs/record-your-system.md: its loop records a training that can be audited, and its examples are short."""
+"""docs/audit/record-your-system.md: its loop records a training that can be audited, and its examples are short."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
 from tests.places import ROOT
 
-PAGE = (ROOT / "docs/record-your-system.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/audit/record-your-system.md").read_text(encoding="utf-8")
 LOOP, STREAMED, FLOWER, NVFLARE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 Update = tuple[dict[str, Tensor], int]
 

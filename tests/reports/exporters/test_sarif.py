@@ -13,7 +13,7 @@ from tests.reports.toys import LINES, cell, run, table
 
 OUTCOMES = ("ok", "failed", "undecided", "unchecked")
 SCHEMA = "FEDLEAK_SARIF_SCHEMA"
-"""Variable with the file of the schema of SARIF 2.1.0, see docs/evidence.md."""
+"""Variable with the file of the schema of SARIF 2.1.0, see docs/audit/evidence.md."""
 
 
 def verdict(outcome: str, attack: str | None, **more: Any) -> dict[str, Any]:

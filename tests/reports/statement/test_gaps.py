@@ -101,7 +101,7 @@ def test_models_made_to_leak_are_counted_and_not_called_unknown() -> None:
     made = not_tried(Evaluation(), [], manipulation="imprint")
     assert "manipulated-model" not in {one.question for one in made.not_measured}
     # The largest share that the sentence speaks of stands in the page with the measurements.
-    rows = (ROOT / "docs" / "cheating-servers.md").read_text(encoding="utf-8").splitlines()
+    rows = (ROOT / "docs" / "theory" / "cheating-servers.md").read_text(encoding="utf-8").splitlines()
     assert any(row.startswith("| soliton") and "1.000" in row for row in rows)
 
 

@@ -8,7 +8,7 @@ from fedleak.core.errors import InputError
 from fedleak.reports.statement.system_file import Declaration, System
 from tests.places import FILLED_SYSTEM, ROOT
 
-EXAMPLE = ROOT / "docs" / "system-example.yaml"
+EXAMPLE = ROOT / "docs" / "audit" / "system-example.yaml"
 QUESTIONS = ("recommendation", "composition")
 RISK = {"severity": "limited", "likelihood": "maximum"}
 PROMISE = {"value": 8.0, "delta": 1e-5, "unit": "client"}
@@ -73,7 +73,7 @@ def test_less_than_and_greater_than_within_a_text_are_no_placeholder(tmp_path: P
 
 @pytest.mark.parametrize("field", [name for name, one in System.model_fields.items() if one.is_required()])
 def test_a_missing_field_is_named(field: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"expected the field {field}; found none in .*docs/system-example.yaml"):
+    with pytest.raises(InputError, match=rf"expected the field {field}; found none in .*docs/audit/system-example.yaml"):
         read(tmp_path, **{field: "absent"})
 
 
