@@ -62,7 +62,7 @@ additions: $(READY)  ## the quick tests in a copy of the checkout to which one o
 frozen: $(READY)  ## compare the numbers of every table and training, at a tiny size, with the frozen ones
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.regression
 
-results: $(READY)  ## write docs/results.md and the table of README.md from the results in docs/results
+results: $(READY)  ## write docs/results.md and docs/start/what-leaked.md from the results in docs/results
 	$(BIN)/python -m docs.tools.results_page
 
 included: $(READY)  ## write docs/reference/included.md from the attacks, data sets, learners and all others in the code

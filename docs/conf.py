@@ -79,11 +79,11 @@ HOME = """
 ```{toctree}
 :hidden:
 
-docs/audit-your-system
+docs/start/audit-your-system
 docs/generated/tutorials/index
 docs/generated/attacks/index
-docs/reproduce-a-paper
-docs/reference
+docs/start/reproduce-a-paper
+docs/index
 ```
 """
 

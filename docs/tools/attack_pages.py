@@ -90,9 +90,9 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
         "## By what the recording holds",
         "An attack runs if the recording holds all that is ticked in its row.",
         _recorded(),
-        "Where these come from: [recording format](../../reference/recording-format.md). A *learner* rebuilds the clients'"
-        " training; the auditor can give one for a network of his own, see [own network](../../audit/own-network.md)."
-        " *Examples of the server's own* are the recording's `auxiliary`.",
+        "Where these come from: [recording format](../../reference/recording-format.md). A *learner* rebuilds the"
+        " clients' training; the auditor can give one for a network of his own, see"
+        " [own network](../../audit/own-network.md). *Examples of the server's own* are the recording's `auxiliary`.",
         "## Threat models",
         "*Taxonomies*: names in NIST AI 100-2, MITRE ATLAS and OWASP AISVS, where one fits, and the letter of the"
         " threat model, see [taxonomies](../../theory/taxonomies.md).",

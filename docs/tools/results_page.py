@@ -1,7 +1,7 @@
-"""Published results: docs/results.md and the table of README.md, templates filled with committed numbers.
+"""Published results: docs/results.md and docs/start/what-leaked.md, templates filled with committed numbers.
 
 ``docs/results/NAME.json`` is the results.json of ``fedleak reproduce NAME``. The templates are
-``page.md.j2`` and ``readme.md.j2`` there. No number is typed: a cell that a file lacks is an error.
+``page.md.j2`` and ``what_leaked.md.j2`` there. No number is typed: a cell that a file lacks is an error.
 
     python -m docs.tools.results_page add runs/NAME ...   # keep the results of a run
     python -m docs.tools.results_page                     # write both documents
@@ -33,9 +33,8 @@ from fedleak.reports.tables import is_single
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "results"
-PAGE, README = ROOT / "docs" / "results.md", ROOT / "README.md"
-TEMPLATE = "page.md.j2"
-_README_TEMPLATE, _START, _END = "readme.md.j2", "<!-- results -->\n", "<!-- end of results -->"
+PAGE, WHAT_LEAKED = ROOT / "docs" / "results.md", ROOT / "docs" / "start" / "what-leaked.md"
+TEMPLATE, _WHAT_LEAKED_TEMPLATE = "page.md.j2", "what_leaked.md.j2"
 Where = Mapping[str, Any]
 _OLD_PLACE = re.compile(r"\bconfigs/paper/(\w+)\.yaml\b")
 """Path of a table in the command of an earlier version; its name is enough, then as now."""
@@ -200,10 +199,9 @@ def page(folder: Path = FOLDER) -> str:
     return text
 
 
-def readme(folder: Path = FOLDER) -> str:
-    """README.md with the numbers of `folder`."""
-    before, rest = README.read_text(encoding="utf-8").split(_START)
-    return before + _START + _filled(folder, _README_TEMPLATE, _tables(folder)) + _END + rest.split(_END)[1]
+def what_leaked(folder: Path = FOLDER) -> str:
+    """Page with one number of each attack, of `folder`."""
+    return _filled(folder, _WHAT_LEAKED_TEMPLATE, _tables(folder))
 
 
 def figures(folder: Path = FOLDER) -> dict[str, bytes]:
@@ -326,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for directory in given.runs:
             print(add(directory, given.metrics))
     else:
-        written = {PAGE: page().encode(), README: readme().encode()}
+        written = {PAGE: page().encode(), WHAT_LEAKED: what_leaked().encode()}
         written |= {PAGE.parent / "figures" / name: content for name, content in figures().items()}
         for path, content in written.items():
             write_whole(path, content)

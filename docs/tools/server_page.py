@@ -27,7 +27,8 @@ the global model and random cohorts; the tables name what else would be noticed.
 received with what honest peers received, see
 [pitfalls](../../start/pitfalls.md#checks-of-features-assume-honest-references).
 
-The *threat model* is a letter of the [taxonomies](../../theory/taxonomies.md), of the weakest adversary who may do it."""
+The *threat model* is a letter of the [taxonomies](../../theory/taxonomies.md), of the weakest adversary who may do
+it."""
 
 
 def pages() -> dict[str, str]:

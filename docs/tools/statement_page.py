@@ -1,6 +1,6 @@
 """Documentation of system.yaml and statement.json, made of the descriptions of their fields.
 
-python -m docs.tools.statement_page     # writes docs/audit/statement.schema.json and the tables of docs/audit/statement.md
+python -m docs.tools.statement_page     # writes statement.schema.json and the tables of statement.md in docs/audit
 """
 
 import json

@@ -3,7 +3,8 @@ Audit a LoRA fine-tuning
 ========================
 
 Clients fine-tune a language model with adapters of rank 4 and send these matrices alone, some thousand numbers of a
-network that may have billions. Which words of their texts does the server learn from them? See :doc:`/docs/audit/adapters`.
+network that may have billions. Which words of their texts does the server learn from them? See
+:doc:`/docs/audit/adapters`.
 """
 
 # %%

@@ -85,5 +85,5 @@ def test_no_argument_names_a_person_a_place_or_a_key(typed: str, kept: str | Non
 
 
 def test_paths_in_a_sentence_are_left_out() -> None:
-    said = "expected a file; found '/srv/jane doe/a.yaml', ~/b, ../c and http://x/?t=1. See docs/audit/gate.md or auc=0.6."
-    assert without_paths(said) == "expected a file; found '...', ..., ... and ... See docs/audit/gate.md or auc=0.6."
+    said = "expected a file; found '/srv/jane doe/a.yaml', ~/b, ../c and http://x/?t=1. See docs/a.md or auc=0.6."
+    assert without_paths(said) == "expected a file; found '...', ..., ... and ... See docs/a.md or auc=0.6."

@@ -1,7 +1,8 @@
 """A job of NVFlare's simulator whose sites have a guard: ``python -m tests.nvflare.guarded FOLDER FAULT``.
 
-The privacy.json of the sites is that of docs/site/guard.md. NVFlare's simulator applies the components of a privacy.json and
-not its filters, so the job names the filter too. What arrives at the server is written to ``arrived.jsonl``.
+The privacy.json of the sites is that of docs/site/guard.md. NVFlare's simulator applies the components of a
+privacy.json and not its filters, so the job names the filter too. What arrives at the server is written to
+``arrived.jsonl``.
 
 FAULT is ``none``; ``no-filter``, ``no-watch`` and ``no-guard`` for sites without the filter, without the component and
 without both; ``job-filter`` for a filter of the job that adds a number after the check; ``model`` for a

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from docs.tools import results_page
-from docs.tools.results_page import FOLDER, PAGE, README, TEMPLATE, Published, add, figures, page, readme
+from docs.tools.results_page import FOLDER, PAGE, TEMPLATE, WHAT_LEAKED, Published, add, figures, page, what_leaked
 from fedleak.core.errors import InputError
 from fedleak.reports.run import Run
 from tests.places import ROOT
@@ -33,7 +33,7 @@ def drawn() -> dict[str, str]:
 
 def test_the_page_is_what_the_files_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run make results"
-    assert README.read_text(encoding="utf-8") == readme(), "run make results"
+    assert WHAT_LEAKED.read_text(encoding="utf-8") == what_leaked(), "run make results"
 
 
 def test_the_template_types_no_result() -> None:

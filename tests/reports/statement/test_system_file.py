@@ -73,7 +73,7 @@ def test_less_than_and_greater_than_within_a_text_are_no_placeholder(tmp_path: P
 
 @pytest.mark.parametrize("field", [name for name, one in System.model_fields.items() if one.is_required()])
 def test_a_missing_field_is_named(field: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"expected the field {field}; found none in .*docs/audit/system-example.yaml"):
+    with pytest.raises(InputError, match=rf"expected the field {field}; found none in .*audit/system-example.yaml"):
         read(tmp_path, **{field: "absent"})
 
 
