@@ -205,9 +205,12 @@ def what_leaked(folder: Path = FOLDER) -> str:
 
 
 def figures(folder: Path = FOLDER) -> dict[str, bytes]:
-    """SVG of each table with a bound at several budgets, by file name: the attacks below it."""
+    """SVG of each table that the page shows as a figure, by file name: the attacks below their bound."""
     found = {}
+    template = (folder / TEMPLATE).read_text(encoding="utf-8")
     for name, table in _tables(folder).items():
+        if f"(figures/{name}.svg)" not in template:
+            continue
         results = table.run.results
         rows = results[results["metric"] == "auc"]
         for drawing in below_bounds(FigureData(rows, "auc", results, line_styles(results))):

@@ -12,7 +12,7 @@ from docs.tools import results_page
 from docs.tools.results_page import FOLDER, PAGE, TEMPLATE, WHAT_LEAKED, Published, add, figures, page, what_leaked
 from fedleak.core.errors import InputError
 from fedleak.reports.run import Run
-from tests.places import ROOT
+from tests.places import ROOT, tracked
 from tests.reports.toys import cell, run, table
 
 
@@ -34,6 +34,12 @@ def drawn() -> dict[str, str]:
 def test_the_page_is_what_the_files_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run make results"
     assert WHAT_LEAKED.read_text(encoding="utf-8") == what_leaked(), "run make results"
+
+
+def test_every_figure_is_on_a_page() -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in tracked() if path.suffix == ".md")
+    unused = {path.name for path in (ROOT / "docs" / "figures").iterdir() if f"figures/{path.name})" not in pages}
+    assert unused == set()
 
 
 def test_the_template_types_no_result() -> None:
