@@ -19,10 +19,10 @@ from tests.places import ROOT, copy_checkout
 OUTSIDE = ROOT / "tests" / "outside"
 ROOMS = {
     "interaction_counts": "attacks/interaction_counts",
-    "scaled": "server",
+    "scaled": "fedleak/server",
     "visits": "datamodules/recommendation",
-    "largest_value": "defenses",
-    "rounding": "defenses",
+    "largest_value": "fedleak/defenses",
+    "rounding": "fedleak/defenses",
     "update_norms": "fedleak/evaluation/steps",
     "model_change": "fedleak/tables/after",
     "place_vectors": "modules/learners",
