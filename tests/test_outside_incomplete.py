@@ -30,7 +30,7 @@ PARTS = (
 )
 CHECK = "from fedleak.defenses.manipulation_checks import Check\nclass Part(Check):\n    "
 STATISTIC = "def statistic(self, received, reference): return received.features.flatten(1).sum(1)"
-DEVIATION = "from server import FeatureManipulation\nclass Part(FeatureManipulation):\n    "
+DEVIATION = "from fedleak.server import FeatureManipulation\nclass Part(FeatureManipulation):\n    "
 FEATURES = "def features(self, model, features, mask, *, generator): return features"
 RECORDING_STEP = "from fedleak.evaluation.steps import RecordingStep\nclass Part(RecordingStep):\n    "
 STEP = "from fedleak.tables.after import AfterStep\nclass Part(AfterStep):\n    "

@@ -127,7 +127,7 @@ def test_a_description_in_the_recording_needs_the_folder_alone(
     adapter = {"rank": 4, "targets": ["q_proj", "v_proj"]}
     arguments = {"config": (base / "config.json").read_text(), "adapter": adapter, "local": {"learning_rate": 2.0}}
     record(tmp_path / "deltas", *trained(base, torch.float32), learner={"name": "pretrained", "arguments": arguments})
-    words = ["run", "--attack", "adapter-words", *options(tmp_path, base)[:4]]
+    words = ["run", "--attack", "adapter-words", *options(tmp_path, base)[:3]]
     refused(words, ["weights as safetensors", "found none", "--learner.path DIR"], capsys)
     assert program.main([*words, "--learner.path", str(base)]) == 0
     scores = pd.read_csv(tmp_path / "out/scores.csv").set_index("metric")["value"]
