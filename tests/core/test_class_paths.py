@@ -22,7 +22,7 @@ def test_a_class_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "of_a_user_of_this_test.py").write_text("class NoAttack: ...\n", encoding="utf-8")
-    with pytest.raises(InputError, match="which is <class 'of_a_user_of_this_test.NoAttack'>"):
+    with pytest.raises(InputError, match=r"which is <class 'of_a_user_of_this_test\.NoAttack'>"):
         class_at("of_a_user_of_this_test.NoAttack", Attack)
     with pytest.raises(InputError, match="in this folder"):
         class_at("not_there_in_this_test.NoAttack", Attack)
