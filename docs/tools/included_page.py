@@ -1,4 +1,4 @@
-"""Page of everything that is included: docs/reference/included.md, from what attacks, data sets, learners and all others say.
+"""Page of everything that is included, docs/reference/included.md, from what attacks, data sets and others say.
 
 Nothing is named here, so that an addition is on the page as soon as its file is there and the page is written again:
 

@@ -96,8 +96,8 @@ _AUDIT = Command(
             _PERSONS,
             Option(
                 "--statement",
-                "what the controller declares: a changed copy of docs/audit/system-example.yaml; writes statement.html and"
-                " statement.json. Its limits are limits of the gate",
+                "what the controller declares: a changed copy of docs/audit/system-example.yaml; writes statement.html"
+                " and statement.json. Its limits are limits of the gate",
                 "none",
                 parsing={"metavar": "FILE"},
             ),
@@ -134,8 +134,8 @@ _AUDIT = Command(
             ),
             Option(
                 "--what-if",
-                "defences in YAML, see docs/audit/what-if.md: what attacks would find if clients had used each of them, and"
-                " how much of the round's mean update it leaves",
+                "defences in YAML, see docs/audit/what-if.md: what attacks would find if clients had used each of them,"
+                " and how much of the round's mean update it leaves",
                 "none",
                 parsing={"metavar": "FILE"},
             ),
@@ -343,8 +343,8 @@ _CONVERT = Command(
         "what to convert": [
             Option(
                 "source",
-                "YAML or JSON file that describes the files, see docs/reference/recording-format.md; of the folder of a recording"
-                " it makes the copy that `fedleak publish` makes",
+                "YAML or JSON file that describes the files, see docs/reference/recording-format.md; of the folder of a"
+                " recording it makes the copy that `fedleak publish` makes",
                 required=True,
                 parsing={"metavar": "MANIFEST"},
             ),

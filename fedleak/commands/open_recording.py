@@ -102,7 +102,9 @@ def _imported(path: str) -> Any:
         return _project_learners()[path]
     module, _, name = path.rpartition(".")
     expected = "--learner: the path of a subclass of NetworkLearner or FederatedModule, or an importable module"
-    way_out = "Check the spelling, and that it lies in this folder or in one of PYTHONPATH; see docs/audit/own-network.md."
+    way_out = (
+        "Check the spelling, and that it lies in this folder or in one of PYTHONPATH; see docs/audit/own-network.md."
+    )
     find_in_current_folder()
     try:
         found = getattr(importlib.import_module(module), name, None) if module else None

@@ -98,8 +98,8 @@ def nothing_scored(missing: Mapping[str, str], attacks: Sequence["Attack"]) -> I
     return InputError(
         expected="a recording that at least one attack can be scored on",
         found=f"none; the nearest is {names}: {least}" if names else least,
-        way_out="Name the clients' learner in the recording's manifest and keep its truth/ (docs/reference/recording-format.md),"
-        " or run an attack of your own: fedleak run DIR --attack PACKAGE.CLASS.",
+        way_out="Name the clients' learner in the recording's manifest and keep its truth/"
+        " (docs/reference/recording-format.md), or run an attack of your own: fedleak run DIR --attack PACKAGE.CLASS.",
     )
 
 
