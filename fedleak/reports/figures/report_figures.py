@@ -49,7 +49,7 @@ class FigureKind:
     Attributes:
         table: ``results``; ``scores``, one row per victim; ``roc``, with ``label``, ``fpr`` and ``tpr``;
             ``reliability``, with ``label`` and the bins of an attack with priors; or ``profiles``, see
-            `fedleak.evaluation.runner.Evaluation`.
+            `fedleak.evaluation.evaluation.Evaluation`.
         draw: function that makes the drawings.
         metric: the only metric to draw it for, None for all shown.
         columns: columns that the rows must have.
