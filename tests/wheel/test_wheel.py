@@ -15,10 +15,8 @@ from tests.wheel.environment import Environment, environment, uv
 
 pytestmark = pytest.mark.integration
 
-RECORDING = ("--deltas",)
-"""What stands before the folder of a recording on the command line."""
 TABLE_OF_A_PAPER = "raifle_table5"
-AUDIT = "from fedleak.evaluation import audit"
+AUDIT = "from fedleak import audit"
 OWN_FILES = ("attacks.py", "client.py", "protocol.py", "server.py", "task.py", "train.py", "utils.py")
 """Files of the user that none of our modules may find: Flower's tutorials have most of these names."""
 OWN_FOLDERS = ("modules", "evaluation")
@@ -226,7 +224,7 @@ def test_the_demo_runs(ran: Ran, app: Path) -> None:
 
 
 def test_an_audit_finds_a_learner_in_the_current_folder(ran: Ran, app: Path) -> None:
-    ran(app, "fedleak", "audit", *RECORDING, "rec/deltas", "--learner", "my_learner.MyNet", "--out", "audit")
+    ran(app, "fedleak", "audit", "rec/deltas", "--learner", "my_learner.MyNet", "--out", "audit")
     results = results_in(app / "audit")
     assert results["last-layer-counts l1"] < results["equal-counts l1"]
     assert "ilrg l1" in results  # needs the learner
