@@ -72,8 +72,9 @@ sphinx_gallery_conf = {
 }
 
 ROOMS = (
-    *("evaluation", "attacks", "client", "fedleak_recorder", "fedleak_guard", "recordings", "protocol", "defenses"),
-    *("server", "modules", "datamodules", "callbacks", "experiments", "reports"),
+    *("fedleak", "fedleak.evaluation", "fedleak.attacks", "fedleak.client", "fedleak_recorder", "fedleak_guard"),
+    *("fedleak.recordings", "fedleak.core", "fedleak.defenses", "fedleak.server", "fedleak.training"),
+    *("fedleak.modules", "fedleak.datamodules", "fedleak.callbacks", "fedleak.tables", "fedleak.reports"),
 )
 HOME = """
 ```{toctree}
@@ -96,8 +97,9 @@ def api_pages() -> dict[str, str]:
         text = f"# {room}\n\n{(package.__doc__ or '').strip()}\n"
         for name in package.__all__:
             shown = getattr(package, name)
-            defined = getattr(shown, "__module__", "").partition(".")[0]
-            if attack_pages.is_listed(shown) or defined != room:
+            # What a package exports from another one is on the other's page; `fedleak` exports from all.
+            own = room == "fedleak" or getattr(shown, "__module__", "").startswith(f"{room}.")
+            if attack_pages.is_listed(shown) or not own or not callable(shown):
                 continue
             kind, members = ("class", "\n   :members:") if isinstance(shown, type) else ("function", "")
             text += f"\n```{{eval-rst}}\n.. auto{kind}:: {room}.{name}{members}\n```\n"
