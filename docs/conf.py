@@ -102,7 +102,9 @@ def api_pages() -> dict[str, str]:
             if attack_pages.is_listed(shown) or not own or not callable(shown):
                 continue
             kind, members = ("class", "\n   :members:") if isinstance(shown, type) else ("function", "")
-            text += f"\n```{{eval-rst}}\n.. auto{kind}:: {room}.{name}{members}\n```\n"
+            # References lead to the page of the room, where the same name stands again.
+            index = "\n   :no-index:" if room == "fedleak" else ""
+            text += f"\n```{{eval-rst}}\n.. auto{kind}:: {room}.{name}{members}{index}\n```\n"
         pages[f"{room}.md"] = text
     listed = "\n".join(ROOMS)
     return {**pages, "index.md": f"# API\n\nWhat each package exports.\n\n```{{toctree}}\n{listed}\n```\n"}
