@@ -43,8 +43,9 @@ def copy_checkout(folder: Path) -> None:
         target = folder / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
-    for link in (path for path in (ROOT / "fedleak").rglob("*") if path.is_symlink()):
-        (folder / link.relative_to(ROOT)).symlink_to(link.readlink())
+    for package in ("fedleak", "recorder", "guard"):
+        for link in (path for path in (ROOT / package).rglob("*") if path.is_symlink()):
+            (folder / link.relative_to(ROOT)).symlink_to(link.readlink())
 
 
 def source_files(folder: Path) -> list[Path]:

@@ -205,7 +205,8 @@ def test_the_wheel_has_every_file_of_the_package(installed: Environment) -> None
 @pytest.mark.parametrize("name", ["fedleak", "fedleak-guard", "fedleak-recorder"])
 def test_what_a_distribution_requires_is_installed(installed: Environment, name: str) -> None:
     say = "import json, sys, importlib.metadata as m; found = m.distribution(sys.argv[1])\n"
-    say += "versions = {one.name.lower(): one.version for one in m.distributions()}\n"
+    say += "versions = {}\n"  # the first on the path is the one that is imported
+    say += "for one in m.distributions(): versions.setdefault(one.name.lower(), one.version)\n"
     say += "print(json.dumps([str(found.locate_file('')), found.requires, versions]))"
     command = [str(installed.programs / "python"), "-P", "-c", say, name]  # not what lies in this folder
     place, requires, versions = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
