@@ -32,10 +32,14 @@ def test_all_files_state_the_version_of_the_newest_release() -> None:
     assert {name: version for name, version in versions.items() if version != newest} == {}
 
 
-def test_the_guard_needs_the_recorder_of_its_own_release() -> None:
-    project = tomllib.loads((ROOT / "guard/pyproject.toml").read_text(encoding="utf-8"))["project"]
+@pytest.mark.parametrize("folder", [".", "guard"])
+def test_a_distribution_needs_the_others_of_its_own_release(folder: str) -> None:
+    project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     major, minor, _ = map(int, project["version"].split("."))
-    assert f"fedleak-recorder>={major}.{minor},<{major}.{minor + 1}" in project["dependencies"]
+    bound = f">={major}.{minor},<{major}.{minor + 1}"
+    assert f"fedleak-recorder{bound}" in project["dependencies"]
+    for dependency in project["optional-dependencies"].get("guard", ()):
+        assert dependency == f"fedleak-guard{bound}"
 
 
 def test_a_version_is_set_in_all_files_and_nothing_else_changes(checkout: Path) -> None:
