@@ -82,7 +82,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedleak.reports.write_page.report_figures", lambda *_, **__: [])
         options = ("--gate", "auc=0.6", "--statement", str(FILLED_SYSTEM))
-        assert program.main(["audit", "--deltas", str(folder / "deltas"), *options]) == FAILED
+        assert program.main(["audit", str(folder / "deltas"), *options]) == FAILED
     assert program.main(["export", str(folder), "--to", "bundle"]) == 0
     return folder
 

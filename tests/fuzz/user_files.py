@@ -56,14 +56,19 @@ def whole_tables() -> Files:
     return {name: content for name, content in read_tree(CONFIGS).items() if name.endswith(".yaml")}
 
 
+def _place(table: str) -> str:
+    """File of a table below `CONFIGS`."""
+    return next(name for name in whole_tables() if Path(name).stem == table)
+
+
 def change_table(name: str, files: Files, draws: random.Random) -> Mutant:
     """Another value in a table, or other bytes."""
-    return _changed_yaml(f"paper/{name}.yaml", files, draws)
+    return _changed_yaml(_place(name), files, draws)
 
 
 def read_tables(name: str, folder: Path) -> str:
     """Settings of a table's cells, as `reproduce --dry-run` makes them."""
-    cells = read_table(folder / f"paper/{name}.yaml").cells(Choice(progress=False))
+    cells = read_table(folder / _place(name)).cells(Choice(progress=False))
     return repr([(cell.key, sorted(cell.attacks)) for cell in cells])
 
 

@@ -76,4 +76,4 @@ def test_every_attack_has_a_command_that_is_understood() -> None:
     lines = [line for page in PAGES.values() for line in re.findall(r"^fedleak (run .*)$", page, re.MULTILINE)]
     assert len(lines) == len(REGISTRY)
     for line in lines:
-        assert parsed(line.split())[1]["deltas"] == "runs/NAME/deltas"
+        assert parsed(line.split())[1]["recording"] == "runs/NAME/deltas"
