@@ -115,9 +115,9 @@ RELEASE := runs/release
 release: $(READY)  ## build wheels and sdists of the last commit into runs/release/dist, and check them
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)/source
 	git archive HEAD | tar -x -C $(RELEASE)/source
-	for part in . $(OWN); do $(UV) build --quiet --offline --no-build-isolation --python $(BIN)/python \
+	for part in $(OWN); do $(UV) build --quiet --offline --no-build-isolation --python $(BIN)/python \
 		--sdist --wheel --out-dir $(RELEASE)/dist $(RELEASE)/source/$$part; done
-	$(BIN)/python -m docs.tools.release_check $(RELEASE)/dist $(addprefix $(RELEASE)/source/,. $(OWN)) --uv $(UV)
+	$(BIN)/python -m docs.tools.release_check $(RELEASE)/dist $(addprefix $(RELEASE)/source/,$(OWN)) --uv $(UV)
 
 lint: $(READY)  ## lint, types, import rules
 	$(BIN)/ruff check .

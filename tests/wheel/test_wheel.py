@@ -198,7 +198,6 @@ def test_the_wheel_has_every_file_of_the_package(installed: Environment) -> None
     for link in (path for path in (ROOT / "fedleak").rglob("*") if path.is_symlink()):
         target, place = link.resolve(), link.relative_to(ROOT)
         package |= {str(place / path.relative_to(target)) for path in tracked() if path.is_relative_to(target)}
-    package = {name for name in package if "/configs/cluster/" not in name}  # batch files that start a checkout
     assert {name for name in names_in(wheel) if ".dist-info/" not in name} == package
 
 
