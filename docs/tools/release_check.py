@@ -211,7 +211,9 @@ def problems_of_sdist(sdist: Path, contents: Mapping[str, bytes], project: Proje
         if top != {project.base}:
             yield f"expected {project.base} at the top; found {', '.join(sorted(top))}"
             return
-        archive.extractall(folder, filter="data")
+        # Python 3.11 has this filter from 3.11.4 on; older ones ignore the attribute.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        archive.extractall(folder)
         # uv builds its own kind of project without a network only from a folder.
         command = [str(uv), "build", "--wheel", "--offline", "--no-build-isolation", "--python", sys.executable]
         command += ["--out-dir", str(folder), str(folder / project.base)]
