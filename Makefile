@@ -177,7 +177,7 @@ torch already: make PYTHON=/path/to/python $(MAKECMDGOALS)
 INSTALL_OWN = $(UV) pip install --quiet --no-deps --no-build-isolation-package fedleak $(OWN:%=--editable ./%)
 
 $(FLOWER)/.synced $(NVFLARE)/.synced $(EXPORTERS)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements/%.lock $(OWN:%=%/pyproject.toml) | $(UV)
-	@test -x .uv/$*/bin/python || echo "Making .uv/$*, once: about a gigabyte beside what .venv has already, a minute or two"
+	@test -x .uv/$*/bin/python || echo "Making .uv/$*, once: about a gigabyte in addition to what .venv has, a minute or two"
 	test -x .uv/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .uv/$*
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .uv/$*/bin/python requirements/$*.lock
 	$(INSTALL_OWN) --python .uv/$*/bin/python

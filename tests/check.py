@@ -40,7 +40,7 @@ def all_test_files() -> list[Path]:
 
 
 def find_tests(file: Path) -> list[Path]:
-    """Files with tests of a file: itself, those named after it, and tests of everything of its kind beside these.
+    """Files with tests of a file: itself, those named after it, and tests of everything of its kind.
 
     Where none is named after it, those that import its module.
     """

@@ -130,7 +130,7 @@ def exporters() -> str:
 
 def hooks() -> str:
     """Callbacks of a training."""
-    lead = "What runs beside a training: `trainer.callbacks`."
+    lead = "What runs during a training: `trainer.callbacks`."
     return _section("Callbacks", lead, ("Class", "What it does"), _by_class(classes_in(callbacks, Callback)))
 
 

@@ -185,7 +185,7 @@ _RUN = Command(
             ),
             _LEARNER,
         ],
-        WRITTEN: [_out("folder of the results", "run-NAME beside the recording"), _FORMAT, _PERSONS],
+        WRITTEN: [_out("folder of the results", "run-NAME next to the recording"), _FORMAT, _PERSONS],
         ADVANCED: [
             _SEED,
             Option("--config", "values of these options, in YAML", "none", parsing={"metavar": "FILE"}),
@@ -213,7 +213,7 @@ _WATCH = Command(
             _LEARNER,
         ],
         WRITTEN: [
-            _out("folder of the verdict and of the scores", "watch beside the recording"),
+            _out("folder of the verdict and of the scores", "watch next to the recording"),
             Option(
                 "--logger",
                 "loggers of Lightning for the numbers of each round: csv, tensorboard, wandb or mlflow",
@@ -354,7 +354,7 @@ _CONVERT = Command(
     function="convert",
 )
 _REPRODUCE = Command(
-    "computes a paper's table: trainings, attacks, and the papers' numbers beside ours",
+    "computes a paper's table: trainings, attacks, and the papers' numbers next to ours",
     {
         "what to compute": [
             Option(

@@ -122,7 +122,7 @@ def _questions(attacks: Sequence[AttackDescription]) -> list[str]:
 
 
 def _common_needs(attacks: Sequence[AttackDescription]) -> str:
-    """What each attack of a question needs, baselines apart, in words."""
+    """What every attack of a question needs, without its baselines, in words."""
     measured = [attack for attack in attacks if not attack.baseline] or attacks
     common = [_NEEDED.get(need.partition(":")[0], need) for need in measured[0].needs]
     for attack in measured[1:]:

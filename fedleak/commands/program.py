@@ -44,7 +44,7 @@ def _run(given: Sequence[str]) -> int:
     """Prints a help or the versions, or runs a command."""
     # Each is imported when it is asked for: the help and the versions take no time.
     if given[:1] in (["--version"], ["-V"]):
-        from fedleak.commands.versions import versions_text
+        from fedleak.core.version import versions_text
 
         print(versions_text())
         return 0

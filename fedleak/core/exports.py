@@ -13,7 +13,7 @@ def attach(
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package, so that importing it imports none of its modules.
 
     It is what ``lazy_loader.attach`` is in the packages of Scientific Python (SPEC 1). A type checker does not see it:
-    it reads the imports under ``if TYPE_CHECKING:`` beside it, and a test holds that both have the same names.
+    it reads the imports under ``if TYPE_CHECKING:`` next to it, and a test holds that both have the same names.
 
     Args:
         package: ``__name__`` of the package.

@@ -1,65 +1,77 @@
 """Class paths of older versions, in whose configurations, checkpoints, tables and manifests they still stand."""
 
-import importlib
-import importlib.util
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from fedleak.core.places import PACKAGE
 
 MOVED = {
     # Before 0.2, each room was a package at the top of the checkout.
-    "attacks": "fedleak.attacks",
-    "attacks.answers": "fedleak.core.answers",
-    "attacks.base": "fedleak.core.attack",
-    "attacks.estimates": "fedleak.core.estimates",
-    "attacks.registry": "fedleak.evaluation.registry",
-    "attacks.scoring": "fedleak.core.scoring",
-    "callbacks": "fedleak.callbacks",
-    "client": "fedleak.client",
-    "datamodules": "fedleak.datamodules",
-    "datamodules.base": "fedleak.training.data",
-    "datamodules.candidates": "fedleak.training.candidates",
-    "datamodules.io": "fedleak.core.io",
-    "datamodules.people": "fedleak.training.people",
-    "datamodules.schedule": "fedleak.training.schedule",
-    "defenses": "fedleak.defenses",
-    "evaluation": "fedleak.evaluation",
-    "experiments": "fedleak.tables",
-    "modules": "fedleak.modules",
-    "modules.federated": "fedleak.training.federated",
-    "modules.lightning": "fedleak.training.lightning",
-    "modules.server": "fedleak.training.server_optimizer",
-    "protocol": "fedleak.core",
-    "recordings": "fedleak.recordings",
-    "reports": "fedleak.reports",
-    "server": "fedleak.server",
-    # Older still: what a server does besides averaging lay in two other rooms.
-    "attacks.manipulation": "fedleak.server",
-    "modules.image_manipulation": "fedleak.server",
+    "attacks": "attacks",
+    "attacks.answers": "core.answers",
+    "attacks.base": "core.attack",
+    "attacks.estimates": "core.estimates",
+    "attacks.registry": "evaluation.registry",
+    "attacks.scoring": "core.scoring",
+    "callbacks": "callbacks",
+    "client": "client",
+    "datamodules": "datamodules",
+    "datamodules.base": "training.data",
+    "datamodules.candidates": "training.candidates",
+    "datamodules.io": "core.io",
+    "datamodules.people": "training.people",
+    "datamodules.schedule": "training.schedule",
+    "defenses": "defenses",
+    "evaluation": "evaluation",
+    "experiments": "tables",
+    "experiments.watching": "evaluation.watching",
+    "modules": "modules",
+    "modules.federated": "training.federated",
+    "modules.learner": "training.learner",
+    "modules.lightning": "training.lightning",
+    "modules.round_record": "training.round_record",
+    "modules.server": "training.server_optimizer",
+    "protocol": "core",
+    "recordings": "recordings",
+    "reports": "reports",
+    "server": "server",
+    "attacks.manipulation": "server",
+    "modules.image_manipulation": "server",
 }
-"""New module by old one; the longest that a path begins with counts."""
-_PATH = re.compile(r"[A-Za-z_]\w*(\.\w+)+", re.ASCII)
+"""Place below ``fedleak`` by old module; the longest that a path begins with counts."""
+OLDER = ("attacks.manipulation", "modules.image_manipulation")
+"""Where, older still, lay what a server does besides averaging."""
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
 def current_path(path: str) -> str:
     """Today's path of a class of fedleak that has an old one; any other path unchanged.
 
-    A path of the user's own, such as ``modules.MyNet`` from a folder ``modules``, stays what it is: only what fedleak
-    has today is renamed. Nothing is imported but the packages of fedleak.
+    A path of the user's own, such as ``modules.MyNet`` from a folder ``modules``, stays what it is: only where a file
+    of fedleak defines the class is it renamed. A class of the user's with the whole old path of one of fedleak's is
+    taken for that. The files are read, and nothing is imported: a stranger may have written the path.
 
-    >>> current_path("modules.learners.fncf.FNCF")
+    >>> current_path("modules.FNCF")
     'fedleak.modules.learners.fncf.FNCF'
     >>> current_path("modules.MyNet")
     'modules.MyNet'
     """
     if _PATH.fullmatch(path) is None:
         return path
-    parts = path.split(".")
-    for length in range(len(parts) - 1, 0, -1):
-        moved = MOVED.get(".".join(parts[:length]))
-        if moved is not None:
-            renamed = ".".join([moved, *parts[length:]])
-            return renamed if _is_there(renamed) else _exported(moved, parts[-1]) or path
+    *modules, name = path.split(".")
+    for length in range(len(modules), 0, -1):
+        old = ".".join(modules[:length])
+        if old not in MOVED:
+            continue
+        room = PACKAGE.joinpath(*MOVED[old].split("."))
+        # In the older of the old places, modules had other names: the class may be in any module of the room.
+        exact = room if old in OLDER else room.joinpath(*modules[length:])
+        file = _defining_file(exact, name)
+        if file is None:
+            return path
+        return ".".join(["fedleak", *file.relative_to(PACKAGE).with_suffix("").parts, name])
     return path
 
 
@@ -74,26 +86,9 @@ def with_current_paths(content: Any) -> Any:
     return content
 
 
-def _is_there(path: str) -> bool:
-    """Whether a package of fedleak exports the name, or has the module with that class."""
-    module, _, name = path.rpartition(".")
-    return _exported(module, name) is not None or _has_file(module)
-
-
-def _has_file(module: str) -> bool:
-    """Whether a module of fedleak is there and no package, which would export its classes by name."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return False
-    return spec is not None and spec.submodule_search_locations is None
-
-
-def _exported(package: str, name: str) -> str | None:
-    """Path of a name that a package exports; None if it does not."""
-    try:
-        spec = importlib.util.find_spec(package)
-        exports = importlib.import_module(package).__all__ if spec and spec.submodule_search_locations else ()
-    except (ImportError, ValueError, AttributeError):
-        return None
-    return f"{package}.{name}" if name in exports else None
+def _defining_file(place: Path, name: str) -> Path | None:
+    """File of a module, or of any module of a package, that defines a class; None if none does."""
+    module = place.with_suffix(".py")
+    files = [module] if module.is_file() else sorted(place.rglob("*.py"))
+    definition = re.compile(rf"^class {name}\b", re.MULTILINE)
+    return next((file for file in files if definition.search(file.read_text(encoding="utf-8"))), None)

@@ -1,17 +1,32 @@
-"""The version of fedleak: in a checkout that of ``pyproject.toml``, in an installation that of the distribution."""
+"""Versions of what runs: in a checkout those of its ``pyproject.toml``, else those of the installed distributions."""
 
+import platform
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from fedleak.core.places import CHECKOUT
 
-
-def _version() -> str:
-    if CHECKOUT is None:
-        return version("fedleak")
-    # Metadata of a distribution beside the checkout, if there is any, may be of an earlier version.
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return str(project["version"])
+_OF_A_CHECKOUT = {"fedleak": ".", "fedleak-recorder": "recorder", "fedleak-guard": "guard"}
+"""Distributions by the folder of their pyproject.toml."""
+_OTHERS = ("torch", "lightning")
 
 
-__version__ = _version()
+def versions_text() -> str:
+    """A line for each distribution that is there, and for Python; none of them is imported."""
+    lines = [f"{name} {number}" for name in (*_OF_A_CHECKOUT, *_OTHERS) if (number := _version(name))]
+    return "\n".join([*lines, f"python {platform.python_version()}"])
+
+
+def _version(name: str) -> str:
+    """Version of a distribution; empty if there is none."""
+    if CHECKOUT is not None and name in _OF_A_CHECKOUT:
+        # An installation of another version may be on the path too: the code that runs is that of the checkout.
+        project = CHECKOUT / _OF_A_CHECKOUT[name] / "pyproject.toml"
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+__version__ = _version("fedleak")

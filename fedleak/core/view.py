@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 import torch
 from torch import Tensor
 
-from fedleak.core.canary_names import CANARY_PSEUDONYMS as CANARY_PSEUDONYMS
 from fedleak.core.errors import ViewError
 from fedleak.core.threat_model import Need, described_need
 from fedleak_recorder.format import ATTRIBUTE as ATTRIBUTE
 from fedleak_recorder.format import ATTRIBUTE_PSEUDONYMS as ATTRIBUTE_PSEUDONYMS
+from fedleak_recorder.format import CANARY_PSEUDONYMS as CANARY_PSEUDONYMS
 from fedleak_recorder.format import CANDIDATE_LABELS as CANDIDATE_LABELS
 from fedleak_recorder.format import CANDIDATES as CANDIDATES
 

@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fedleak.core.canary_names import CANARY_PSEUDONYMS
 from fedleak.core.errors import InputError
 from fedleak.evaluation.time_budget import LATE
-from fedleak_recorder.format import ATTRIBUTE_PSEUDONYMS
+from fedleak_recorder.format import ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS
 
 if TYPE_CHECKING:
     from fedleak.core.attack import Attack

@@ -1,4 +1,4 @@
-"""Names in results that pages read: columns, settings and suffixes, apart from what computes the values."""
+"""Names in results that pages read: columns, settings and suffixes, without what computes the values."""
 
 from collections.abc import Mapping
 from typing import Any

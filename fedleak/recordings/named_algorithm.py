@@ -1,19 +1,19 @@
 """Public algorithms by the names that recordings use; an untrusted recording never causes an import."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from fedleak import client
 from fedleak.client.algorithm import ClientAlgorithm
 from fedleak.core.class_paths import named_classes
 from fedleak.core.errors import InputError, require
 from fedleak.core.moved import current_path
-from fedleak.recordings.left_out import LEFT_OUT, WAY_OUT
 from fedleak.training.lightning.plain_arguments import from_plain
 from fedleak_recorder.shape_check import Shapes
 
 ALGORITHMS: dict[str, type[ClientAlgorithm]] = named_classes(client, ClientAlgorithm)
-_Kind = TypeVar("_Kind")
+LEFT_OUT = "set learner to null in the manifest: attacks that simulate clients will be left out."
+WAY_OUT = f"Record again with this version, or {LEFT_OUT}"
 
 
 def learner_from(description: Mapping[str, Any] | None) -> ClientAlgorithm | None:

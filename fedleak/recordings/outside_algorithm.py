@@ -7,7 +7,7 @@ import torch
 
 from fedleak.client.algorithm import ClientAlgorithm
 from fedleak.core.errors import InputError, require
-from fedleak.recordings.left_out import LEFT_OUT, WAY_OUT
+from fedleak.recordings.named_algorithm import LEFT_OUT, WAY_OUT
 from fedleak.training.federated import FederatedModule
 from fedleak.training.lightning.hyper_parameters import class_path
 from fedleak.training.lightning.plain_arguments import from_plain, subclasses

@@ -67,6 +67,8 @@ ATTRIBUTE_PSEUDONYMS = "attribute_pseudonyms"
 """Auxiliary ``(P,)``: pseudonyms of the people whose attributes the server knows."""
 ATTRIBUTE = "attribute/"
 """Prefix of auxiliary ``(P,)``: value from 0 of an attribute of these people, -1 where it is unknown."""
+CANARY_PSEUDONYMS = "canary_pseudonyms"
+"""Auxiliary ``(N,)``: pseudonyms of the canaries."""
 CANDIDATES, CANDIDATE_LABELS = "candidates", "candidate_labels"
 """Auxiliary ``(M, *shape)`` and ``(M,)``: records that the server has in mind, and their classes."""
 LONGEST_JOURNAL = 2**30

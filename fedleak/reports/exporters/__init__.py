@@ -3,6 +3,7 @@
 import importlib
 from pathlib import Path
 
+from fedleak.core.errors import require
 from fedleak.reports.exporters.exporter import Exporter
 
 NAMES = tuple(
@@ -17,7 +18,9 @@ def exporter_named(name: str) -> type[Exporter]:
     """The exporter of a name among `NAMES`; the others, which may take long to import, are not imported."""
     members = vars(importlib.import_module(f"{__name__}.{name.replace('-', '_')}")).values()
     kinds = [member for member in members if isinstance(member, type) and issubclass(member, Exporter)]
-    return next(kind for kind in kinds if vars(kind).get("name") == name)
+    named = [kind for kind in kinds if vars(kind).get("name") == name]
+    require(named, f"an exporter named {name} in a file of its name", "none", "Name the file after the exporter.")
+    return named[0]
 
 
 __all__ = ["NAMES", "Exporter", "exporter_named"]

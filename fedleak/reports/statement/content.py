@@ -1,4 +1,4 @@
-"""The content of a statement: its objects with the meaning of each field, apart from what finds the values."""
+"""The content of a statement: its objects with the meaning of each field, without what finds the values."""
 
 from typing import Any, Literal
 

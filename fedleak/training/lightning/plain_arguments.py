@@ -25,8 +25,6 @@ _ROOMS = frozenset(
     f"fedleak.{room}" for room in ("attacks", "client", "defenses", "evaluation", "modules", "server", "training")
 )
 """Packages of this project with classes that a file may name."""
-_RENAMED = ("attacks.manipulation.", "modules.image_manipulation.")
-"""Packages of older versions whose modules have other names today; their classes have the same."""
 _ADDED_IN = {"fedleak.training": "fedleak.modules"}
 """Package that holds the classes of a base, where it is another one than that of the base."""
 _Made = TypeVar("_Made")
@@ -169,8 +167,6 @@ class _Reader:
         path, others = value[_CLASS_PATH], set(value) - {_CLASS_PATH, _ARGUMENTS}
         if isinstance(path, str) and path not in known:
             path = current_path(path)
-        if isinstance(path, str) and path not in known and path.startswith(_RENAMED):
-            path = next((new for new, kind in known.items() if kind.__name__ == path.rpartition(".")[2]), path)
         kind = (known.get(path) or _exported(path)) if isinstance(path, str) else None
         if kind is None or kind not in known.values() or others:
             names = ", ".join(sorted(kind.__name__ for kind in known.values()))
