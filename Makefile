@@ -1,6 +1,6 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder, unless
 # `make PYTHON=/path/to/python TARGET` names the Python of an environment that has the dependencies, e.g. torch.
-.PHONY: demo test tests quick check test-wheel dist additions frozen results included fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
+.PHONY: demo test tests quick check test-wheel additions frozen results included fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,7 +14,6 @@ NVFLARE := .uv/nvflare
 EXPORTERS := .uv/exporters
 DOCS := .uv/docs
 DEMO := runs/demo
-WHEELS := dist
 PEERS := pfl fedjax flower
 AUTHORS := $(patsubst bench/authors/%.in,%,$(wildcard bench/authors/*.in))
 SOURCED := $(patsubst bench/authors/%.source,%,$(wildcard bench/authors/*.source))
@@ -45,9 +44,6 @@ tests: $(READY)
 
 test-wheel: $(READY) | $(UV)  ## a part of test: wheels in an environment of their own, used from a folder with files of a user
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/wheel
-
-dist: $(READY) | $(UV)  ## build the wheels of fedleak, its recorder and its guard into dist/, without an index
-	$(BIN)/python -m tests.wheel.environment $(WHEELS)
 
 quick: $(READY)  ## the tests that train nothing and start no process
 	$(PYTEST) -m "not integration"

@@ -1,7 +1,4 @@
-"""An environment as a user has it: third-party packages, and fedleak, its recorder and its guard from their wheels.
-
-``python -m tests.wheel.environment FOLDER`` builds the three wheels alone.
-"""
+"""An environment as a user has it: third-party packages, and fedleak, its recorder and its guard from their wheels."""
 
 import fcntl
 import hashlib
@@ -101,11 +98,3 @@ def _state() -> str:
     for path in sorted(parts):
         whole.update(f"{path.relative_to(ROOT)} {path.stat().st_mtime_ns}\n".encode())
     return whole.hexdigest()
-
-
-if __name__ == "__main__":
-    found = uv()
-    assert found is not None, "expected uv; found none. Run `make`, which installs it into .uv."
-    build_wheels(Path(sys.argv[1]), found)
-    for path in sorted(Path(sys.argv[1]).iterdir()):
-        print(path)
