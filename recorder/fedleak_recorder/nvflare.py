@@ -6,6 +6,7 @@ every controller that sends a global model and gets models or differences back, 
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -74,6 +75,8 @@ class RoundRecorder(FLComponent):
         self._add: Callable[[Sent], None] | None = None
         self._received: set[str] = set()
         """Clients whose results of the round are recorded."""
+        self._one_event = threading.RLock()
+        """Held while an event is handled; one that is fired meanwhile in the same thread goes on."""
 
     @property
     def key(self) -> bytes | None:
@@ -82,6 +85,11 @@ class RoundRecorder(FLComponent):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Records the results of a round while they arrive, and ends it when it is over."""
+        # The server fires the events of several clients at once, each in a thread of its own.
+        with self._one_event:
+            self._handle(event_type, fl_ctx)
+
+    def _handle(self, event_type: str, fl_ctx: FLContext) -> None:
         result_event = EventType.AFTER_TASK_RESULT_FILTER if self.after_filters else EventType.BEFORE_TASK_RESULT_FILTER
         try:
             if event_type == EventType.BEFORE_TASK_DATA_FILTER:
