@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nvflare.apis.dxo import DXO, DataKind, MetaKey
+from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext
@@ -49,11 +49,10 @@ def at_once(recorder: RoundRecorder, event: str, contexts: list[FLContext]) -> N
 
 def test_tasks_and_results_of_a_round_may_come_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between what a thread reads of the recorder and what it writes, every other one gets its turn."""
-    unpack = module.from_shareable
 
     def slow(content: Shareable) -> Any:
         time.sleep(0.02)
-        return unpack(content)
+        return from_shareable(content)
 
     monkeypatch.setattr(module, "from_shareable", slow)
     recorder = RoundRecorder(str(tmp_path / "deltas"))
