@@ -8,7 +8,7 @@ import pytest
 from fedleak.commands import program
 from fedleak.commands.export import make_exporter
 from fedleak.core.errors import InputError
-from fedleak.reports.exporters import NAMES
+from fedleak.reports.exporters import NAMES, exporter_named
 from fedleak.reports.exporters.sarif import Sarif
 from tests.reports.toys import run
 
@@ -55,3 +55,8 @@ def test_a_folder_without_results_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "results.json" in capsys.readouterr().err
     assert program.main(["export", str(tmp_path)]) == 2
     assert "--to" in capsys.readouterr().err
+
+
+def test_an_exporter_that_is_not_named_as_its_file_is_refused() -> None:
+    with pytest.raises(InputError, match="Name the file"):
+        exporter_named("exporter")  # the file of the base class
