@@ -15,11 +15,13 @@ from tqdm import tqdm
 from bench.hostile_federations import HONEST, HOSTILE, Federation, honest
 from fedleak.core.metric_table import METRICS
 from fedleak.evaluation import audit
+from fedleak.evaluation.added_bits import false_bounds
+from fedleak.evaluation.answers import Cells, leading, recorded_answers
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.gate import gate
 from fedleak.evaluation.scores import records
-from fedleak.reports.headline import false_bounds, headline
+from fedleak.reports.answer_words import bits_sentence, numbers, verdict
 
 ATTACKS = (
     *("equal-counts", "random-guess", "uniform-present", "closed-form", "exact-counts", "last-layer-counts"),
@@ -64,14 +66,14 @@ def line(name: str, result: AuditResult) -> dict[str, str]:
 
 def sentences(name: str, result: AuditResult) -> str:
     """All that the audit says, for a person to judge."""
-    shown = headline(result.results)
-    false = [*result.evaluation.false_declarations, *false_bounds(result.results)]
+    answer = leading(recorded_answers(result.results))[0]
+    false = [*result.evaluation.false_declarations, *false_bounds(Cells(as_recorded(result.results)))]
     verdicts = gate(LIMITS, result.attacks)(as_recorded(result.results), result.evaluation)
     causes = {cause.sentence for cause in result.causes if cause.cause != "few-victims"}
     return "\n".join(
         [
             f"== {name}",
-            f"headline: {shown.verdict} {shown.measured} {shown.adds}",
+            f"headline: {verdict(answer)} {numbers(answer)} {bits_sentence(answer.bits)}",
             f"learner: {result.evaluation.learner_check}",
             *(verdict.message for verdict in verdicts),
             *(f"declared: {sentence}" for sentence in false),

@@ -247,6 +247,7 @@ class CoinGuess(CanaryBounds):
 
     name: ClassVar[str] = "coin-guess"
     baseline: ClassVar[bool] = True
+    control: ClassVar[bool] = True
 
     def scores_of(self, matched: Tensor, generator: torch.Generator) -> Tensor:
         return torch.randn(matched.shape, generator=generator, dtype=matched.dtype)

@@ -74,7 +74,7 @@ class Popularity(InteractionAttack):
         needs=("served", f"priors:{POPULARITY}"),
     )
 
-    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "listed": False}}
+    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "listed": False, "control": True}}
 
     counts: Path | None = None
     shuffled: bool = False

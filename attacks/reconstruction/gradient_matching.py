@@ -241,6 +241,7 @@ class UnrelatedUpdate(InvertingGradients):
     name = "unrelated-update"
     references = ()
     baseline = True
+    control = True
 
     unrelated: Literal["update", "model"] = "update"
 

@@ -105,6 +105,7 @@ class UnrelatedInformed(InformedMatching):
     name = "unrelated-informed"
     references = ()
     baseline = True
+    control = True
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> MatchedImages:
         return super().run(decoupled(view, "update"), generator=generator)

@@ -198,6 +198,7 @@ class UnrelatedSeparate(SeparateMatching):
 
     name = "unrelated-separate"
     baseline = True
+    control = True
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> SeparatedImages:
         return super().run(decoupled(view, "update"), generator=generator)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
+    from fedleak.attacks.sums_over_rounds.baselines import EqualShares as EqualShares
     from fedleak.attacks.sums_over_rounds.baselines import MeanOfSums as MeanOfSums
     from fedleak.attacks.sums_over_rounds.participation import Participation as Participation
     from fedleak.attacks.sums_over_rounds.published import RidgeOnSums as RidgeOnSums
@@ -16,6 +17,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
+            "EqualShares": "fedleak.attacks.sums_over_rounds.baselines",
             "MeanOfSums": "fedleak.attacks.sums_over_rounds.baselines",
             "Participation": "fedleak.attacks.sums_over_rounds.participation",
             "RidgeOnSums": "fedleak.attacks.sums_over_rounds.published",

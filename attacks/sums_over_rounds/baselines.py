@@ -1,11 +1,40 @@
-"""Baseline of sums over rounds: the mean of the sums that a client took part in."""
+"""Baselines of sums over rounds: equal shares of all classes, and the mean of the sums that a client took part in."""
+
+import itertools
 
 import torch
 
+from fedleak.attacks.composition.base import output_layer
 from fedleak.attacks.sums_over_rounds.base import SharesAttack, class_sums
 from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
 from fedleak.attacks.sums_over_rounds.received_sums import Participants
 from fedleak.core.history import History
+from fedleak.core.threat_model import ThreatModel
+
+
+class EqualShares(SharesAttack):
+    """Baseline: as many examples of each class as of any other, after every round.
+
+    Threat model: a server that knows the classes and who took part, and does not use the sums.
+
+    References:
+        This project.
+    """
+
+    name = "equal-shares"
+    baseline = True
+    threat_model = ThreatModel(
+        sees="no update",
+        knows="the number of classes, and who took part",
+        needs=("participants", "deltas"),
+    )
+
+    def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
+        participants = Participants.of(view)
+        rounds = list(itertools.islice(view.each_round(), self.most))
+        classes = rounds[0].deltas[f"{output_layer(rounds[0])}.bias"].shape[1]
+        shares = torch.full((len(rounds), len(participants.clients), classes), 1 / classes, dtype=torch.float64)
+        return self.estimate(participants, shares)
 
 
 class MeanOfSums(SharesAttack):
@@ -21,6 +50,7 @@ class MeanOfSums(SharesAttack):
 
     name = "mean-of-sums"
     baseline = True
+    control = True
 
     def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
         participants = Participants.of(view)

@@ -129,7 +129,7 @@ class HoldersToReveal(SumsAttack):
         knows=KNOWS,
         needs=("participants", *NEEDS),
     )
-    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True}}
+    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True, "control": True}}
 
     shuffled: bool = False
 

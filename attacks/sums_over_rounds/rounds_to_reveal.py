@@ -60,7 +60,7 @@ class RoundsToReveal(SharesAttack):
 
     name = "rounds-to-reveal"
     exact = True
-    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True}}
+    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True, "control": True}}
 
     shuffled: bool = False
 

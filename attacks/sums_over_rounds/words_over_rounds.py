@@ -122,7 +122,7 @@ class WordsToReveal(SumsAttack):
         knows="which table is the embedding, and the clients' algorithm; uses texts of its own for their length",
         needs=("participants", "deltas", "model"),
     )
-    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True}}
+    variants: ClassVar[Variants] = {"shuffled": {"shuffled": True, "baseline": True, "control": True}}
 
     sensitive: PositiveFloat = 0.05
     shuffled: bool = False

@@ -22,7 +22,7 @@ import pandas as pd
 from fedleak.core.errors import InputError, require
 from fedleak.core.io.files import write_whole
 from fedleak.core.provenance import published
-from fedleak.evaluation.luck import LUCK
+from fedleak.evaluation.result_names import LUCK
 from fedleak.evaluation.scores import SETTING
 from fedleak.evaluation.summary import RATIO
 from fedleak.reports.figures.below_bounds import below_bounds

@@ -37,10 +37,12 @@ def demo(out: str = "runs/demo") -> int:
     print("\n".join(leak_and_accuracy([plain, private])), flush=True)
     print("\n3 of 3: generated users train a recommender", flush=True)
     clicks = run_system(recommender, root)
-    attack, baseline = clicks.best(), clicks.best(("baseline",))
+    best, baseline = clicks.answer.row, clicks.answer.baseline
+    assert best is not None  # configs/demo.yaml names attacks and a baseline
+    assert baseline is not None
     print(
-        f"\nWhich items a user clicked: AUC {clicks.mean(attack):.3f} ({attack}); without the update"
-        f" {clicks.mean(baseline):.3f} ({baseline}); guessing 0.5. Generated data are no evidence of a leak.\n"
+        f"\nWhich items a user clicked: AUC {best['mean']:.3f} ({best['attack']}); without the update"
+        f" {baseline.value:.3f} ({baseline.name}); guessing 0.5. Generated data are no evidence of a leak.\n"
     )
     page = write_joined(root)
     print(f"{time.perf_counter() - start:.0f} seconds, {time.process_time():.0f} of them CPU time")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedleak.core.errors import require
+from fedleak.evaluation.attack_descriptions import AttackDescription, described
 from fedleak.evaluation.kept_fits import kept_misfits
-from fedleak.reports.attack_descriptions import AttackDescription, described
 from fedleak.reports.text_table import text_table, wrapped_table
 
 _COLUMNS = ("name", "kind", "threat\nmodel", "paper, cost", "needs")

@@ -153,7 +153,7 @@ def _check_required(name: str, arguments: Mapping[str, Any]) -> None:
 
 def _names_of_attacks() -> str:
     """The names that ``--attack`` takes, by question."""
-    from fedleak.reports.attack_descriptions import described
+    from fedleak.evaluation.attack_descriptions import described
 
     names: dict[str, list[str]] = {}
     for attack in described():

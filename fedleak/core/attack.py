@@ -17,6 +17,8 @@ from fedleak.core.taxonomy import NONE_FITS, TAXONOMY, Taxonomy
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView, View
 
+Comparison = Literal["", "prior", "blind", "control"]
+"""What a baseline is as a comparison, see `Attack.comparison`."""
 WithPrior = Literal["likelihood", "rank", "posterior"]
 """How a prior is added to the scores of an attack, see `Attack.with_prior`."""
 Variants = Mapping[str, Mapping[str, Any]]
@@ -43,8 +45,10 @@ class Attack(abc.ABC):
         taxonomy: names of the question in public taxonomies; None for those of the family in `fedleak.core.taxonomy`.
         threat_model: what the adversary sees and knows.
         estimates: the type it returns, which says what the server infers, and scores it.
-        baseline: whether attacks are compared with it. A baseline does not read the update of the client it is about;
-            it may read another client's in its place, and only a baseline may work without any.
+        baseline: whether it is listed beside the attacks and not as one of them. A baseline does not read the update of
+            the client it is about; it may read another client's in its place, and only a baseline may work without any.
+        control: whether it is a baseline that reads updates which say nothing more of the client it is about, such as
+            another client's, so that it shows what a method reaches by chance.
         references: the publications that define the attack, e.g. ``("RAIFLE, Algorithm 1",)``; empty for our own.
         exact: whether it solves for the answer where theory guarantees one, instead of a statistical estimate.
         is_prior: whether it is a baseline whose scores say, without the update, how likely the answers are, so that its
@@ -104,6 +108,7 @@ class Attack(abc.ABC):
     threat_model: ClassVar[ThreatModel]
     estimates: ClassVar[type[Estimate]]
     baseline: ClassVar[bool] = False
+    control: ClassVar[bool] = False
     references: ClassVar[tuple[str, ...]] = ()
     exact: ClassVar[bool] = False
     is_prior: ClassVar[bool] = False
@@ -133,6 +138,19 @@ class Attack(abc.ABC):
     def names(cls) -> tuple[str, ...]:
         """Every name that its results may have, `name` first."""
         return tuple(dict.fromkeys((cls.name, *cls.manipulated_names.values())))
+
+    @classmethod
+    def comparison(cls) -> Comparison:
+        """What a baseline is as a comparison of attacks; empty for an attack.
+
+        A ``prior`` says how likely the answers are without the update, a ``blind`` baseline answers without it, and a
+        ``control`` reads updates that say nothing more of the client it is about.
+        """
+        if not cls.baseline:
+            return ""
+        if cls.control:
+            return "control"
+        return "prior" if cls.is_prior else "blind"
 
     @classmethod
     def public_names(cls) -> Taxonomy:

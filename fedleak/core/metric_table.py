@@ -65,6 +65,19 @@ class Metric:
         """Value of a perfect attack."""
         return 0.0 if self.lower_is_better else 1.0
 
+    @property
+    def sign(self) -> int:
+        """1 if a higher value is more leakage, -1 if a lower one is."""
+        return -1 if self.lower_is_better else 1
+
+    def leakage(self, value: float) -> float:
+        """A value with the sign with which more is more leakage.
+
+        >>> Metric("error", "", lower_is_better=True).leakage(0.25)
+        -0.25
+        """
+        return self.sign * value
+
 
 METRICS: dict[str, Metric] = {}
 """Every metric by name, in the order of reports."""

@@ -13,6 +13,7 @@ def line_of(attack: Attack, view: View) -> AttackInfo:
         name=attack.name,
         variant=attack.variant_key,
         role="baseline" if attack.baseline else published,
+        comparison=attack.comparison(),
         family=attack.family,
         question=attack.estimates.question(),
         sees=attack.threat_model.sees,

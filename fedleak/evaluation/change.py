@@ -64,7 +64,7 @@ class Change:
     @property
     def sign(self) -> int:
         """1 if more of the metric is more leakage, -1 if less is."""
-        return -1 if metric(self.metric).lower_is_better else 1
+        return metric(self.metric).sign
 
     def ends(self, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
         """Ends of the 95% interval of the difference, each for a number of tests.

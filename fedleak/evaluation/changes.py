@@ -15,6 +15,7 @@ from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.paired_means import crossed
 from fedleak.evaluation.persons import without_persons
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING, AttackInfo, describe, from_records, setting_columns
 from fedleak.evaluation.stored_run import StoredRun
 from fedleak_recorder.pseudonyms import KEY_VARIABLE, secret_key
@@ -98,7 +99,7 @@ class _Side:
         roles = scores["attack"].map({label: line.role for label, line in lines.items()})
         judged = is_judged(scores, {label: line.question for label, line in lines.items()})
         self.name, self.lines = name, lines
-        self.scores = scores[roles.isin(("ours", "published")) & judged]
+        self.scores = scores[roles.isin(ATTACKS) & judged]
         self.columns = setting_columns(self.scores)
         self.distinct = {column: set(self.scores[column].map(repr)) for column in self.columns}
         self.people = set(self.scores["person"])

@@ -14,6 +14,7 @@ from fedleak.core.metric_table import ANY, Metric, add_metric, metric
 from fedleak.core.seeding import generator_for
 from fedleak.evaluation.bootstrap import crossed_ratio, crossed_weights
 from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING, AttackInfo, from_records, setting_columns
 from fedleak.evaluation.summary import described
 
@@ -63,7 +64,7 @@ def _interactions_needed(evaluation: Evaluation, name: str = "error") -> Iterato
     if AXIS not in scores:
         return
     roles = scores["attack"].map(lambda label: evaluation.lines.get(label, AttackInfo()).role)
-    curves = scores[(scores["metric"] == name) & scores[AXIS].notna() & roles.isin(["ours", "published"])]
+    curves = scores[(scores["metric"] == name) & scores[AXIS].notna() & roles.isin(list(ATTACKS))]
     others = [column for column in setting_columns(scores) if column != AXIS]
     for _, group in curves.groupby(others, sort=False, dropna=False):
         published = group["attack"][roles[group.index] == "published"]
@@ -188,7 +189,7 @@ def shares_of_ceiling(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
             continue
         common = {column: cell[column].iloc[0] for column in columns}
         for label, values in own.items():
-            if roles[label] in ("ours", "published"):
+            if roles[label] in ATTACKS:
                 share = (weights @ values - low) / ceiling
                 ends = share[1:].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
                 sizes = {"n": int(people.max()) + 1, "seeds": int(seeds.max()) + 1, "seconds_per_victim": 0.0}

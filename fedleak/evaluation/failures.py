@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -12,23 +13,12 @@ from fedleak.attacks.composition.base import CompositionAttack, output_layer
 from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.memory import gibibytes, memory_bound
-from fedleak.core.metric_table import metric
 from fedleak.core.view import View
+from fedleak.evaluation.answers import NEAR, Cells, Row
 from fedleak.evaluation.cause import POSSIBLE, Cause
 from fedleak.evaluation.causes import measured_causes
-from fedleak.evaluation.near_guessing import (
-    ATTACKS,
-    NEAR,
-    Row,
-    best_guess,
-    gain_of,
-    is_near,
-    near_guessing,
-    no_reconstructions,
-    same_cell,
-)
+from fedleak.evaluation.near_guessing import near_guessing, no_reconstructions
 from fedleak.evaluation.reasons import INAPPLICABLE, OTHERS, UNSCORED, lacks
-from fedleak.evaluation.scores import records
 from fedleak.recordings.adversary_devices import PSEUDONYMS as KNOWN_PSEUDONYMS
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
@@ -46,18 +36,19 @@ def explain(results: pd.DataFrame, recording: Recording, *, seed: int) -> list[C
     learner = recorded_learner(recording)
     views = recording.views(victims_per_view=_VICTIMS, rounds=recording.rounds[:_VIEWS], learner=learner)
     measured = measured_causes(list(itertools.islice(views, _VIEWS)), seed=seed)
-    return empty + [cause.of(row) for row in failed for cause in _causes(row, results, measured)]
+    cells = Cells(results)
+    return empty + [cause.of(row) for row in failed for cause in _causes(row, cells, measured)]
 
 
-def _causes(row: Row, results: pd.DataFrame, measured: Sequence[Cause]) -> list[Cause]:
+def _causes(row: Row, cells: Cells, measured: Sequence[Cause]) -> list[Cause]:
     """Measured causes that explain a row; else too few victims; else a better attack in the cell; else unknown."""
     fitting = [cause for cause in measured if cause.metrics is None or row["metric"] in cause.metrics]
     certain, possible = ([one for one in fitting if (one.cause == POSSIBLE) is last] for last in (False, True))
     if certain:
         return certain
-    if few := _few_victims(row, results):
+    if few := _few_victims(row, cells):
         return [few, *possible]
-    if better := _succeeded(row, results):
+    if better := _succeeded(row, cells):
         other = f"{better['attack']}: {better['metric']} {better['mean']:.3f}"
         sentence = f"another attack succeeds on the same recording ({other})"
         return [Cause("attack", sentence, {"other": better["mean"]})]
@@ -65,22 +56,19 @@ def _causes(row: Row, results: pd.DataFrame, measured: Sequence[Cause]) -> list[
     return possible or [Cause("unknown", f"none of the measured causes ({known}) applies", {})]
 
 
-def _few_victims(row: Row, results: pd.DataFrame) -> Cause | None:
-    guess = best_guess(row, results) or 0.0
-    low, high = sorted(gain_of(row, end, guess) for end in (row["low"], row["high"]))
+def _few_victims(row: Row, cells: Cells) -> Cause | None:
+    gains = [cells.most_gain(row, row[end]) for end in ("low", "high")]
+    low, high = sorted(math.nan if gain is None else gain for gain in gains)
     if not (low <= 0 < NEAR < high and high - low > _WIDE):
         return None
     sentence = f"too few victims: n = {row['n']}, {row['metric']} {row['low']:.3f} to {row['high']:.3f}"
     return Cause("few-victims", sentence, {"n": row["n"]})
 
 
-def _succeeded(row: Row, results: pd.DataFrame) -> Row | None:
+def _succeeded(row: Row, cells: Cells) -> Row | None:
     """Best other attack in the cell that did not fail."""
-    cell = same_cell(row, results)
-    others = cell[cell["role"].isin(ATTACKS) & (cell["attack"] != row["attack"])]
-    rows = [other for other in records(others) if not is_near(other, results)]
-    sign = -1 if metric(row["metric"]).lower_is_better else 1
-    return max(rows, key=lambda other: sign * other["mean"], default=None)
+    others = [other for other in cells.attacks(row) if other["attack"] != row["attack"] and not cells.is_near(other)]
+    return max(others, key=cells.rank, default=None)
 
 
 def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None:

@@ -26,6 +26,7 @@ from fedleak.evaluation.learner_match import simulates
 from fedleak.evaluation.limit_names import BEYOND_BASELINE, CHANGE, RELATIVE, asks, parts_of
 from fedleak.evaluation.limits import FEWEST, Measured, measured
 from fedleak.evaluation.relative_limits import Differences, beyond_baseline, changed
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.risk import worst_clients, worst_in_words
 from fedleak.evaluation.scores import differing, number, records, rows_of
 from fedleak.evaluation.unmeasured_bits import BITS, BITS_NEED, questions_without_bits
@@ -239,7 +240,7 @@ def _of_attacks(name: str, results: pd.DataFrame) -> list[dict[str, Any]]:
     if results.empty:
         return []
     question, metric_name = parts_of(name)
-    attacks = results[results["role"].isin(("ours", "published"))]
+    attacks = results[results["role"].isin(ATTACKS)]
     rows = records(attacks[is_judged(attacks) if metric_name in RELATIVE else attacks["metric"] == metric_name])
     return [row for row in rows if asks(question)(str(row["family"]), str(row["tells"]))]
 

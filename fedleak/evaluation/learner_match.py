@@ -367,7 +367,7 @@ def learner_free_is_better(evaluation: Evaluation, attacks: Sequence[Attack]) ->
     labels = evaluation.lines
     scores = evaluation.scores[evaluation.scores["metric"].isin([n for n, one in METRICS.items() if one.judged])]
     for (question, name), rows in scores.groupby([scores["attack"].map(_question(labels)), "metric"]):
-        sign = -1 if METRICS[str(name)].lower_is_better else 1
+        sign = METRICS[str(name)].sign
         clients = ["seed", "round", "victim"]
         table = sign * rows.pivot_table(index=clients, columns="attack", values="value", aggfunc="mean")
         names = [str(label) for label in table]

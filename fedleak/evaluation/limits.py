@@ -89,7 +89,7 @@ def measured(
             clients like these.
     """
     entry = metric(row["metric"])
-    sign = -1 if entry.lower_is_better else 1
+    sign = entry.sign
     setting = describe(setting_of(row), keys)
     label = f"{row['attack']} in {setting}" if setting else str(row["attack"])
     if entry.worst_client:

@@ -11,27 +11,23 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedleak.core.metric_table import Metric, judges, metric
+from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.mean_interval import MeanOverClients, Values
 from fedleak.evaluation.paired_means import mean_over_clients, paired
-from fedleak.evaluation.result_names import LUCK as LUCK
+from fedleak.evaluation.result_names import ATTACKS, LUCK
 from fedleak.evaluation.scores import records, setting_columns
 
-LEVEL = 0.05
-"""Largest probability, times the number of attacks that were tried, of a leak that counts as shown."""
 _ENUMERATED = 14
 """Units up to which all signs are looked at; of more, `2**14` drawn ones."""
 _MOST_UNITS = 1000
 """Units above which the sum of random signs is normal to any precision that matters here."""
-ATTACKS = ("ours", "published")
-"""Roles of attacks; the other lines are comparisons."""
 
 
 def with_luck(results: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Results with the column `LUCK`: NaN for comparisons, and where nothing ran that an attack is compared with.
 
-    An attack is compared with guessing, with what its own answers reach by chance, and with the best baseline of the
-    same question, metric and setting, on the same clients. The column has the largest of the probabilities of luck,
-    see `luck`.
+    The column has the largest of the probabilities of luck against guessing, what the attack's own answers reach by
+    chance, and the best baseline, see `fedleak.evaluation.answers.Cells.comparisons`, on the same clients.
 
     Args:
         results: see `fedleak.evaluation.summary.summarise`.
@@ -44,19 +40,18 @@ def with_luck(results: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     scores_of = {}
     for _, cell_scores in scores.groupby(["attack", "metric", *setting_columns(scores)], sort=False, dropna=False):
         scores_of[_key(records(cell_scores.head(1))[0], line)] = cell_scores
-    rows = records(results)
-    cells: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        cells.setdefault(_key(row, ["question", *settings]), []).append(row)
-    values = []
-    for row in rows:
+    cells = Cells(results)
+    probabilities = []
+    for row in records(results):
         probability = math.nan
         if row["role"] in ATTACKS and judges(row["metric"], row["question"]) and row["mean"] == row["mean"]:
-            compared = _compared_with(row, cells[_key(row, ["question", *settings])])
-            tables = [scores_of.get(_key(compared_row, line)) for compared_row in (row, *compared)]
+            by_chance = [one for one in cells.comparisons(row) if one.kind == "chance"]
+            compared = [*by_chance, cells.baseline(row)]
+            lines = [row, *(one.row for one in compared if one is not None and one.row is not None)]
+            tables = [scores_of.get(_key(of_line, line)) for of_line in lines]
             probability = _largest_luck(metric(row["metric"]), tables)
-        values.append(probability)
-    return results.assign(**{LUCK: values})
+        probabilities.append(probability)
+    return results.assign(**{LUCK: probabilities})
 
 
 def _key(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
@@ -65,23 +60,12 @@ def _key(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{column}={value!r}" for column, value in present if value is not None and value == value)
 
 
-def _compared_with(row: Mapping[str, Any], cell: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the best baseline, and of what the attack's own answers reach by chance."""
-    sign = -1 if metric(row["metric"]).lower_is_better else 1
-    baselines = [other for other in cell if other["role"] == "baseline" and other["metric"] == row["metric"]]
-    scored = [other for other in baselines if other["mean"] == other["mean"]]
-    best = max(scored, key=lambda other: sign * other["mean"], default=None)
-    by_chance = row["attack"], f"{row['metric']}-by-chance"
-    chance = [other for other in cell if (other["attack"], other["metric"]) == by_chance]
-    return chance if best is None else [*chance, best]
-
-
 def _largest_luck(entry: Metric, tables: Sequence[pd.DataFrame | None]) -> float:
     """Largest probability of luck of an attack, the first table of scores, against each comparison; NaN without one."""
     attack, *others = tables
     if attack is None:
         return math.nan
-    sign = -1 if entry.lower_is_better else 1
+    sign = entry.sign
     probabilities = []
     for other in others:
         if other is None:

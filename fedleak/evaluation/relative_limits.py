@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from fedleak.core.metric_table import metric
+from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.changes import Changes
 from fedleak.evaluation.limit_names import Asked
 from fedleak.evaluation.limits import FEWEST, Measured, hidden
-from fedleak.evaluation.near_guessing import same_cell
 from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
 from fedleak.evaluation.scores import describe, number, rows_of, setting_of
 
@@ -72,10 +72,10 @@ def beyond_baseline(
         keys: settings that differ between results.
         limit: largest difference.
     """
-    differences, without = [], dict[str, None]()
+    differences, without, cells = [], dict[str, None](), Cells(results)
     for row in rows:
         entry, attack_scores = metric(row["metric"]), rows_of(scores, row)
-        best = _best_baseline(row, results)
+        best = _best_baseline(row, cells)
         if best is None or attack_scores.empty or not math.isfinite(row["mean"]):
             without[f"{row['family']}/{row['metric']}"] = None
             continue
@@ -103,22 +103,13 @@ def beyond_baseline(
     return Differences(differences, f"no baseline for {', '.join(without)}" if without else "")
 
 
-def _best_baseline(row: Mapping[str, Any], results: pd.DataFrame) -> tuple[str, float | dict[str, Any]] | None:
+def _best_baseline(row: Mapping[str, Any], cells: Cells) -> tuple[str, float | dict[str, Any]] | None:
     """Description of what an attack is compared with, and its value or its row of results; None for nothing."""
-    entry = metric(row["metric"])
-    sign, name = -1 if entry.lower_is_better else 1, f"{row['metric']}-by-chance"
-    cell = same_cell(dict(row), results)
-    chance = same_cell({**row, "metric": name}, results)
-    others = pd.concat([cell[cell["role"] == "baseline"], chance[chance["attack"] == row["attack"]]])
-    others = others[others["mean"].notna()]
-    known: list[tuple[float, str, float | dict[str, Any]]] = [
-        (one["mean"], f"{one['attack']} {number(one['mean'])}", one) for one in others.to_dict("records")
-    ]
-    if entry.guessing is not None:
-        known.append((entry.guessing, f"guessing {entry.guessing:g}", float(entry.guessing)))
-    if not known and not entry.lower_is_better:
-        known.append((0.0, "no baseline", 0.0))
-    if not known:
+    comparison = cells.comparison(row)
+    if comparison is None:
         return None
-    _, label, baseline = max(known, key=lambda one: sign * one[0])
-    return label, baseline
+    if comparison.row is not None:
+        return f"{comparison.name} {number(comparison.value)}", comparison.row
+    if comparison.kind == "guessing":
+        return f"guessing {comparison.value:g}", comparison.value
+    return "no baseline", comparison.value

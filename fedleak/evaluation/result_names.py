@@ -5,11 +5,15 @@ from typing import Any
 
 SETTING = "setting."
 """Prefix of the columns that identify the cell of a table that a row belongs to, e.g. ``setting.data``."""
+DATA, RUN = SETTING + "data", SETTING + "run"
+"""Settings of every table, and of a page of several runs."""
 RESULT: tuple[str, ...] = ("attack", "metric", "mean", "std", "low", "high", "n", "seeds", "seconds_per_victim")
 """Columns of a table of results, besides its settings and the fields of `fedleak.evaluation.scores.AttackInfo`."""
 RATIO = ("ratio", "ratio_low", "ratio_high")
 DIFFERENCE: tuple[str, ...] = ("attack", "against", "metric", "mean", "low", "high", "n", "seeds", *RATIO)
 """Columns of a table of paired differences, in addition to its settings."""
+ATTACKS = ("ours", "published")
+"""Roles of attacks; the other lines are comparisons."""
 LUCK = "luck"
 """Column of results with the probability of luck, see `fedleak.evaluation.luck`."""
 PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"

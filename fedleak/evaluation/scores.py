@@ -50,6 +50,7 @@ class AttackInfo:
         with_prior: whether the priors of the question were added to the attack's answers after it ran, see
             `fedleak.evaluation.posterior`. An attack that uses a prior itself, e.g. a variant of that name, has False.
         role: attack of this project, published attack, baseline, or reference (a bound or a model).
+        comparison: what a baseline is as a comparison, see `fedleak.core.attack.Attack.comparison`; empty for others.
         family: family of the attack, None for a reference.
         question: see `fedleak.core.estimates.Estimate.question`; attacks are compared with baselines of the same
             question.
@@ -65,6 +66,7 @@ class AttackInfo:
     variant: str | None = None
     with_prior: bool = False
     role: Role = "reference"
+    comparison: str = ""
     family: str | None = None
     question: str | None = None
     sees: str = ""

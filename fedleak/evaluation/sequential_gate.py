@@ -14,6 +14,7 @@ from fedleak.evaluation.confidence_sequence import EXPECTED_ROUNDS, ConfidenceSe
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.limit_names import RELATIVE, asks, check_limits, parts_of
 from fedleak.evaluation.limits import MOST_UNSCORED
+from fedleak.evaluation.result_names import ATTACKS
 
 Outcome = Literal["exceeded", "kept", "open", "unmeasured"]
 
@@ -92,7 +93,7 @@ def scores_of_round(evaluation: Evaluation, metrics: Iterable[str]) -> list[Roun
     found = []
     for (attack, name), rows in scores[scores["metric"].isin(wanted)].groupby(["attack", "metric"], sort=False):
         line = evaluation.lines.get(str(attack))
-        if line is None or line.role not in ("ours", "published"):
+        if line is None or line.role not in ATTACKS:
             continue
         people = rows.groupby("person", sort=False).agg(victim=("victim", "first"), value=("value", "mean"))
         found.append(

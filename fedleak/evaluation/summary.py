@@ -16,6 +16,7 @@ from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
 from fedleak.evaluation.posterior.posterior import combined_label
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.result_names import DIFFERENCE as DIFFERENCE
 from fedleak.evaluation.result_names import RATIO as RATIO
 from fedleak.evaluation.result_names import RESULT as RESULT
@@ -105,12 +106,12 @@ def _matrix(values: pd.DataFrame) -> Tensor:
 
 
 def _pairs(values: Mapping[str, pd.DataFrame], lines: Mapping[str, AttackInfo], name: str) -> Iterator[tuple[str, str]]:
-    sign = -1 if metric_of(name).lower_is_better else 1
+    entry = metric_of(name)
     finite = {label: one.to_numpy()[np.isfinite(one.to_numpy())] for label, one in values.items()}
-    means = {label: sign * float(own.mean()) for label, own in finite.items() if len(own)}
+    means = {label: entry.leakage(float(own.mean())) for label, own in finite.items() if len(own)}
     for attack in means:
         line = lines.get(attack, AttackInfo())
-        if line.role not in ("ours", "published"):
+        if line.role not in ATTACKS:
             continue
         same = [label for label in means if lines.get(label, AttackInfo()).question == line.question]
         for role in ("baseline", "published") if line.role == "ours" else ("baseline",):

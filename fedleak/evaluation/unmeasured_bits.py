@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from fedleak.core.metric_table import METRICS
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
 
 if TYPE_CHECKING:
     from fedleak.core.attack import Attack
 
-_ATTACKS = ("ours", "published")
 BITS = "bits"
 BITS_NEED = "need the records themselves, or the answers of at least five clients, and of two for each class"
 """What bits of a question need, in a sentence."""
@@ -35,7 +35,7 @@ def questions_without_bits(
     """
     judged = [entry.name for entry in METRICS.values() if entry.judged]
     about_data = {attack.estimates.question() for attack in attacks if attack.estimates.truth}
-    scored = results[results["role"].isin(_ATTACKS) & results["mean"].notna()]
+    scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     with_bits = set(scored["question"][scored["metric"] == BITS])
     answered = records(scored[scored["metric"].isin(judged)].drop_duplicates("question"))
     return [

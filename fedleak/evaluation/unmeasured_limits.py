@@ -12,6 +12,7 @@ from fedleak.core.metric_table import judges, metric
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.limit_names import parts_of
 from fedleak.evaluation.reasons import nearest_reason
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def measured_metric(name: str, limit: float, results: pd.DataFrame, asked: Seque
     if results.empty:
         return ""
     families = {attack.family for attack in _measuring(name, asked)}
-    scored = results[results["role"].isin(("ours", "published")) & results["mean"].notna()]
+    scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     scored = scored[scored["family"].isin(families) & is_judged(scored)]
     rows = records(scored.drop_duplicates(["family", "metric"]))
     return _sentence([(row["family"], row["tells"], row["metric"]) for row in rows], limit)

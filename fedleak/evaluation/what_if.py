@@ -17,15 +17,15 @@ from fedleak.attacks.record_membership.pool import record_losses
 from fedleak.client.algorithm import ClientAlgorithm, RecordAlgorithm
 from fedleak.core.attack import Attack
 from fedleak.core.history import History
-from fedleak.core.metric_table import CORRELATION, METRICS, POSITIVE, Metric, metric
+from fedleak.core.metric_table import CORRELATION, METRICS, POSITIVE, Metric
 from fedleak.defenses.base import Defense
+from fedleak.evaluation.answers import Answer, answers, goes_furthest
 from fedleak.evaluation.as_recorded import COSINE as COSINE
 from fedleak.evaluation.as_recorded import DEFENCE as DEFENCE
 from fedleak.evaluation.as_recorded import NONE as NONE
 from fedleak.evaluation.auditing import AuditResult, audit
 from fedleak.evaluation.evaluate import Slow, default_setting
 from fedleak.evaluation.evaluation import Evaluation, joined
-from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.processes import in_processes
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.evaluation.relevance import full_name
@@ -48,8 +48,6 @@ _SECONDS = 120
 """Time that all attacks together may take under the defences, without `slow`."""
 _EXAMPLES = 1000
 """Labelled examples of the server on which a loss is measured."""
-_ATTACKS = ("ours", "published")
-"""Roles of attacks; the other rows are comparisons."""
 _Name = tuple[str, str]
 """Family and name of an attack."""
 _LABELLED = ((IMAGES, LABELS), (adversary_devices.FEATURES, adversary_devices.LABELS))
@@ -268,15 +266,20 @@ def _shared_out(seconds: float, costs: Sequence[float]) -> float:
 
 def _best(result: AuditResult, spent: Mapping[_Name, float], most: float = math.inf) -> set[_Name]:
     """The attacks within so many seconds that were best at a question, or its fastest where none is."""
-    results = result.results
-    ran = results["role"].isin(_ATTACKS) & (results["name"] != "") & ~results["with_prior"]
-    rows = results[is_judged(results) & ran & results["mean"].notna()]
+    by_question: dict[tuple[str | None, str], list[Answer]] = {}
+    for answer in answers(result.results):
+        by_question.setdefault((answer.question, answer.metric), []).append(answer)
     chosen = set[_Name]()
-    for (_, name_of_metric), of_question in rows.groupby(["question", "metric"], dropna=False):
-        ranked = of_question.sort_values("mean", ascending=metric(str(name_of_metric)).lower_is_better)
-        names = [(str(family), str(name)) for family, name in zip(ranked["family"], ranked["name"], strict=True)]
+    for of_question in by_question.values():
+        # Of several settings, the one in which the attacks go furthest.
+        ranked = max(of_question, key=goes_furthest).ranked
+        run_again = [row for row in ranked if row["name"] and not row["with_prior"]]
+        names = list(dict.fromkeys((str(row["family"]), str(row["name"])) for row in run_again))
         affordable = [name for name in names if spent.get(name, 0.0) <= most]
-        chosen |= {*affordable[:_FEW]} or {min(names, key=lambda name: spent.get(name, 0.0))}
+        if affordable:
+            chosen |= {*affordable[:_FEW]}
+        elif names:
+            chosen.add(min(names, key=lambda name: spent.get(name, 0.0)))
     return chosen
 
 

@@ -18,13 +18,13 @@ from fedleak.core.places import TEMPLATES
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.reasons import reasons
+from fedleak.evaluation.result_names import DATA
 from fedleak.evaluation.scores import records
 from fedleak.reports.content_policy import content_policy
-from fedleak.reports.headline import headline, is_generated
-from fedleak.reports.questions import Question, not_measured
+from fedleak.reports.questions import Question, first_verdict, not_measured
 from fedleak.reports.run import Run
 from fedleak.reports.sections import BASELINES, Section
-from fedleak.reports.tables import DATA, Table
+from fedleak.reports.tables import Table
 
 _HALF_PAGE = 520
 """Largest width in points of a figure that fits into half of the page."""
@@ -78,7 +78,7 @@ def write_report(
         script=script,
         policy=content_policy(script),
         run=run,
-        headline=questions[0].answer if questions else headline(results),
+        headline=first_verdict(questions, results),
         false_declarations=run.false_declarations,
         notes=[
             *_generated(results),
@@ -90,7 +90,7 @@ def write_report(
         questions=questions,
         unmeasured=unmeasured,
         not_asked=not_asked,
-        scales=meanings({one.answer.row["metric"] for one in questions if one.answer.row is not None}),
+        scales=meanings({one.answer.metric for one in questions}),
         todo="" if parts else _todo(run, questions, unmeasured),
         pictures=first,
         parts=blocks,
@@ -158,7 +158,7 @@ def _is_of_few(run: Run) -> bool:
 
 def _generated(results: pd.DataFrame) -> list[str]:
     """The remark on generated data, with their names if there are others too; none without them."""
-    generated = is_generated(results)
+    generated = results.get(DATA, pd.Series("", results.index)).map(str).str.startswith("synthetic")
     if not generated.any() or generated.all():
         return [GENERATED] if generated.any() else []
     return [

@@ -1,36 +1,30 @@
-"""Questions of a report, a line each: what leaks most, what is near the baseline, and what was not measured."""
+"""Questions of a report, a line each: what leaks most, what is near its comparison, and what was not measured."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
 
-from fedleak.core.metric_table import judges, metric
+from fedleak.core.metric_table import metric
+from fedleak.evaluation.answers import (
+    Answer,
+    Status,
+    inferred_by_family,
+    is_about_data,
+    leading,
+    recorded_answers,
+)
+from fedleak.evaluation.attack_descriptions import described
 from fedleak.evaluation.reasons import is_inapplicable, nearest_reason, why_inapplicable
 from fedleak.evaluation.result_names import UNDER
-from fedleak.evaluation.risk import worst_clients, worst_in_words
-from fedleak.evaluation.scores import SETTING, describe, differing, number, rows_of, setting_of
-from fedleak.reports.attack_descriptions import described
-from fedleak.reports.headline import (
-    Headline,
-    Row,
-    Status,
-    as_recorded,
-    best_baseline,
-    bits,
-    comparisons,
-    headline,
-    is_generated,
-    most_bits,
-    reach,
-)
+from fedleak.evaluation.risk import worst_in_words
+from fedleak.evaluation.scores import describe, number
+from fedleak.reports.answer_words import bits, bits_sentence, nothing_scored, verdict
 from fedleak.reports.metric_words import number_in_words, value_in_words
-from fedleak.reports.run import ATTACKS, Run
-from fedleak.reports.tables import DATA
+from fedleak.reports.run import Run
 
-RUN = SETTING + "run"
 WORDS: Mapping[Status, str] = {
     "leak": "leaks",
     "undecided": "not decided",
@@ -39,19 +33,8 @@ WORDS: Mapping[Status, str] = {
     "unmeasured": "not measured",
     "inapplicable": "does not apply",
 }
-_ORDER: Sequence[Status] = get_args(Status)
 _OUTCOMES = ("failed", "unchecked", "undecided", "ok")
 """Outcomes of the gate, the worst first."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """Shares of the way from the baseline to certainty: the best attack, the ends of its interval, the worst tenth."""
-
-    mean: float
-    low: float
-    high: float
-    worst: float | None
 
 
 @dataclass(frozen=True)
@@ -59,42 +42,21 @@ class Question:
     """A line of a report.
 
     Attributes:
-        family: family of attacks that ask it.
-        asks: what the server may infer.
-        where: data set and run, where a report has several; empty for one.
-        key: name of the question in the results; None if it was not measured.
         answer: what was found.
-        generated: whether the data are generated.
-        about_data: whether it is about the content of a client's data, and not about whose update it is.
-        bar: the best attack on the way from the baseline to certainty; None where there is no such way.
-        said: values of the best attack and the baseline, the worst tenth of the clients and bits.
+        where: data set and run, where a report has several; empty for one.
+        said: values of the best attack and of what it is compared with, the worst tenth of the clients and bits.
         verdict: outcome of the gate's limits on it, the worst; empty for none.
-        lacks: why it was not measured, or does not apply; empty if it was.
     """
 
-    family: str
-    asks: str
-    where: str
-    key: str | None
-    answer: Headline
-    generated: bool
-    about_data: bool
-    bar: Bar | None
-    said: str
-    verdict: str
-    lacks: str
+    answer: Answer
+    where: str = ""
+    said: str = ""
+    verdict: str = ""
 
     @property
     def word(self) -> str:
         """The answer in one or two words."""
         return WORDS[self.answer.status]
-
-    @property
-    def place(self) -> tuple[bool, bool, int, bool, float]:
-        """Place in the order: what was measured, on real data, leaks, about the content of data, and goes furthest."""
-        status = self.answer.status
-        gain = 0.0 if self.bar is None else self.bar.mean
-        return self.key is None, self.generated, _ORDER.index(status), not self.about_data, -gain
 
 
 def questions(
@@ -102,7 +64,7 @@ def questions(
     scores: pd.DataFrame | None = None,
     gate: Sequence[Mapping[str, Any]] = (),
 ) -> list[Question]:
-    """The questions that results answer, in order (`Question.place`), for each data set and run.
+    """The questions that results answer, in order (`Answer.place`), for each data set and run.
 
     Results under defences that were tried on a recording do not count.
 
@@ -111,81 +73,59 @@ def questions(
         scores: scores of the clients, for the worst tenth; None if they are unknown.
         gate: verdicts of the gate.
     """
-    results = as_recorded(results)
-    attacks = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
-    places = [name for name in (DATA, RUN) if name in attacks]
-    several = [name for name in places if attacks[name].map(repr).nunique() > 1]
-    found = []
-    for _, own in attacks.groupby(["question", "family", *places], sort=False, dropna=False):
-        cell = results
-        for name in ("question", *places):
-            cell = cell[_same(cell[name], own[name].iloc[0])]
-        cell = cell[~cell["role"].isin(ATTACKS) | _same(cell["family"], own["family"].iloc[0])]
-        where = describe(setting_of({name: own[name].iloc[0] for name in several}))
-        found.append(_measured(cell, own, where, scores, gate))
-    return sorted(found, key=lambda one: one.place)
+    answers = leading(recorded_answers(results, scores))
+    places = [{key: answer.setting.get(key) for key in ("data", "run")} for answer in answers]
+    several = [key for key in ("data", "run") if len({repr(place[key]) for place in places}) > 1]
+    return [_line(answer, several, gate) for answer in answers]
 
 
-def _same(values: pd.Series, value: Any) -> pd.Series:
-    """Whether each value is a given one, which may be missing."""
-    return values.isna() if value is None or value != value else values == value
-
-
-def _measured(
-    cell: pd.DataFrame,
-    own: pd.DataFrame,
-    where: str,
-    scores: pd.DataFrame | None,
-    gate: Sequence[Mapping[str, Any]],
-) -> Question:
-    answer, family = headline(cell), own["family"].iloc[0]
-    row = answer.row
-    assert row is not None
-    exposed = pd.Series(dtype=float) if scores is None or scores.empty else worst_clients(rows_of(scores, row))
-    worst = float(exposed.mean()) if len(exposed) else None
-    ends = [reach(row, row[name], cell) for name in ("mean", "low", "high")]
-    bar = None
-    if None not in ends:
-        mean, low, high = (end for end in ends if end is not None)
-        bar = Bar(mean, min(low, high), max(low, high), None if worst is None else reach(row, worst, cell))
-    family = "" if family is None or family != family else str(family)
+def _line(answer: Answer, several: Sequence[str], gate: Sequence[Mapping[str, Any]]) -> Question:
+    where = {key: answer.setting[key] for key in several if key in answer.setting}
     return Question(
-        family=family,
-        asks=row["tells"] or _asks().get(family, "something about the client"),
-        where=where,
-        key=row["question"],
         answer=answer,
-        generated=bool(is_generated(own).all()),
-        about_data=_about_data().get(family, True),
-        bar=bar,
-        said="; ".join(_said(row, cell, answer.tried, exposed)),
-        verdict=_verdict(gate, family, set(own["attack"]), set(own["metric"])),
-        lacks="",
+        where=describe(where),
+        said="; ".join(_said(answer)),
+        verdict=_verdict(gate, answer.family, {*answer.attacks}, {answer.metric}),
     )
 
 
-def _said(row: Row, cell: pd.DataFrame, tried: int, exposed: "pd.Series[float]") -> list[str]:
-    setting = describe(setting_of(row), differing(cell[cell["attack"].isin([row["attack"]])]))
-    among = f", best of {tried} attacks" if tried > 1 else ""
+def first_verdict(lines: Sequence[Question], results: pd.DataFrame) -> str:
+    """The verdict on the first of some questions, or that nothing was scored."""
+    if lines:
+        return verdict(lines[0].answer)
+    return nothing_scored(list(dict.fromkeys(results["attack"][results["mean"].notna()])))
+
+
+def first_words(lines: Sequence[Question], results: pd.DataFrame) -> str:
+    """The same for a terminal, after what the update adds in bits."""
+    added = bits_sentence(lines[0].answer.bits) if lines else ""
+    return f"{added} {first_verdict(lines, results)}".strip()
+
+
+def _said(answer: Answer) -> list[str]:
+    """The numbers of a line: the best attack's, its comparison's, the worst tenth's, and bits."""
+    row, name = answer.row, answer.metric
+    assert row is not None  # it was measured
+    among = f", best of {len(answer.attacks)} attacks" if len(answer.attacks) > 1 else ""
+    setting = describe(answer.setting, answer.varied - {"data", "run"})
     among += f", at {setting}" if setting else ""
     interval = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
-    name, baseline, least = row["metric"], best_baseline(row, cell), comparisons(row, cell)
-    start, compared = None, "guessing"
-    if least and judges(name, row["question"]):
-        start = min(least) if metric(name).lower_is_better else max(least)
-        if baseline is not None and baseline["mean"] == start:
-            compared = f"baseline {baseline['attack']}"
+    comparison = answer.comparison if answer.gain is not None else None
+    compared = ""
+    if comparison is not None:
+        is_line = comparison.kind in ("prior", "blind", "control")
+        compared = f"baseline {comparison.name}" if is_line else "guessing"
     words = ""
     if metric(name).words:
-        without = "" if start is None else f" ({compared}: {number_in_words(name, start)})"
+        without = "" if comparison is None else f" ({compared}: {number_in_words(name, comparison.value)})"
         words = f" {value_in_words(name, row['mean'])}{without}"
     said = [f"{row['attack']}{words}: {name} {number(row['mean'])}{interval}, n = {row['n']}{among}"]
-    if start is not None:
-        said.append(f"{compared} {number(start)}")
-    if len(exposed):
-        said.append(f"{worst_in_words(exposed, int(row['n']))} {number(float(exposed.mean()))}")
-    gained = most_bits(row, cell)
-    if gained is not None:
+    if comparison is not None:
+        said.append(f"{compared} {number(comparison.value)}")
+    if len(answer.worst):
+        said.append(f"{worst_in_words(answer.worst, int(row['n']))} {number(float(answer.worst.mean()))}")
+    if answer.bits is not None:
+        gained = answer.bits.row
         whose = "" if gained["attack"] == row["attack"] else f", {gained['attack']}"
         ends = f"({bits(gained['low'])} to {bits(gained['high'])}{whose})"
         said.append(f"the update adds {bits(gained['mean'])} bits {ends}")
@@ -210,7 +150,7 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
     The reason is that of the attack of a family which lacks least. A question does not apply where none of them could
     be asked of the recorded system.
     """
-    asks, families = _asks(), dict[str, str]()
+    asks, families = inferred_by_family(), dict[str, str]()
     for one in described():
         families |= {one.name: one.family, f"{one.family}/{one.name}": one.family}
     reasons: dict[str, dict[str, str]] = defaultdict(dict)
@@ -219,7 +159,7 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
         name = label.removesuffix(UNDER)
         if name in families and name not in baselines:
             reasons[families[name]][label] = reason
-    answered = {one.family for one in measured}
+    answered = {one.answer.family for one in measured}
     missing = [family for family in asks if family not in answered]
     unmeasured = []
     for family in missing:
@@ -229,34 +169,15 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
         inapplicable = is_inapplicable(reason)  # which is the last of all reasons
         unmeasured.append(
             Question(
-                family=family,
-                asks=asks[family],
-                where="",
-                key=None,
-                answer=Headline("", status="inapplicable" if inapplicable else "unmeasured"),
-                generated=False,
-                about_data=_about_data()[family],
-                bar=None,
-                said="",
+                Answer(
+                    family=family,
+                    question=None,
+                    inferred=asks[family],
+                    status="inapplicable" if inapplicable else "unmeasured",
+                    about_data=is_about_data().get(family, True),
+                    reason=why_inapplicable(reason),
+                ),
                 verdict=_verdict(run.gate, family, set(), set()),
-                lacks=why_inapplicable(reason),
             )
         )
-    return sorted(unmeasured, key=lambda one: one.place), [family for family in missing if family not in reasons]
-
-
-def _asks() -> dict[str, str]:
-    """What the server may infer, by family: of its first attack."""
-    found: dict[str, str] = {}
-    for one in described():
-        if not one.baseline:
-            found.setdefault(one.family, one.inferred)
-    return found
-
-
-def _about_data() -> dict[str, bool]:
-    """Whether the question of each family is about the content of a client's data."""
-    found: dict[str, bool] = {}
-    for one in described():
-        found[one.family] = found.get(one.family, False) or one.about_data
-    return found
+    return sorted(unmeasured, key=lambda one: one.answer.place), [family for family in missing if family not in reasons]

@@ -21,14 +21,15 @@ from pydantic import (
 
 from fedleak.core.errors import InputError, require
 from fedleak.core.io.files import write_whole
-from fedleak.evaluation.result_names import DIFFERENCE, LUCK, RATIO, RESULT
+from fedleak.evaluation.attack_descriptions import know_metrics
+from fedleak.evaluation.result_names import ATTACKS, DIFFERENCE, LUCK, RATIO, RESULT
 from fedleak.evaluation.scores import SETTING, from_records, records, setting_of
-from fedleak.reports.attack_descriptions import know_metrics
 
 FORMAT = 1
-ATTACKS = ("ours", "published")
-"""Roles of attacks; the other lines are comparisons."""
-_LINE = ("name", "variant", "with_prior", "role", "family", "question", "sees", "knows", "active", "tells", "unbounded")
+_LINE = (
+    *("name", "variant", "with_prior", "role", "comparison", "family", "question"),
+    *("sees", "knows", "active", "tells", "unbounded"),
+)
 _COLUMNS = (*RESULT, LUCK, *_LINE, "paper", "source")
 _STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 """Unknown keys, of another version, are dropped."""
@@ -94,6 +95,7 @@ class _Result(_Numbers):
     with_prior: bool = False
     family: str | None = None
     role: str | None = None
+    comparison: str = ""
     question: str | None = None
     tells: str = ""
     unbounded: str = ""

@@ -9,10 +9,11 @@ from typing import Any
 from urllib.parse import quote
 
 from fedleak.core.taxonomy import NONE_FITS, TAXONOMY, Taxonomy
+from fedleak.evaluation.attack_descriptions import AttackDescription, descriptions
 from fedleak.evaluation.limit_names import parts_of
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
-from fedleak.reports.attack_descriptions import AttackDescription, descriptions
-from fedleak.reports.run import ATTACKS, Place, Run
+from fedleak.reports.run import Place, Run
 from fedleak.reports.shared_run import shared_run
 from fedleak_recorder.format import MANIFEST
 

@@ -7,15 +7,13 @@ from typing import Any
 import pandas as pd
 
 from fedleak.core.metric_table import METRICS, meanings, metric
+from fedleak.evaluation.answers import Answer, leading, recorded_answers
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.persons import CLIENT
-from fedleak.evaluation.result_names import MEANING, UPDATES
+from fedleak.evaluation.result_names import ATTACKS, DATA, MEANING, UPDATES
 from fedleak.evaluation.scores import differing
-from fedleak.reports.headline import Headline, headline
-from fedleak.reports.questions import questions
-from fedleak.reports.run import ATTACKS
+from fedleak.reports.answer_words import bits_sentence, numbers, verdict
 from fedleak.reports.tables import (
-    DATA,
     Table,
     attacks_first,
     best_first,
@@ -39,13 +37,13 @@ class Section:
     Attributes:
         title: the question.
         tables: its tables, the main metric's first.
-        answer: how well the best attack answers it; None if no attack does.
+        answer: in words, how well the best attack answers it; empty if no attack does.
         question: name of the question in the results; None for a section without.
     """
 
     title: str
     tables: Sequence[Table]
-    answer: Headline | None = None
+    answer: str = ""
     question: str | None = None
 
 
@@ -83,18 +81,23 @@ def sections(results: pd.DataFrame) -> list[Section]:
 
     A table of several data sets or settings says so in its rows.
     """
-    order = [one.key for one in questions(results)]
-    found = [(question_of(rows), title, rows) for title, rows in by_question(with_measured(results))]
-    found.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+    # The first answer of a question is that of the data set and run on which it goes furthest.
+    answers: dict[str | None, Answer] = {}
+    for answer in leading(recorded_answers(results)):
+        answers.setdefault(answer.question, answer)
+    order = list(answers)
+    parts = [(question_of(rows), title, rows) for title, rows in by_question(with_measured(results))]
+    parts.sort(key=lambda part: order.index(part[0]) if part[0] in order else len(order))
     return [
-        Section(
-            title,
-            _tables(rows, f"-{place}" if place else ""),
-            headline(rows) if rows["role"].isin(ATTACKS).any() else None,
-            question,
-        )
-        for place, (question, title, rows) in enumerate(found)
+        Section(title, _tables(rows, f"-{place}" if place else ""), _in_words(answers.get(question)), question)
+        for place, (question, title, rows) in enumerate(parts)
     ]
+
+
+def _in_words(answer: Answer | None) -> str:
+    if answer is None:
+        return ""
+    return f"{bits_sentence(answer.bits)} {verdict(answer)} {numbers(answer)}".strip()
 
 
 def question_of(rows: pd.DataFrame) -> str | None:

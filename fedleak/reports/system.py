@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from fedleak.reports.run import ATTACKS
+from fedleak.evaluation.result_names import ATTACKS
 
 if TYPE_CHECKING:
     from fedleak.evaluation.auditing import AuditResult

@@ -10,13 +10,11 @@ from typing import Any
 import pandas as pd
 
 from fedleak.core.metric_table import metric as metric_of
-from fedleak.evaluation.result_names import RATIO
+from fedleak.evaluation.result_names import ATTACKS, DATA, RATIO
 from fedleak.evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
-from fedleak.reports.run import ATTACKS
 
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")
 DIFFERENCES = ("attack", "minus", "setting", "metric", "difference", "95% interval", "ratio", "n")
-DATA = SETTING + "data"
 _LONG = 24
 """Smallest number of cells for a wide table."""
 _MOST_COLUMNS = 12

@@ -14,9 +14,8 @@ from fedleak.reports.change_tables import change_rows, change_tables, text_of_ch
 from fedleak.reports.figures.first_pictures import first_pictures
 from fedleak.reports.figures.report_figures import profiles_of, report_figures
 from fedleak.reports.files import Format, write_files
-from fedleak.reports.headline import headline
 from fedleak.reports.html import write_report
-from fedleak.reports.questions import questions
+from fedleak.reports.questions import first_words, questions
 from fedleak.reports.run import Run
 from fedleak.reports.sections import detail_sections, difference_tables, sections, text_tables
 
@@ -62,8 +61,7 @@ def write_page(
         print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
     for sentence in run.false_declarations:
         print(f"{sentence}.")
-    first = lines[0].answer if lines else headline(run.results)
-    print(f"{first.adds} {first.verdict}".strip() + f"\n\n{text_tables(answered)}\n")
+    print(f"{first_words(lines, run.results)}\n\n{text_tables(answered)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures

@@ -11,7 +11,10 @@ from fedleak.core.hardware import hardware
 from fedleak.core.io.files import write_whole
 from fedleak.core.provenance import command, commit, published, versions
 from fedleak.core.seeding import secret_key
+from fedleak.evaluation.added_bits import false_bounds
 from fedleak.evaluation.advice import advice
+from fedleak.evaluation.answers import Cells
+from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.changes import changes
 from fedleak.evaluation.evaluate import TRACEBACKS
@@ -26,7 +29,6 @@ from fedleak.reports.change_tables import stored_changes
 from fedleak.reports.exporters.sarif import write_gate_alerts
 from fedleak.reports.figures.report_figures import roc_table
 from fedleak.reports.files import Format
-from fedleak.reports.headline import as_recorded, false_bounds
 from fedleak.reports.junit import write_gate
 from fedleak.reports.papers import with_papers
 from fedleak.reports.recorded_places import recorded_places
@@ -94,7 +96,7 @@ def write_run(
         system=system_lines(audit_result),
         unrelated=dict(evaluation.unrelated),
         learner_wrong=evaluation.mismatch is not None,
-        false_declarations=[*evaluation.false_declarations, *false_bounds(results)],
+        false_declarations=[*evaluation.false_declarations, *false_bounds(Cells(as_recorded(results)))],
         changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, audit_result.data), key)],
         recording=recorded_places(audit_result, verdicts),
     )

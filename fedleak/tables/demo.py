@@ -1,6 +1,7 @@
 """Demo: trainings with and without local DP, what the server infers from each, and one report."""
 
 import contextlib
+import functools
 import io
 import json
 import shutil
@@ -15,6 +16,7 @@ import yaml
 
 from fedleak.core.errors import require
 from fedleak.core.places import CONFIGS
+from fedleak.evaluation.answers import Answer, answers, leading
 from fedleak.evaluation.auditing import AuditResult, audit
 from fedleak.reports.join import join_runs
 from fedleak.reports.write_run import write_run
@@ -25,7 +27,6 @@ from fedleak.training.federated import FederatedModule
 
 _BAR = 24
 """Width of the bar of a share of 1."""
-_ATTACKERS = ("ours", "published")
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,16 @@ class Outcome:
     utility: dict[str, float]
     audit: AuditResult
 
-    def mean(self, attack: str) -> float:
-        """Mean over clients of the system's metric."""
-        rows = self.audit.results
-        found = rows[(rows["attack"] == attack) & (rows["metric"] == self.system.metric)]
-        return float(found["mean"].iloc[0])
+    @functools.cached_property
+    def answer(self) -> Answer:
+        """The answer to the question of the system, by its metric."""
+        return next(one for one in leading(answers(self.audit.results)) if one.metric == self.system.metric)
 
-    def best(self, roles: Sequence[str] = _ATTACKERS) -> str:
-        """The attack, or the baseline, that infers most."""
-        rows = self.audit.results
-        rows = rows[rows["role"].isin(roles) & (rows["metric"] == self.system.metric)].sort_values("mean")
-        return str(rows["attack"].iloc[0 if self.system.metric == "l1" else -1])
+    @property
+    def attack(self) -> str:
+        """Label of the attack that infers most."""
+        assert self.answer.row is not None  # the attacks of the demo have results
+        return str(self.answer.row["attack"])
 
 
 def trained(system: System, folder: Path) -> dict[str, float]:
@@ -124,7 +124,7 @@ def write_joined(root: Path) -> Path:
 def first_client(outcome: Outcome) -> list[float]:
     """True shares of a client: the first of the recording, not a chosen one."""
     profiles = outcome.audit.evaluation.profiles
-    return _profile(profiles, outcome.best(), int(profiles["victim"].min()))["true"].tolist()
+    return _profile(profiles, outcome.attack, int(profiles["victim"].min()))["true"].tolist()
 
 
 def shares(outcome: Outcome, true: Sequence[float]) -> list[str]:
@@ -132,7 +132,7 @@ def shares(outcome: Outcome, true: Sequence[float]) -> list[str]:
 
     Trainings on the same data find the same client by its true shares: pseudonyms differ.
     """
-    profiles, attack = outcome.audit.evaluation.profiles, outcome.best()
+    profiles, attack = outcome.audit.evaluation.profiles, outcome.attack
     own = (_profile(profiles, attack, victim) for victim in profiles["victim"].unique())
     (found, *_) = [one for one in own if one["true"].tolist() == list(true)]
     lines = [f"  digit  {'true share':<{_BAR + 6}}  inferred ({attack})"]
@@ -153,9 +153,16 @@ def _bar(share: float) -> str:
 def leak_and_accuracy(outcomes: Sequence[Outcome]) -> list[str]:
     """Lines with the best attack's error, that of the best baseline, and the accuracy, by training."""
     rows = []
-    for one in outcomes:
-        attack, baseline = one.best(), one.best(("baseline",))
-        errors = {"L1 of the best attack": attack, "of the best baseline": baseline}
-        found = {name: f"{one.mean(label):.2f} ({label})" for name, label in errors.items()}
-        rows.append({"training": one.system.name, **found, "accuracy": f"{one.utility['val/accuracy']:.2f}"})
+    for outcome in outcomes:
+        answer, baseline = outcome.answer, outcome.answer.baseline
+        assert answer.row is not None  # configs/demo.yaml names attacks and a baseline
+        assert baseline is not None
+        rows.append(
+            {
+                "training": outcome.system.name,
+                "L1 of the best attack": f"{answer.row['mean']:.2f} ({answer.row['attack']})",
+                "of the best baseline": f"{baseline.value:.2f} ({baseline.name})",
+                "accuracy": f"{outcome.utility['val/accuracy']:.2f}",
+            }
+        )
     return [f"  {line}" for line in pd.DataFrame(rows).to_string(index=False).splitlines()]

@@ -18,8 +18,9 @@ from fedleak.attacks.matching.same_user import MatchingChance
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.fncf import FNCFAlgorithm
 from fedleak.core.view import RoundView
+from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.failures import explain, unfit
-from fedleak.evaluation.near_guessing import best_guess, is_near, near_guessing, no_reconstructions
+from fedleak.evaluation.near_guessing import near_guessing, no_reconstructions
 from fedleak.evaluation.reasons import is_unscored
 from tests.frames import cell, results
 
@@ -90,13 +91,15 @@ def test_near_is_measured_from_the_best_guess(result: dict[str, Any], near: bool
     others = [cell("chance", "auc", 0.5, 0.4, 0.6), cell("popularity", "auc", 0.8, 0.7, 0.9)]
     others += [cell("random-guess", "l1", 0.7, 0.6, 0.8), cell("equal-counts", "l1", 0.4, 0.3, 0.5)]
     table = results(result, *others)
-    assert is_near(result, table) == near
+    assert Cells(table).is_near(result) == near
     assert [row["attack"] for row in near_guessing(table)] == ([result["attack"]] if near else [])
 
 
 def test_without_a_baseline_an_auc_is_measured_from_a_half() -> None:
+    """The popularity of items, with which it is compared, did not run: so much is the most that it can have gained."""
     row = cell("direction", "auc", 0.6, 0.5, 0.7)
-    assert best_guess(row, results(row)) == 0.5
+    assert Cells(results(row)).comparison(row) is None
+    assert Cells(results(row)).most_gain(row) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("low", "high", "cause"), [(0.3, 0.75, "few-victims"), (0.45, 0.58, "unknown")])

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from fedleak.evaluation.luck import LUCK, luck, with_luck
+from fedleak.evaluation.luck import luck, with_luck
 from fedleak.evaluation.mean_interval import MeanOverClients
+from fedleak.evaluation.result_names import LUCK
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.summary import summarise

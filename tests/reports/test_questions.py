@@ -22,7 +22,7 @@ def test_data_come_before_whose_update_it_is_and_leaks_before_the_rest() -> None
     lines = {**LINES, "link": LINKS, "words": WORDS}
     rows = [cell("link", 1.0, half=0.0), cell("codebook", 0.9), cell("words", 0.5), cell("chance", 0.5)]
     found = questions(table(*rows, lines=lines))
-    assert [(one.family, one.word) for one in found] == [
+    assert [(one.answer.family, one.word) for one in found] == [
         ("ranking", "leaks"),
         ("linkability", "leaks"),
         ("words", "near the baseline"),
@@ -33,7 +33,7 @@ def test_generated_data_come_last_and_every_data_set_and_run_has_a_line() -> Non
     rows = [cell("codebook", 1.0, data="synthetic"), cell("chance", 0.5, data="synthetic")]
     rows += [cell("codebook", 0.9, run=name) for name in ("one", "two")]
     found = questions(table(*rows))
-    assert [(one.where, one.generated) for one in found] == [
+    assert [(one.where, one.answer.generated) for one in found] == [
         ("d, run one", False),
         ("d, run two", False),
         ("synthetic", True),
@@ -57,11 +57,13 @@ def test_a_word_says_what_was_found(rows: list[dict[str, Any]], word: str) -> No
 def test_a_bar_goes_from_the_best_baseline_to_certainty() -> None:
     rows = [cell("codebook", 0.2, metric="l1", half=0.1), cell("chance", 0.8, metric="l1"), cell("raifle", 0.5)]
     (found,) = questions(table(*rows[:2]))
-    assert found.bar is not None
-    assert (found.bar.mean, found.bar.low, found.bar.high) == pytest.approx((0.75, 0.625, 0.875))
+    assert found.answer.reach is not None
+    assert (found.answer.reach.mean, found.answer.reach.low, found.answer.reach.high) == pytest.approx(
+        (0.75, 0.625, 0.875)
+    )
     (beyond,) = questions(table(cell("codebook", 0.52, half=0.1)))
-    assert beyond.bar is not None
-    assert beyond.bar.low == 0.0
+    assert beyond.answer.reach is not None
+    assert beyond.answer.reach.low == 0.0
     assert found.said == (
         "codebook assigns 10 of 100 examples of a client to a wrong class (baseline chance: 40): l1 0.200 (0.100 to"
         " 0.300), n = 20; baseline chance 0.800"
@@ -79,8 +81,8 @@ def test_the_worst_tenth_and_the_bits_are_said() -> None:
         " to 0.780), n = 20, best of 2 attacks; guessing 0.500; worst tenth of the clients 0.750;"
         " the update adds 4 bits (3 to 5)"
     )
-    assert found.bar is not None
-    assert found.bar.worst == pytest.approx(0.5)
+    assert found.answer.reach is not None
+    assert found.answer.reach.worst == pytest.approx(0.5)
 
 
 def test_what_was_tried_on_a_recording_is_no_line() -> None:
@@ -115,7 +117,7 @@ def test_a_question_without_a_result_has_the_reason_of_the_attack_which_lacks_le
     lacks = {"dlg": "it is slow", "linear-ratio": "no pool", "linear-peeling": "no pool", "mean-image": "it is slow"}
     given = run(cell("codebook", 0.9), not_run=lacks, unrelated={"plain-cosine": "one round"})
     asked, others = not_measured(given, questions(given.results))
-    assert [(one.family, one.word, one.lacks) for one in asked] == [
+    assert [(one.answer.family, one.word, one.answer.reason) for one in asked] == [
         ("reconstruction", "not measured", "it is slow"),
         ("linkability", "not measured", "one round"),
     ]
@@ -131,7 +133,7 @@ def test_a_question_that_cannot_be_asked_of_the_system_does_not_apply() -> None:
     }
     given = run(cell("codebook", 0.9), unrelated=lacks)
     asked, _ = not_measured(given, questions(given.results))
-    assert {one.family: (one.word, one.lacks) for one in asked} == {
+    assert {one.answer.family: (one.word, one.answer.reason) for one in asked} == {
         "recommendation": ("does not apply", "the server shows no items"),
         "reconstruction": ("not measured", "it is slow"),  # one of its attacks could be asked
     }

@@ -39,7 +39,7 @@ def test_a_cell_is_written_as_format_1_says(tmp_path: Path) -> None:
         **{"paper": {"value": 0.9, "source": "T"}, "family": "recommendation", "baseline": False},
         **{"threat_model": {"sees": "the update", "knows": "nothing", "active": False}},
         **{"name": "direction", "variant": None, "with_prior": False},
-        **{"role": "ours", "question": "q", "tells": "x", "unbounded": "", "luck": None},
+        **{"role": "ours", "comparison": "", "question": "q", "tells": "x", "unbounded": "", "luck": None},
     }
     assert (second["baseline"], second["paper"], second["threat_model"], second["mean"]) == (True, None, None, None)
 

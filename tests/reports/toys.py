@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.evaluation.luck import LUCK
+from fedleak.evaluation.result_names import LUCK
 from fedleak.evaluation.scores import SETTING, AttackInfo, from_records
 from fedleak.evaluation.summary import described
 from fedleak.reports.run import Run

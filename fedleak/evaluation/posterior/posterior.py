@@ -423,7 +423,8 @@ def _quantities(answers: Answers, seed: int) -> Iterator[Evaluation]:
             if attack.with_prior is not None:
                 yield _whole(part, combined_label(label), part.answers.rescored(found.mean[own]), extra)
             if attack.with_prior is not None and not with_baseline:
-                baseline = dataclasses.replace(part, info=dataclasses.replace(part.info, role="baseline"))
+                prior = dataclasses.replace(part.info, role="baseline", comparison="prior")
+                baseline = dataclasses.replace(part, info=prior)
                 unknown = {} if found.left is None else {"bits-left": (found.bits + found.left)[own]}
                 yield _whole(baseline, f"{part.info.family}/{PRIOR}", part.answers.rescored(found.prior[own]), unknown)
         with_baseline = with_baseline or attack.with_prior is not None

@@ -12,7 +12,6 @@ from fedleak.core.io.files import write_whole
 from fedleak.core.metric_table import meanings
 from fedleak.evaluation.scores import describe, number, setting_of
 from fedleak.reports.exporters.exporter import Exporter
-from fedleak.reports.headline import as_recorded, best_baseline
 from fedleak.reports.questions import Question, not_measured, questions
 from fedleak.reports.run import Run
 
@@ -68,6 +67,7 @@ class ModelCard(Exporter):
         asked = questions(run.results, None, run.gate)
         lacking, never = not_measured(run, asked)
         lacking = [question for question in lacking if question.answer.status == "unmeasured"]
+        missing = list(dict.fromkeys([*(question.answer.family for question in lacking), *never]))
         dataset = {"type": self.dataset or run.data["name"], "name": run.data["name"]}
         index = {"name": self.model or run.experiment, "results": [_result(one, dataset) for one in asked]}
         tags = ["federated-learning", "privacy"]
@@ -76,9 +76,9 @@ class ModelCard(Exporter):
         )
         text = _TEXT.format(
             data=_plain(run.data["name"]),
-            rows="\n".join(_row(one, run) for one in asked) or "| nothing | | | | | | |",
+            rows="\n".join(_row(one) for one in asked) or "| nothing | | | | | | |",
             meanings=" ".join(meanings(list(dict.fromkeys(one.answer.metric for one in asked)))),
-            missing="; ".join(map(_plain, dict.fromkeys([*(one.family for one in lacking), *never]))) or "nothing",
+            missing="; ".join(map(_plain, missing)) or "nothing",
         )
         return f"---\n{metadata}---\n\n{text}"
 
@@ -89,19 +89,19 @@ def _result(one: Question, dataset: dict[str, str]) -> dict[str, Any]:
     about = f"{row['metric']} of {row['attack']} (95% interval {_interval(row)}, n = {row['n']})"
     where = {**dataset, **({"args": {"setting": one.where}} if one.where else {})}
     return {
-        "task": {"type": "other", "name": f"privacy: infer {one.asks} from a client's update"},
+        "task": {"type": "other", "name": f"privacy: infer {one.answer.inferred} from a client's update"},
         "dataset": where,
         "metrics": [{"type": row["metric"], "name": about, "value": float(row["mean"])}],
     }
 
 
-def _row(one: Question, run: Run) -> str:
+def _row(one: Question) -> str:
     row = one.answer.row
     assert row is not None
-    other = best_baseline(row, as_recorded(run.results))
-    baseline = "none" if other is None else f"{other['attack']} {number(other['mean'])}"
+    other = one.answer.baseline
+    baseline = "none" if other is None else f"{other.name} {number(other.value)}"
     attack = row["attack"] if not one.where else f"{row['attack']}, {describe(setting_of(row))}"
-    cells = (one.asks, attack, row["metric"], number(row["mean"]), _interval(row), str(row["n"]), baseline)
+    cells = (one.answer.inferred, attack, row["metric"], number(row["mean"]), _interval(row), str(row["n"]), baseline)
     return f"| {' | '.join(map(_plain, cells))} |"
 
 

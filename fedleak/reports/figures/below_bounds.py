@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
+from fedleak.evaluation.result_names import DATA
 from fedleak.evaluation.scores import SETTING
 from fedleak.reports.figures.figure_data import (
     DrawnFigure,
@@ -17,7 +18,7 @@ from fedleak.reports.figures.figure_data import (
     with_guessing,
 )
 from fedleak.reports.figures.line_styles import LineStyle
-from fedleak.reports.tables import DATA, described_settings, words
+from fedleak.reports.tables import described_settings, words
 
 _BUDGET = SETTING + "epsilon"
 _BOUND, _GENIE = "bound", "genie"

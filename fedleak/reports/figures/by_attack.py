@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from fedleak.core.metric_table import metric as metric_of
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.paired_means import crossed
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import differing, number, records
 from fedleak.reports.figures.figure_data import (
     DrawnFigure,
@@ -24,7 +25,6 @@ from fedleak.reports.figures.figure_data import (
     of_papers,
     styled,
 )
-from fedleak.reports.run import ATTACKS
 from fedleak.reports.tables import best_first, described_settings
 
 _MARKERS = "osD^vPXh"

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from fedleak.evaluation.result_names import ATTACKS, DATA
 from fedleak.evaluation.scores import SETTING, differing, number, records, setting_columns
 from fedleak.reports.figures.below_bounds import bounded
 from fedleak.reports.figures.figure_data import (
@@ -21,8 +22,7 @@ from fedleak.reports.figures.figure_data import (
     styled,
     with_guessing,
 )
-from fedleak.reports.run import ATTACKS
-from fedleak.reports.tables import DATA, axis, described_settings, words
+from fedleak.reports.tables import axis, described_settings, words
 
 _MOST_PANELS = 5
 """Largest number of values of a setting for panels."""

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedleak.evaluation.persons import CLIENTS, DISTANCE
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING, setting_columns
 from fedleak.reports.figures.figure_data import DrawnFigure, FigureData, Mark, intervals, mark, of_data, styled
-from fedleak.reports.run import ATTACKS
 from fedleak.reports.tables import described_settings
 
 _MOST_SETTINGS, _MOST_CLIENTS, _MOST_ATTACKS = 8, 12, 3

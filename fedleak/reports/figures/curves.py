@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from fedleak.evaluation.result_names import ANSWERS, PROBABILITY, TRUE
+from fedleak.evaluation.result_names import ANSWERS, ATTACKS, PROBABILITY, TRUE
 from fedleak.reports.figures.figure_data import DrawnFigure, FigureData, legend_right, styled
 from fedleak.reports.figures.line_styles import LineStyle
-from fedleak.reports.run import ATTACKS
 
 _MOST_LINES = 14
 """Largest number of curves in a figure."""

@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 
 from fedleak.core.metric_table import metric as metric_of
 from fedleak.evaluation.captioned_figure import KINDS, CaptionedFigure, Kind
+from fedleak.evaluation.result_names import DATA
 from fedleak.reports.figures.line_styles import LineStyle
-from fedleak.reports.tables import DATA
 
 _FIXED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 """Metadata without which the same figure gives the same bytes."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from fedleak.evaluation.answers import Answer, Row
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.persons import CLIENTS, over_clients
@@ -15,9 +16,7 @@ from fedleak.reports.figures.figure_data import FigureData
 from fedleak.reports.figures.images import reconstructions
 from fedleak.reports.figures.line_styles import line_styles
 from fedleak.reports.figures.report_figures import profiles_of
-from fedleak.reports.headline import Row, best_baseline
 from fedleak.reports.questions import Question
-from fedleak.reports.tables import DATA
 
 _MOST = 2
 
@@ -31,20 +30,22 @@ def first_pictures(
     `persons` does a picture show single clients, see `fedleak.evaluation.persons.over_clients`.
     """
     evaluation = evaluation if persons else over_clients(evaluation)
-    rows = [one.answer.row for one in asked if one.answer.status == "leak" and one.answer.row is not None]
-    rows = rows or [one.answer.row for one in asked if one.answer.row is not None]
-    by_data: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_data[repr(row.get(DATA))].append(row)
-    found: list[CaptionedFigure] = []
-    for own in list(by_data.values())[:_MOST]:
-        drawn = [content for row in own if (content := _content(evaluation, results, row)) is not None]
-        found += drawn[:1] or _by_client(evaluation, results, own[0], persons=persons)
-    return found
+    measured = [one.answer for one in asked if one.answer.row is not None]
+    answers = [answer for answer in measured if answer.status == "leak"] or measured
+    by_data: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        by_data[repr(answer.setting.get("data"))].append(answer)
+    figures: list[CaptionedFigure] = []
+    for of_data in list(by_data.values())[:_MOST]:
+        drawn = [content for answer in of_data if (content := _content(evaluation, results, answer)) is not None]
+        figures += drawn[:1] or _by_client(evaluation, results, of_data[0], persons=persons)
+    return figures
 
 
-def _content(evaluation: Evaluation, results: pd.DataFrame, row: Row) -> CaptionedFigure | None:
+def _content(evaluation: Evaluation, results: pd.DataFrame, answer: Answer) -> CaptionedFigure | None:
     """Class shares, or records of a client, and what is inferred of them; None for a question without."""
+    row = answer.row
+    assert row is not None  # it was measured
     profiles, clients = profiles_of(evaluation)
     styles = line_styles(results)
     same = {label for label, line in evaluation.lines.items() if line.question == row["question"]}
@@ -58,11 +59,14 @@ def _content(evaluation: Evaluation, results: pd.DataFrame, row: Row) -> Caption
     return None if images is None else reconstructions(row["attack"], images)
 
 
-def _by_client(evaluation: Evaluation, results: pd.DataFrame, row: Row, *, persons: bool) -> Sequence[CaptionedFigure]:
+def _by_client(
+    evaluation: Evaluation, results: pd.DataFrame, answer: Answer, *, persons: bool
+) -> Sequence[CaptionedFigure]:
     """Values of an attack and of the best baseline, of every client or with a band over clients."""
-    baseline, scores = best_baseline(row, results), evaluation.scores
-    if scores.empty:
+    row, scores = answer.row, evaluation.scores
+    if scores.empty or row is None:
         return []
+    baseline = None if answer.baseline is None else answer.baseline.row
     kept = pd.DataFrame([row] if baseline is None else [row, baseline])
     own = scores[(scores["metric"] == row["metric"]) & scores["attack"].isin(kept["attack"])]
     clients = profiles_of(evaluation)[1] if persons else {}

@@ -13,8 +13,8 @@ from typing import Literal
 import pandas as pd
 import seaborn as sns
 
-from fedleak.reports.attack_descriptions import described
-from fedleak.reports.run import ATTACKS
+from fedleak.evaluation.attack_descriptions import described
+from fedleak.evaluation.result_names import ATTACKS
 
 COLOURS: list[str] = [colour for colour in sns.color_palette("colorblind").as_hex() if colour != "#949494"]
 """Palette for colour-blind readers, without its grey."""

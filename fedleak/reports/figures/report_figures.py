@@ -13,10 +13,11 @@ import pandas as pd
 
 from fedleak.core.metric_table import metric as metric_of
 from fedleak.core.roc_grid import false_positive_rates
+from fedleak.evaluation.answers import leading, recorded_answers
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.persons import CLIENTS, client_labels, over_clients
-from fedleak.evaluation.result_names import PROBABILITY
+from fedleak.evaluation.result_names import DATA, PROBABILITY
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.reports.figures.below_bounds import below_bounds
 from fedleak.reports.figures.by_attack import by_attack
@@ -37,9 +38,8 @@ from fedleak.reports.figures.trade_offs import (
     privacy_and_utility,
     signal_kept,
 )
-from fedleak.reports.questions import Question, questions
 from fedleak.reports.sections import by_question, question_of
-from fedleak.reports.tables import DATA, axis
+from fedleak.reports.tables import axis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,8 @@ def report_figures(
     for label, images in evaluation.pictures.items():
         line = evaluation.lines.get(label.partition(" (")[0], AttackInfo())
         drawings.append(("", dataclasses.replace(reconstructions(label, images), question=line.question)))
-    answered = [(one.key, _data(one)) for one in questions(results[results["metric"].isin(metrics)])]
+    answers = leading(recorded_answers(results[results["metric"].isin(metrics)]))
+    answered = [(answer.question, str(answer.setting.get("data", ""))) for answer in answers]
     # A drawing stands where its question and data are answered, one of all data at the first answer of its question.
     places: dict[tuple[str | None, str], int] = {}
     for place, about in enumerate(answered):
@@ -142,11 +143,6 @@ def _drawn(
             for drawing in figure.draw(FigureData(asked, name, results_of_data, styles, scores_of_data, clients)):
                 named = dataclasses.replace(drawing, name=f"{drawing.name}{suffix}", question=question)
                 yield str(data), named
-
-
-def _data(asked: Question) -> str:
-    """Name of the data set of an answer; empty for none."""
-    return str((asked.answer.row or {}).get(DATA, ""))
 
 
 def profiles_of(evaluation: Evaluation) -> tuple[pd.DataFrame, dict[int, str]]:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from fedleak.core.metric_table import metric as metric_of
 from fedleak.evaluation.as_recorded import COSINE, NONE
 from fedleak.evaluation.judging import is_judged
+from fedleak.evaluation.result_names import ATTACKS, DATA
 from fedleak.evaluation.scores import SETTING, number, records, setting_columns
 from fedleak.reports.figures.figure_data import (
     DrawnFigure,
@@ -24,8 +25,7 @@ from fedleak.reports.figures.figure_data import (
     styled,
 )
 from fedleak.reports.figures.line_styles import COLOURS
-from fedleak.reports.run import ATTACKS
-from fedleak.reports.tables import DATA, axis, described_settings, words
+from fedleak.reports.tables import axis, described_settings, words
 
 DEFENCE, MANIPULATION = SETTING + "defence", SETTING + "manipulation"
 _MITIGATION, _AMOUNT = SETTING + "mitigation", SETTING + "amount"

@@ -3,54 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
-
-from fedleak.core.metric_table import metric
+from fedleak.evaluation.answers import NEAR
+from fedleak.evaluation.answers import Answer as Answered
 from fedleak.evaluation.limits import FEWEST
-from fedleak.evaluation.near_guessing import best_guess
-from fedleak.reports.headline import best_baseline, comparisons, is_shown
 from fedleak.reports.metric_words import number_in_words, value_in_words
 from fedleak.reports.statement.content import Answer
 
-_SLIGHT = 0.2
-"""Gain below which an attack is only slightly better than a baseline, as in the diagnosis of failures."""
 
+def answer_in_a_word(answer: Answered, *, summed: int = 1) -> Answer:
+    """Whether a result is beyond what it is compared with; it cannot be said without a comparison, or of few clients.
 
-def answer(
-    row: Mapping[str, Any],
-    results: pd.DataFrame,
-    *,
-    reads: bool = False,
-    summed: int = 1,
-) -> Answer:
-    """Whether a result is beyond guessing and the best baseline; it cannot be said without either, or of few clients.
-
-    An error cannot be compared with that of a baseline that `reads` the update either, because noise makes both worse.
-    A gain is slight below a fifth of the way to certainty, see `gain`. It is not shown if the interval has no width
-    (equal values of a metric without a span), or if clients share messages (`summed` in each), which may make
-    intervals over them too narrow.
+    A gain is slight below a fifth of the way to certainty, see `fedleak.evaluation.answers.NEAR`. A slight one is not
+    shown if the interval has no width (equal values of a metric without a span), or if clients share messages (`summed`
+    in each), which may make intervals over them too narrow.
     """
-    own, entry = dict(row), metric(row["metric"])
-    if own["n"] < FEWEST or not comparisons(own, results):
+    row = answer.row
+    if row is None or row["n"] < FEWEST or answer.comparison is None:
         return "cannot be said"
-    if reads and entry.lower_is_better and entry.guessing is None:
-        return "cannot be said"
-    if not is_shown(own, results):
+    if not answer.is_shown:
         return "not shown"
-    if gain(own, results) >= _SLIGHT:
+    if answer.gain is not None and answer.gain >= NEAR:
         return "yes"
-    return "slightly" if own["low"] < own["high"] and summed == 1 else "not shown"
-
-
-def gain(row: Mapping[str, Any], results: pd.DataFrame) -> float:
-    """Share of the way from guessing or the best baseline to certainty; without either, from 0 if more is worse."""
-    entry, baseline = metric(row["metric"]), best_baseline(dict(row), results)
-    found = [best_guess(dict(row), results), None if baseline is None else baseline["mean"]]
-    guesses = [float(value) for value in found if value is not None]
-    if not guesses and entry.lower_is_better:
-        return 0.0
-    best, certain = min(guesses) if entry.lower_is_better else max(guesses, default=0.0), entry.certainty
-    return 0.0 if best == certain else (float(row["mean"]) - best) / (certain - best)
+    return "slightly" if row["low"] < row["high"] and summed == 1 else "not shown"
 
 
 def everyday(made: Mapping[str, Any], who: str) -> str:

@@ -1,7 +1,7 @@
 """What would lower a leak, as far as that was measured anywhere."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,12 @@ import pandas as pd
 import yaml
 
 from fedleak.core.places import PACKAGE, table_files
+from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING, records, setting_columns
-from fedleak.reports.headline import best_baseline
-from fedleak.reports.run import ATTACKS, Run
+from fedleak.reports.run import Run
 from fedleak.reports.statement.content import At, Effect, Lowering, Measured
-from fedleak.reports.statement.everyday import gain
 from fedleak.reports.statement.numbers import of_row
 
 _DEFENCES = ("epsilon", "amount", "participants")
@@ -32,7 +32,6 @@ def lowering(
     measured: Sequence[Measured],
     folder: Path = _RESULTS,
     audited: Run | None = None,
-    reading: Collection[str] = (),
 ) -> Lowering:
     """Measured effects of defences on the same questions and metrics: tried on the recording, and published ones.
 
@@ -44,10 +43,9 @@ def lowering(
         measured: results of the audit.
         folder: published results.
         audited: the audit, None for none.
-        reading: names of the baselines that read the update.
     """
     tables = [(path.stem, Run.read(path)) for path in sorted(folder.glob("*.json"))]
-    effects = [effect for one in measured for effect in _published(tables, one, reading)]
+    effects = [effect for one in measured for effect in _published(tables, one)]
     elsewhere = (
         "Effects on other data are those of the published results of this project. Each row has the largest leak at"
         " that value of the defence, over all other settings that were measured: the one furthest beyond its baseline."
@@ -60,22 +58,22 @@ def lowering(
         "This audit is of one recording, so it measured no effect of a defence on this system. To measure one, audit"
         " with --what-if, or train and record with the defence and audit again."
     )
-    own = [effect for one in measured for effect in _tried(audited.results, one, reading)] if audited and advice else []
+    own = [effect for one in measured for effect in _tried(audited.results, one)] if audited and advice else []
     return Lowering(sentence=f"{here} {elsewhere}", effects=[*own, *effects])
 
 
-def _tried(results: pd.DataFrame, one: Measured, reading: Collection[str]) -> Iterator[Effect]:
+def _tried(results: pd.DataFrame, one: Measured) -> Iterator[Effect]:
     """The effect of defences tried on the recording."""
     column = SETTING + DEFENCE
     same = _of_attacks(results, one)
     kept = results[results["metric"] == COSINE].groupby(column)["mean"].mean()
-    found = _largest(same, results, column, _HERE, reading).values()
+    found = _largest(same, results, column, _HERE).values()
     cells = [at.model_copy(update={"signal": kept.get(str(at.value))}) for at in found]
     for data in same[SETTING + "data"].unique()[:1]:
         yield _effect(one, str(data), "defence", "", cells, here=True)
 
 
-def _published(tables: Sequence[tuple[str, Run]], one: Measured, reading: Collection[str]) -> Iterator[Effect]:
+def _published(tables: Sequence[tuple[str, Run]], one: Measured) -> Iterator[Effect]:
     """An effect for each defence, what it covers, and data of all tables."""
     found: dict[tuple[str, str, str], dict[Any, At]] = defaultdict(dict)
     for name, run in tables:
@@ -93,7 +91,7 @@ def _published(tables: Sequence[tuple[str, Run]], one: Measured, reading: Collec
             note = _covered(run.experiment) if key == "epsilon" else ""
             for data, rows in given.groupby(SETTING + "data", sort=False):
                 cells = found[str(data), key, note]
-                for value, at in _largest(rows, run.results, column, name, reading).items():
+                for value, at in _largest(rows, run.results, column, name).items():
                     if value not in cells or at.gain > cells[value].gain:
                         cells[value] = at
     for (data, key, note), by_value in found.items():
@@ -121,20 +119,26 @@ def _value(at: At) -> float:
         return 0.0
 
 
-def _largest(
-    rows: pd.DataFrame, results: pd.DataFrame, column: str, table: str, reading: Collection[str]
-) -> dict[Any, At]:
+def _largest(rows: pd.DataFrame, results: pd.DataFrame, column: str, table: str) -> dict[Any, At]:
     """The largest leak at every value of one setting, with the best baseline of the same setting."""
-    by_value = {value: max(records(own), key=lambda row: gain(row, results)) for value, own in rows.groupby(column)}
-    cells = {}
-    for value, row in by_value.items():
-        found = best_baseline(row, results)
-        baseline = (None, None) if found is None else (found["attack"], of_row(found))
-        common: dict[str, Any] = {"value": value, "table": table, "attack": row["attack"], "n": row["n"]}
-        common |= {"baseline": baseline[0], "baseline_result": baseline[1], "baseline_reads": baseline[0] in reading}
-        common["gain"] = gain(row, results)
-        cells[value] = At(**common, result=of_row(row))
-    return cells
+    cells = Cells(results)
+    largest: dict[Any, At] = {}
+    for key, of_value in rows.groupby(column):
+        value: Any = key
+        row = max(records(of_value), key=cells.rank)
+        baseline = cells.baseline(row)
+        largest[value] = At(
+            value=value,
+            table=table,
+            attack=row["attack"],
+            n=row["n"],
+            baseline=None if baseline is None else baseline.name,
+            baseline_result=None if baseline is None or baseline.row is None else of_row(baseline.row),
+            baseline_reads=baseline is not None and baseline.kind == "control",
+            gain=cells.gain(row) or 0.0,
+            result=of_row(row),
+        )
+    return largest
 
 
 def _covered(table: str) -> str:

@@ -9,17 +9,18 @@ import pandas as pd
 
 from fedleak.attacks.record_membership.estimates import PLACE
 from fedleak.core.attack import Attack
-from fedleak.core.metric_table import judges, metric
+from fedleak.core.metric_table import metric
 from fedleak.core.taxonomy import MANIPULATING, NONE_FITS, TAXONOMY
+from fedleak.evaluation.answers import Answer, Cells, Comparison, answers, leading
+from fedleak.evaluation.attack_descriptions import NO_DATA
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.paired_means import crossed
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.risk import operating_point, worst_clients, worst_tenth
-from fedleak.evaluation.scores import AttackInfo, records, rows_of, setting_columns, setting_of
-from fedleak.reports.attack_descriptions import NO_DATA
-from fedleak.reports.headline import added, best_baseline
-from fedleak.reports.run import ATTACKS
+from fedleak.evaluation.scores import AttackInfo, records, rows_of, setting_of
+from fedleak.reports.answer_words import bits_sentence
 from fedleak.reports.statement.content import Baseline, ByMetric, Exposed, Measured, Rates
-from fedleak.reports.statement.everyday import answer, everyday, gain
+from fedleak.reports.statement.everyday import answer_in_a_word, everyday
 from fedleak.reports.statement.numbers import (
     Names,
     in_percent,
@@ -55,60 +56,46 @@ def measured(
     Questions about the content of a client's data come before those about whose update it is, and of each kind the
     largest leak first.
 
-    Of several metrics that judge attacks, the one counts by which the best attack goes furthest from guessing, or the
-    best baseline, to certainty. What an attack infers without ground truth is no question. `summed` is the largest
-    number of clients in one message.
+    The best attack, its metric and what it is compared with are those of `fedleak.evaluation.answers`. What an attack
+    infers without ground truth is no question. `summed` is the largest number of clients in one message.
     """
-    scored = results[results["role"].isin(ATTACKS) & results["mean"].notna() & results["family"].notna()]
-    scored = scored[(scored["family"] != DECLARED_PRIVACY) & scored["metric"].map(lambda name: metric(name).leak)]
     asked = {one.estimates.question() for one in attacks if one.estimates.truth}
     of_content = {one.estimates.question() for one in attacks if set(one.estimates.truth) - NO_DATA}
-    scored = scored[scored["question"].isin(asked)]
-    reading = reading_baselines(attacks)
-    results = _with_blind_baselines(results, attacks, reading)
-    blind = results[~results["attack"].isin(reading)]
+    cells = Cells(results)
     found = []
-    for _, rows in scored.groupby("question", sort=False):
-        leaks = {name: max(records(own), key=_inferred) for name, own in rows.groupby("metric", sort=False)}
-        judging = [row for name, row in leaks.items() if judges(str(name), row["question"])] or list(leaks.values())[:1]
-        best = max(judging, key=lambda row: gain(row, results))
-        tried = rows[rows["metric"] == best["metric"]]["attack"].nunique()
-        baseline = best_baseline(best, blind) or best_baseline(best, results)
-        against = None if baseline is None else _baseline(baseline, reading, evaluation, seed)
-        made = _measured(best, tried, against, evaluation, system, seed) | {"adds": added(best, results)}
-        made["names"] = names_of(best, attacks, evaluation)
-        made["not_run"] = _not_run(best, attacks, evaluation)
-        made["others"] = [_by_metric(row, results) for row in leaks.values() if row is not best]
-        reads = against is not None and against.reads_update
-        made["answer"] = answer(best, results, reads=reads, summed=summed)
-        made |= {
-            "everyday": everyday(made, _READS_UPDATES if summed == 1 else _READS_SUMS),
-            "sentence": _sentence(made),
-        }
-        found.append((made["estimate"] in of_content, gain(best, results), Measured(**made)))
+    for answer in leading(answers(results, evaluation.scores)):
+        row = answer.row
+        if row is None or answer.question not in asked or answer.family in ("", DECLARED_PRIVACY):
+            continue
+        if not metric(answer.metric).leak:
+            continue
+        baseline = None if answer.baseline is None else _baseline(answer.baseline, evaluation, seed)
+        made = _measured(row, len(answer.attacks), baseline, evaluation, system, seed)
+        made["adds"] = bits_sentence(answer.bits)
+        made["names"] = names_of(row, attacks, evaluation)
+        made["not_run"] = _not_run(row, attacks, evaluation)
+        made["others"] = _by_other_metrics(answer, cells)
+        made["answer"] = answer_in_a_word(answer, summed=summed)
+        made["everyday"] = everyday(made, _READS_UPDATES if summed == 1 else _READS_SUMS)
+        made["sentence"] = _sentence(made)
+        found.append((answer.question in of_content, answer.gain or 0.0, Measured(**made)))
     return [question for *_, question in sorted(found, key=lambda entry: (not entry[0], -entry[1]))]
 
 
-def _with_blind_baselines(results: pd.DataFrame, attacks: Sequence[Attack], reading: Sequence[str]) -> pd.DataFrame:
-    """Results with baselines of other questions about the same ground truth, where a question has only ones that read.
-
-    A baseline that reads sums is worse than none where they are mostly noise: any attack would seem to infer something.
-    """
-    truth = {one.estimates.question(): {*one.estimates.truth} - {"clients"} for one in attacks}
-    blind = results[(results["role"] == "baseline") & results["mean"].notna() & ~results["attack"].isin(reading)]
-    settings, tables = setting_columns(results), [results]
-    for question in results["question"].dropna().unique():
-        if question in set(blind["question"]) or not truth.get(question):
-            continue
-        others = [other for other, names in truth.items() if names == truth[question]]
-        for cell in records(results[results["question"] == question][settings].drop_duplicates()):
-            tables.append(blind[blind["question"].isin(others)].assign(question=question, **cell))
-    return pd.concat(tables, ignore_index=True)
-
-
-def _inferred(row: Row) -> float:
-    """A mean, larger for more leakage."""
-    return -row["mean"] if metric(row["metric"]).lower_is_better else float(row["mean"])
+def _by_other_metrics(answer: Answer, cells: Cells) -> list[ByMetric]:
+    """The same question by the other metrics of a leak, each by the attack that is best by it."""
+    of_question = [
+        row
+        for row in cells.rows
+        if row["role"] in ATTACKS
+        and (row["question"], row["family"]) == (answer.question, answer.family)
+        and row["metric"] != answer.metric
+        and metric(row["metric"]).leak
+    ]
+    by_metric: dict[str, list[Row]] = {}
+    for row in of_question:
+        by_metric.setdefault(row["metric"], []).append(row)
+    return [_by_metric(max(rows, key=cells.rank), cells) for rows in by_metric.values()]
 
 
 def _not_run(row: Row, attacks: Sequence[Attack], evaluation: Evaluation) -> list[str]:
@@ -119,19 +106,16 @@ def _not_run(row: Row, attacks: Sequence[Attack], evaluation: Evaluation) -> lis
     return [one.name for one in own if {one.name, f"{one.family}/{one.name}"} & reasons]
 
 
-def _by_metric(row: Row, results: pd.DataFrame) -> ByMetric:
-    found = best_baseline(row, results)
-    name, result = (None, None) if found is None else (found["attack"], of_row(found))
-    meaning = metric(row["metric"]).meaning
-    common: dict[str, Any] = {"metric": row["metric"], "meaning": meaning, "attack": row["attack"]}
-    return ByMetric(**common, result=of_row(row), baseline=name, baseline_result=result)
-
-
-def reading_baselines(attacks: Sequence[Attack]) -> list[str]:
-    """Names of the baselines that read the update."""
-    models = {one.name: one.threat_model for one in attacks if one.baseline and not one.of_others}
-    blind = ("no update", "no message")
-    return [name for name, model in models.items() if "deltas" in model.fields and model.sees not in blind]
+def _by_metric(row: Row, cells: Cells) -> ByMetric:
+    baseline = cells.baseline(row)
+    return ByMetric(
+        metric=row["metric"],
+        meaning=metric(row["metric"]).meaning,
+        attack=row["attack"],
+        result=of_row(row),
+        baseline=None if baseline is None else baseline.name,
+        baseline_result=None if baseline is None or baseline.row is None else of_row(baseline.row),
+    )
 
 
 def _measured(
@@ -180,10 +164,16 @@ def _most_exposed(evaluation: Evaluation, attack: str) -> list[Exposed]:
     return [Exposed(client=int(r["client"]), place=int(r[PLACE]), others_above=int(r["others above"])) for r in rows]
 
 
-def _baseline(row: Row, reading: Sequence[str], evaluation: Evaluation, seed: int) -> Baseline:
-    worst, reads = worst_tenth(rows_of(evaluation.scores, row), seed=seed), row["attack"] in reading
-    own = None if worst is None else of_range(worst)
-    return Baseline(attack=row["attack"], reads_update=reads, result=of_row(row), worst_tenth=own)
+def _baseline(comparison: Comparison, evaluation: Evaluation, seed: int) -> Baseline:
+    row = comparison.row
+    assert row is not None  # a baseline is a line of the results
+    worst = worst_tenth(rows_of(evaluation.scores, row), seed=seed)
+    return Baseline(
+        attack=comparison.name,
+        reads_update=comparison.kind == "control",
+        result=of_row(row),
+        worst_tenth=None if worst is None else of_range(worst),
+    )
 
 
 def _rates(row: Row, evaluation: Evaluation, acceptable: float | None) -> Rates | None:

@@ -9,8 +9,8 @@ from fedleak.attacks.declared_privacy.epsilon_bounds import bound_at, gaussian_a
 from fedleak.attacks.declared_privacy.ledger import SUBSAMPLING
 from fedleak.core.errors import ViewError
 from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
-from fedleak.reports.run import ATTACKS
 from fedleak.reports.statement.content import Bound, Level, Privacy, Sent
 from fedleak.reports.statement.measured import DECLARED_PRIVACY
 from fedleak.reports.statement.numbers import Cell, of_row, plain, shown

@@ -9,12 +9,12 @@ from typing import Any
 from fedleak.core.attack import Attack
 from fedleak.core.io.files import sha256_of, write_whole
 from fedleak.core.places import PACKAGE
+from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.limit_names import BEYOND_BASELINE, CHANGE, RELATIVE, asks, parts_of
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.persons import over_clients
 from fedleak.recordings.recording import Recording
-from fedleak.reports.headline import as_recorded
 from fedleak.reports.html import GENERATED
 from fedleak.reports.metric_words import value_in_words
 from fedleak.reports.run import Run
@@ -23,7 +23,7 @@ from fedleak.reports.statement.combined import combined, why_not_combined
 from fedleak.reports.statement.content import Measured, Provenance, Scope, Statement, Verdict
 from fedleak.reports.statement.gaps import not_tried
 from fedleak.reports.statement.lowering import lowering
-from fedleak.reports.statement.measured import measured, reading_baselines
+from fedleak.reports.statement.measured import measured
 from fedleak.reports.statement.numbers import shown
 from fedleak.reports.statement.page import html
 from fedleak.reports.statement.privacy import privacy
@@ -87,7 +87,7 @@ def write_statement(
         "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
         "sums": sums(evaluation),
         "not_tried": not_tried(evaluation, attacks, [one.estimate for one in questions], manipulation, scope.summed),
-        "lowering": lowering(questions, audited=run, reading=reading_baselines(attacks)),
+        "lowering": lowering(questions, audited=run),
         "gate": [verdict_in_words(one, attacks) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
         "limits": [*LIMITS, *([SHARED] if scope.summed > 1 else [])],

@@ -21,6 +21,7 @@ from fedleak.core.view import ITEM_EMBEDDING
 from fedleak.datamodules.recommendation.base import RecommenderDataModule
 from fedleak.defenses.refusal import ProbeCheck
 from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING
 from fedleak.modules.learners.matrix_factorization import FederatedMF
 from fedleak.modules.learners.recommender import held_out_hits
@@ -100,7 +101,7 @@ class Sharpness(AfterStep):
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         probing, axis, scores = Probed.of(run).probing, f"{SETTING}of_bound", evaluation.scores
-        attacks = [name for name, line in evaluation.lines.items() if line.role in ("ours", "published")]
+        attacks = [name for name, line in evaluation.lines.items() if line.role in ATTACKS]
         points = scores[(scores["metric"] == "success") & scores["attack"].isin(attacks) & scores[axis].notna()]
         for attack, own in points.groupby("attack", sort=False):
             curves = own.groupby(["person", own[axis].astype(float)])["value"].mean().unstack()

@@ -11,7 +11,6 @@ from fedleak.attacks.words.frequencies import TEXTS, word_frequencies
 from fedleak.core.errors import ViewError
 from fedleak.core.scoring import best_decisions
 from fedleak.core.view import RoundView
-from fedleak.reports.statement.measured import reading_baselines
 from tests.attacks.runs import plain_view, run
 from tests.transformer_toys import algorithm, moved_model, view_of
 from tests.word_toys import STEP, words_seen
@@ -117,4 +116,4 @@ def test_words_that_clients_share_are_found_without_a_text() -> None:
 
 
 def test_it_does_not_count_as_a_baseline_that_reads_the_update() -> None:
-    assert reading_baselines([PopularWords()]) == []
+    assert PopularWords.comparison() == "prior"

@@ -4,9 +4,10 @@ import pandas as pd
 import pytest
 
 from fedleak.core.metric_table import METRICS, metric
+from fedleak.evaluation.answers import Cells, answers, leading
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.reports.statement.content import Baseline
-from fedleak.reports.statement.everyday import answer, everyday, gain
+from fedleak.reports.statement.everyday import answer_in_a_word, everyday
 from fedleak.reports.statement.numbers import Interval
 
 WHO = "Whoever can read a client's updates"
@@ -27,6 +28,12 @@ def said(name: str, value: float, *, verdict: str = "yes", **changed: Any) -> st
 def row(name: str, mean: float, low: float, high: float, role: str = "ours") -> dict[str, Any]:
     common = {"family": "f", "question": "Q", "setting.data": "d", "attack": role, "n": 30}
     return {**common, "metric": name, "mean": mean, "low": low, "high": high, "role": role}
+
+
+def word(*rows: dict[str, Any], summed: int = 1) -> str:
+    """The answer of the results in a word."""
+    (answer,) = leading(answers(pd.DataFrame(list(rows))))
+    return answer_in_a_word(answer, summed=summed)
 
 
 def test_every_metric_that_judges_attacks_has_words() -> None:
@@ -91,15 +98,15 @@ def test_of_few_clients_nothing_is_said_to_be_inferred() -> None:
     )
     assert "Whoever can read" not in few
     attack, baseline = row("auc", 0.9, 0.85, 0.95), row("auc", 0.7, 0.65, 0.75, "baseline")
-    assert answer({**attack, "n": 4}, pd.DataFrame([attack, baseline])) == "cannot be said"
-    assert answer({**attack, "n": 5}, pd.DataFrame([attack, baseline])) == "yes"
+    assert word({**attack, "n": 4}, baseline) == "cannot be said"
+    assert word({**attack, "n": 5}, baseline) == "yes"
 
 
 def test_where_the_frequency_of_words_did_not_run_nothing_can_be_said() -> None:
     attack = {**row("f1", 0.9, 0.85, 0.95), "question": "WordSetEstimate"}
-    assert answer(attack, pd.DataFrame([attack])) == "cannot be said"
+    assert word(attack) == "cannot be said"
     popular = {**row("f1", 0.4, 0.35, 0.45, "baseline"), "question": "WordSetEstimate", "attack": "popular-words"}
-    assert answer(attack, pd.DataFrame([attack, popular])) == "yes"
+    assert word(attack, popular) == "yes"
 
 
 @pytest.mark.parametrize(
@@ -116,8 +123,8 @@ def test_where_the_frequency_of_words_did_not_run_nothing_can_be_said() -> None:
     ],
 )
 def test_answer(attack: dict[str, Any], baseline: dict[str, Any] | None, summed: int, expected: str) -> None:
-    results = pd.DataFrame([attack] if baseline is None else [attack, baseline])
-    assert answer(attack, results, summed=summed) == expected
+    rows = [attack] if baseline is None else [attack, baseline]
+    assert word(*rows, summed=summed) == expected
 
 
 def test_gain_is_counted_from_the_best_of_guessing_and_baselines() -> None:
@@ -127,6 +134,7 @@ def test_gain_is_counted_from_the_best_of_guessing_and_baselines() -> None:
         row("auc", 0.8, 0, 1, "baseline"),
     )
     assert metric("auc").guessing == 0.5
-    assert gain(attack, pd.DataFrame([attack, below])) == pytest.approx(0.8)
-    assert gain(attack, pd.DataFrame([attack, below, above])) == pytest.approx(0.5)
-    assert gain(row("l1", 0.4, 0, 1), pd.DataFrame([row("l1", 0.4, 0, 1)])) == 0
+    assert Cells(pd.DataFrame([attack, below])).gain(attack) == pytest.approx(0.8)
+    assert Cells(pd.DataFrame([attack, below, above])).gain(attack) == pytest.approx(0.5)
+    alone = row("l1", 0.4, 0, 1)
+    assert Cells(pd.DataFrame([alone])).gain(alone) is None

@@ -73,7 +73,8 @@ def test_a_system_whose_worse_half_is_known_shows_the_worse_half() -> None:
 
 def test_metric_by_which_most_is_inferred_counts() -> None:
     """No example is recovered exactly, and most are recognised."""
-    values = {"inverting-gradients": {"recovered": [0.0] * 8, "identified": [0.9, 0.8] * 4}}
+    by_chance = {"identified-by-chance": [0.1] * 8}
+    values = {"inverting-gradients": {"recovered": [0.0] * 8, "identified": [0.9, 0.8] * 4, **by_chance}}
     (one,) = result(evaluated(values, "reconstruction", {"inverting-gradients": "ReconstructionEstimate"}))
     assert (one.metric, one.answer) == ("identified", "yes")
     assert [other.metric for other in one.others] == ["recovered"]
@@ -94,8 +95,9 @@ def test_baseline_that_reads_noisy_sums_shows_no_leak() -> None:
     }
     evaluation = evaluated(values, "sums-over-rounds", dict.fromkeys(values, "SharesOverRounds"))
     assert result(evaluation, summed=10)[0].answer == "cannot be said"
-    guess = evaluated({"random-guess": {"l1": [0.9, 1.0] * 8}}, "composition", {"random-guess": "CompositionEstimate"})
+    equal = {"equal-shares": {"l1": [0.9, 1.0] * 8}}
+    guess = evaluated(equal, "sums-over-rounds", {"equal-shares": "SharesOverRounds"})
     evaluation.scores, evaluation.lines = concat([evaluation.scores, guess.scores]), evaluation.lines | guess.lines
     (one,) = result(evaluation, summed=10)
-    assert (one.answer, one.baseline and one.baseline.attack) == ("not shown", "random-guess")
+    assert (one.answer, one.baseline and one.baseline.attack) == ("not shown", "equal-shares")
     assert one.everyday.startswith("No attack that ran is shown to be better than an answer without the update")

@@ -25,7 +25,7 @@ class AttackDescription:
         inferred: what the server infers, from the attack's type of estimate.
         needs: what the threat model needs, as text.
         estimates: name of that question in results, see `fedleak.core.estimates.Estimate.question`.
-        is_prior: whether it is a baseline that says, without the update, how likely the answers are.
+        comparison: what a baseline is as a comparison, see `fedleak.core.attack.Attack.comparison`.
         labels: every name that its results may have.
         taxonomy: the same names by taxonomy, None where none fits.
         summary: first paragraph of its documentation, without marks of code.
@@ -47,7 +47,7 @@ class AttackDescription:
     names: list[str]
     about_data: bool
     estimates: str
-    is_prior: bool
+    comparison: str
     labels: list[str]
     taxonomy: dict[str, str | None]
     summary: str
@@ -123,7 +123,7 @@ def _imported() -> Descriptions:
             names=list(kind.public_names().names),
             about_data=bool(set(kind.estimates.truth) - NO_DATA),
             estimates=kind.estimates.question(),
-            is_prior=kind.is_prior,
+            comparison=kind.comparison(),
             labels=list(kind.names()),
             taxonomy=asdict(kind.public_names()),
             summary=_summary(kind),

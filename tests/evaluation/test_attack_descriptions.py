@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from fedleak.core.cache import CACHE_VARIABLE
+from fedleak.evaluation import attack_descriptions
+from fedleak.evaluation.attack_descriptions import Descriptions, described
 from fedleak.evaluation.registry import REGISTRY
-from fedleak.reports import attack_descriptions
-from fedleak.reports.attack_descriptions import Descriptions, described
 
 
 def test_descriptions_are_those_of_the_registry() -> None:
