@@ -16,6 +16,7 @@ def demo(out: str = "runs/demo") -> int:
     )
     # After the announcement, because it takes seconds.
     from fedleak.core.seeding import secret_key
+    from fedleak.reports.metric_words import number_in_words
     from fedleak.tables.demo import first_client, leak_and_accuracy, run_system, shares, systems, write_joined
 
     root, key = Path(out), secret_key()  # a client of both trainings on digits has one number in the report
@@ -33,16 +34,17 @@ def demo(out: str = "runs/demo") -> int:
     private = run_system(with_noise, root, key=key)
     print("\nThe same client:\n")
     print("\n".join(shares(private, client)))
-    print("\nMean over ten clients: L1 distance of inferred shares, 0 is certain, 2 is entirely wrong\n")
+    print("\nOf 100 examples of a client, so many are assigned to a wrong class, on average over ten clients\n")
     print("\n".join(leak_and_accuracy([plain, private])), flush=True)
     print("\n3 of 3: generated users train a recommender", flush=True)
     clicks = run_system(recommender, root)
     best, baseline = clicks.answer.row, clicks.answer.baseline
     assert best is not None  # configs/demo.yaml names attacks and a baseline
     assert baseline is not None
+    leak, start = (number_in_words(clicks.answer.metric, value) for value in (float(best["mean"]), baseline.value))
     print(
-        f"\nWhich items a user clicked: AUC {best['mean']:.3f} ({best['attack']}); without the update"
-        f" {baseline.value:.3f} ({baseline.name}); guessing 0.5. Generated data are no evidence of a leak.\n"
+        f"\nWhich items a user clicked: of a right and a wrong one, the right one in {leak} of 100 cases; without the"
+        f" update in {start}. Generated data are no evidence of a leak.\n"
     )
     page = write_joined(root)
     print(f"{time.perf_counter() - start:.0f} seconds, {time.process_time():.0f} of them CPU time")

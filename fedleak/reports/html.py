@@ -15,12 +15,14 @@ from markupsafe import Markup
 from fedleak.core.io.files import write_whole
 from fedleak.core.metric_table import meanings
 from fedleak.core.places import TEMPLATES
+from fedleak.evaluation.answers import inferred_by_family
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.reasons import reasons
 from fedleak.evaluation.result_names import DATA
 from fedleak.evaluation.scores import records
 from fedleak.reports.content_policy import content_policy
+from fedleak.reports.first_screen import FirstLine, first_lines, order_of_changes, what_to_do
 from fedleak.reports.questions import Question, first_verdict, not_measured
 from fedleak.reports.run import Run
 from fedleak.reports.sections import BASELINES, Section
@@ -66,6 +68,7 @@ def write_report(
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results = run.results
     unmeasured, not_asked = not_measured(run, questions)
+    generated = results.get(DATA, pd.Series("", results.index)).map(str).str.startswith("synthetic")
     first = _numbered(pictures, 1)
     asked = [section for section in sections if section.question is not None]
     blocks, count = list[_Part](), len(first)
@@ -81,17 +84,18 @@ def write_report(
         headline=first_verdict(questions, results),
         false_declarations=run.false_declarations,
         notes=[
-            *_generated(results),
+            *([GENERATED] if generated.all() and len(generated) else []),
             *([FEW] if _is_of_few(run) else []),
             *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),
             *(str(verdict.get("message", "")) for verdict in run.gate),
-            *filter(None, [run.advice]),
         ],
+        generated_too=_generated_too(results[DATA][generated]) if generated.any() and not generated.all() else "",
         questions=questions,
         unmeasured=unmeasured,
-        not_asked=not_asked,
+        not_asked=[inferred_by_family()[family] for family in not_asked],
         scales=meanings({one.answer.metric for one in questions}),
-        todo="" if parts else _todo(run, questions, unmeasured),
+        lines=_first_lines(run, questions, is_joined=bool(parts)),
+        changes_first=bool(changes) and order_of_changes([part.data["sha256"] or part.data["name"] for part in parts]),
         pictures=first,
         parts=blocks,
         anchors={part.section.question: part.anchor for part in blocks},
@@ -137,16 +141,14 @@ def _element(figure: CaptionedFigure) -> Markup:
     return Markup('<img alt="{}" src="data:image/svg+xml;base64,{}">').format(figure.caption, content)
 
 
-def _todo(run: Run, questions: Sequence[Question], unmeasured: Sequence[Question]) -> str:
-    """What may lower a leak, and what may measure more; empty for a page that is not of one recording."""
-    if "learner" not in run.system:
-        return ""
-    lacking = any(question.answer.status == "unmeasured" for question in unmeasured)
-    leaks = any(one.answer.status == "leak" for one in questions) and not run.advice
-    tried = "see what defences would change, without a new training: fedleak audit DIR --what-if FILE"
-    parts = [f"{tried} (docs/audit/what-if.md)"] if leaks else []
-    parts += ["record what the questions lack that matter to your system"] if lacking else []
-    return f"{'; '.join(parts)}." if parts else ""
+def _first_lines(run: Run, questions: Sequence[Question], *, is_joined: bool) -> list[FirstLine]:
+    """The lines below the verdict; none where nothing was measured."""
+    first = questions[0].answer if questions else None
+    is_one_recording = not is_joined and "learner" in run.system
+    todo = what_to_do(first, advice=run.advice, is_one_recording=is_one_recording, has_gate=bool(run.gate))
+    if first is None:
+        return [FirstLine("what to do", todo)]
+    return first_lines(first, todo)
 
 
 def _is_of_few(run: Run) -> bool:
@@ -156,16 +158,10 @@ def _is_of_few(run: Run) -> bool:
     return any(1 <= count < FEWEST for count in counts)
 
 
-def _generated(results: pd.DataFrame) -> list[str]:
-    """The remark on generated data, with their names if there are others too; none without them."""
-    generated = results.get(DATA, pd.Series("", results.index)).map(str).str.startswith("synthetic")
-    if not generated.any() or generated.all():
-        return [GENERATED] if generated.any() else []
-    return [
-        GENERATED.replace(
-            "The data are generated", f"Generated data ({', '.join(dict.fromkeys(results[DATA][generated]))})"
-        )
-    ]
+def _generated_too(data: "pd.Series[str]") -> str:
+    """The remark on generated data next to others, by their names."""
+    names = ", ".join(dict.fromkeys(data))
+    return GENERATED.replace("The data are generated", f"Generated data ({names})")
 
 
 def _is_wide(svg: str) -> bool:

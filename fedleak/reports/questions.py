@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.core.metric_table import metric
 from fedleak.evaluation.answers import (
     Answer,
+    Kind,
     Status,
     inferred_by_family,
     is_about_data,
@@ -44,13 +44,15 @@ class Question:
     Attributes:
         answer: what was found.
         where: data set and run, where a report has several; empty for one.
-        said: values of the best attack and of what it is compared with, the worst tenth of the clients and bits.
+        words: the best attack's result and what it is compared with, in words.
+        numbers: the same as numbers, with the names of the attack and the metric, the worst tenth and bits.
         verdict: outcome of the gate's limits on it, the worst; empty for none.
     """
 
     answer: Answer
     where: str = ""
-    said: str = ""
+    words: str = ""
+    numbers: str = ""
     verdict: str = ""
 
     @property
@@ -84,7 +86,8 @@ def _line(answer: Answer, several: Sequence[str], gate: Sequence[Mapping[str, An
     return Question(
         answer=answer,
         where=describe(where),
-        said="; ".join(_said(answer)),
+        words=_words(answer),
+        numbers="; ".join(_numbers(answer)),
         verdict=_verdict(gate, answer.family, {*answer.attacks}, {answer.metric}),
     )
 
@@ -102,7 +105,31 @@ def first_words(lines: Sequence[Question], results: pd.DataFrame) -> str:
     return f"{added} {first_verdict(lines, results)}".strip()
 
 
-def _said(answer: Answer) -> list[str]:
+def _words(answer: Answer) -> str:
+    """What a line says in words: the best attack's result, what it is compared with, and on how many clients."""
+    row = answer.row
+    assert row is not None  # it was measured
+    comparison = answer.comparison if answer.gain is not None else None
+    compared = ""
+    if comparison is not None:
+        start = number_in_words(answer.metric, comparison.value)
+        compared = f"; {_BESIDE[comparison.kind]}: {start}"
+    clients = "one client" if row["n"] == 1 else f"{row['n']} clients"
+    return f"The best attack {value_in_words(answer.metric, float(row['mean']))}{compared}. On {clients}."
+
+
+_BESIDE: Mapping[Kind, str] = {
+    "guessing": "guessing",
+    "chance": "its answers in a random order",
+    "prior": "without the update",
+    "blind": "without the update",
+    "control": "on updates that say nothing of the client",
+    "least": "nothing",
+}
+"""What a comparison is, next to a value."""
+
+
+def _numbers(answer: Answer) -> list[str]:
     """The numbers of a line: the best attack's, its comparison's, the worst tenth's, and bits."""
     row, name = answer.row, answer.metric
     assert row is not None  # it was measured
@@ -110,26 +137,20 @@ def _said(answer: Answer) -> list[str]:
     setting = describe(answer.setting, answer.varied - {"data", "run"})
     among += f", at {setting}" if setting else ""
     interval = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
+    numbers = [f"{row['attack']}: {name} {number(row['mean'])}{interval}, n = {row['n']}{among}"]
     comparison = answer.comparison if answer.gain is not None else None
-    compared = ""
     if comparison is not None:
         is_line = comparison.kind in ("prior", "blind", "control")
-        compared = f"baseline {comparison.name}" if is_line else "guessing"
-    words = ""
-    if metric(name).words:
-        without = "" if comparison is None else f" ({compared}: {number_in_words(name, comparison.value)})"
-        words = f" {value_in_words(name, row['mean'])}{without}"
-    said = [f"{row['attack']}{words}: {name} {number(row['mean'])}{interval}, n = {row['n']}{among}"]
-    if comparison is not None:
-        said.append(f"{compared} {number(comparison.value)}")
+        compared = f"baseline {comparison.name}" if is_line else comparison.kind
+        numbers.append(f"{compared} {number(comparison.value)}")
     if len(answer.worst):
-        said.append(f"{worst_in_words(answer.worst, int(row['n']))} {number(float(answer.worst.mean()))}")
+        numbers.append(f"{worst_in_words(answer.worst, int(row['n']))} {number(float(answer.worst.mean()))}")
     if answer.bits is not None:
         gained = answer.bits.row
         whose = "" if gained["attack"] == row["attack"] else f", {gained['attack']}"
         ends = f"({bits(gained['low'])} to {bits(gained['high'])}{whose})"
-        said.append(f"the update adds {bits(gained['mean'])} bits {ends}")
-    return said
+        numbers.append(f"the update adds {bits(gained['mean'])} bits {ends}")
+    return numbers
 
 
 def _verdict(gate: Sequence[Mapping[str, Any]], family: str, attacks: set[str], metrics: set[str]) -> str:

@@ -19,6 +19,7 @@ from fedleak.core.places import CONFIGS
 from fedleak.evaluation.answers import Answer, answers, leading
 from fedleak.evaluation.auditing import AuditResult, audit
 from fedleak.reports.join import join_runs
+from fedleak.reports.metric_words import number_in_words
 from fedleak.reports.write_run import write_run
 from fedleak.tables.overrides import overridden
 from fedleak.tables.parsed_training import Training
@@ -135,7 +136,7 @@ def shares(outcome: Outcome, true: Sequence[float]) -> list[str]:
     profiles, attack = outcome.audit.evaluation.profiles, outcome.attack
     own = (_profile(profiles, attack, victim) for victim in profiles["victim"].unique())
     (found, *_) = [one for one in own if one["true"].tolist() == list(true)]
-    lines = [f"  digit  {'true share':<{_BAR + 6}}  inferred ({attack})"]
+    lines = [f"  digit  {'true share':<{_BAR + 6}}  what the server infers"]
     for _, row in found.iterrows():
         lines.append(f"  {row['class']:>5}  {_bar(row['true'])}  {_bar(row['inferred'])}".rstrip())
     return lines
@@ -151,7 +152,7 @@ def _bar(share: float) -> str:
 
 
 def leak_and_accuracy(outcomes: Sequence[Outcome]) -> list[str]:
-    """Lines with the best attack's error, that of the best baseline, and the accuracy, by training."""
+    """A line for each training: what the best attack and the best baseline get wrong, in words, and the accuracy."""
     rows = []
     for outcome in outcomes:
         answer, baseline = outcome.answer, outcome.answer.baseline
@@ -160,9 +161,9 @@ def leak_and_accuracy(outcomes: Sequence[Outcome]) -> list[str]:
         rows.append(
             {
                 "training": outcome.system.name,
-                "L1 of the best attack": f"{answer.row['mean']:.2f} ({answer.row['attack']})",
-                "of the best baseline": f"{baseline.value:.2f} ({baseline.name})",
-                "accuracy": f"{outcome.utility['val/accuracy']:.2f}",
+                "from the update": number_in_words(answer.metric, float(answer.row["mean"])),
+                "without it": number_in_words(answer.metric, baseline.value),
+                "accuracy of the model": f"{outcome.utility['val/accuracy']:.2f}",
             }
         )
     return [f"  {line}" for line in pd.DataFrame(rows).to_string(index=False).splitlines()]

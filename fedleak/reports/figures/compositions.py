@@ -14,6 +14,8 @@ from fedleak.reports.tables import described_settings
 
 _MOST_SETTINGS, _MOST_CLIENTS, _MOST_ATTACKS = 8, 12, 3
 _COLUMNS = 4
+INFERRED = "what the server infers"
+"""Legend of the attack in a picture of one."""
 _MOST_LABELS = 12
 """Largest number of classes with a label each."""
 
@@ -71,10 +73,17 @@ def mean_shares(data: FigureData, attack: str | None = None) -> DrawnFigure | No
     drawn = first[first["attack"].isin(names)]
     figure, ((axes,),) = styled(4.6 if alone else 7, 2.8)
     low, high = drawn["inferred"] - drawn[DISTANCE], drawn["inferred"] + drawn[DISTANCE]
-    _draw_shares(axes, drawn.assign(low=low, high=high), names, data)
+    # A picture of one attack stands on the first screen: its legend needs no name of an attack.
+    _draw_shares(axes, drawn.assign(low=low, high=high), names, data, label=INFERRED if alone else None)
     axes.set(xlabel="class", ylabel="mean share of a client's examples")
     axes.set_ylim(bottom=0)
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=2, frameon=False)
+    if alone:
+        caption = (
+            f"{of_data(drawn)}the true share of each class (bars, mean over {int(drawn[CLIENTS].min())} clients), and"
+            f" {INFERRED} from each client's update (dots). A line is as long as twice the mean distance between the two."
+        )
+        return DrawnFigure(caption, figure=figure, name="class-shares")
     caption = (
         f"{of_data(drawn)}mean over {int(drawn[CLIENTS].min())} clients of the true class shares (bars) and of what"
         f" {'the attack infers' if len(names) == 1 else 'attacks infer'} from each update (dots). A line is as long as"
@@ -96,7 +105,7 @@ def one_client(data: FigureData, attack: str) -> DrawnFigure:
     person = wrong.index[(len(wrong) - 1) // 2]
     kept = own[own["person"] == person]
     figure, ((axes,),) = styled(4.6, 2.8)
-    _draw_shares(axes, kept, [attack], data)
+    _draw_shares(axes, kept, [attack], data, label=INFERRED)
     axes.set(xlabel="class", ylabel="share of its examples")
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=2, frameon=False)
     client = data.clients[int(person)]
@@ -138,8 +147,13 @@ def _panels(rows: pd.DataFrame, names: list[str], data: FigureData, marks: dict[
     return figure
 
 
-def _draw_shares(axes: Axes, rows: pd.DataFrame, names: list[str], data: FigureData) -> None:
-    """Draws a bar with the true share of each class, and a dot with a line from low to high for each attack."""
+def _draw_shares(
+    axes: Axes, rows: pd.DataFrame, names: list[str], data: FigureData, *, label: str | None = None
+) -> None:
+    """Draws a bar with the true share of each class, and a dot with a line from low to high for each attack.
+
+    `label` stands for the name of the only attack; None for its name.
+    """
     truth = rows.drop_duplicates("class")
     axes.bar(truth["class"], truth["true"], color=".8", label="true share")
     for place, name in enumerate(names):
@@ -148,7 +162,7 @@ def _draw_shares(axes: Axes, rows: pd.DataFrame, names: list[str], data: FigureD
         x = part["class"] + 0.6 * ((place + 0.5) / len(names) - 0.5)
         colour = data.styles[name].colour
         axes.vlines(x, part["low"], part["high"], color=colour, lw=1)
-        axes.plot(x, part["inferred"], ls="", marker="o", ms=4, color=colour, label=name)
+        axes.plot(x, part["inferred"], ls="", marker="o", ms=4, color=colour, label=label or name)
     axes.grid(visible=False, axis="x")
     if len(truth) <= _MOST_LABELS:
         axes.set_xticks(truth["class"].tolist())

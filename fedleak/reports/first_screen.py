@@ -1,0 +1,110 @@
+"""First screen of a page, for a stranger: what leaks most, compared with what, on whom, and what to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedleak.core.metric_table import metric
+from fedleak.evaluation.answers import Answer, Comparison
+from fedleak.evaluation.scores import number
+from fedleak.reports.metric_words import number_in_words, value_in_words
+
+
+@dataclass(frozen=True)
+class FirstLine:
+    """One of the lines below the verdict: what it is about, and its text."""
+
+    name: str
+    text: str
+
+
+def first_lines(answer: Answer, todo: str) -> list[FirstLine]:
+    """What the best attack on the first question infers, compared with what, on whom, and what to do.
+
+    Args:
+        answer: the first answer of a report.
+        todo: what to do; empty for nothing.
+    """
+    lines = [
+        FirstLine("best attack" if answer.is_shown else "goes furthest", f"It {in_words(answer)}."),
+        FirstLine("compared with", compared_in_words(answer)),
+        FirstLine("measured on", measured_on(answer)),
+    ]
+    return [*lines, FirstLine("what to do", todo)] if todo else lines
+
+
+def in_words(answer: Answer) -> str:
+    """The best attack's result, as the predicate of a sentence."""
+    row = answer.row
+    assert row is not None  # it was measured
+    return value_in_words(answer.metric, float(row["mean"]))
+
+
+def compared_in_words(answer: Answer) -> str:
+    """What the best attack is compared with, and its value in the same words."""
+    comparison = answer.comparison
+    if comparison is None:
+        return "Nothing: no baseline of this question ran, so it cannot be said whether the update adds anything."
+    if comparison.kind == "least":
+        return "Nothing: the question has no baseline; 0 is what an attack without any knowledge reaches."
+    value = value_in_words(answer.metric, comparison.value)
+    return f"{_whose(comparison)} {value}."
+
+
+def _whose(comparison: Comparison) -> str:
+    """The subject of a sentence on a comparison."""
+    if comparison.kind == "guessing":
+        return "Guessing, which"
+    if comparison.kind == "chance":
+        return "The attack's own answers in a random order: that"
+    if comparison.kind == "control":
+        return "The same on updates that say nothing of the client, which"
+    return "The best answer without the update, which"
+
+
+def measured_on(answer: Answer) -> str:
+    """On how many clients it was measured, what it is for clients like these, and for the most exposed of them."""
+    row, name = answer.row, answer.metric
+    assert row is not None  # it was measured
+    clients = "One client" if row["n"] == 1 else f"{row['n']} clients"
+    parts = [clients]
+    low, high = (_scaled(name, float(row[end])) for end in ("low", "high"))
+    if row["low"] == row["low"] and row["high"] == row["high"] and low != high:
+        parts.append(f"for clients like these {low} to {high} (95% interval)")
+    if 0 < len(answer.worst) < row["n"]:
+        parts.append(f"the {len(answer.worst)} most exposed of them: {_scaled(name, float(answer.worst.mean()))}")
+    return f"{'; '.join(parts)}."
+
+
+def _scaled(name: str, value: float) -> str:
+    """A value in the unit of the metric's words, or with its name's digits."""
+    return number_in_words(name, value) if metric(name).words else number(value)
+
+
+def what_to_do(first: Answer | None, *, advice: str, is_one_recording: bool, has_gate: bool) -> str:
+    """The next step after a report, by what its first answer is.
+
+    Args:
+        first: the first answer; None where nothing was measured.
+        advice: what a what-if says of its defences; empty where none were tried.
+        is_one_recording: whether the report is of one recording, which can be audited again.
+        has_gate: whether limits were set.
+    """
+    if advice:
+        return advice
+    if first is None or first.row is None:
+        return "Record what the questions below lack (docs/audit/record-your-system.md)."
+    if first.status == "leak":
+        if is_one_recording:
+            return (
+                "See what defences would change, without a new training: fedleak audit DIR --what-if FILE"
+                " (docs/audit/what-if.md)."
+            )
+        return "Audit your own system in the same way: fedleak audit DIR (docs/start/audit-your-system.md)."
+    if first.status == "undecided":
+        return "Attack more clients or rounds: few of them decide nothing."
+    return "" if has_gate else "Keep it so: fedleak audit DIR --gate METRIC=LIMIT fails a CI job (docs/audit/gate.md)."
+
+
+def order_of_changes(data: Sequence[str]) -> bool:
+    """Whether a page begins with what changed: runs of one data set are compared, others stand beside each other."""
+    return len(set(data)) == 1
