@@ -81,7 +81,7 @@ def mean_shares(data: FigureData, attack: str | None = None) -> DrawnFigure | No
     if alone:
         caption = (
             f"{of_data(drawn)}the true share of each class (bars, mean over {int(drawn[CLIENTS].min())} clients), and"
-            f" {INFERRED} from each client's update (dots). A line is as long as twice the mean distance between the two."
+            f" {INFERRED} from each update (dots). A line is as long as twice the mean distance between the two."
         )
         return DrawnFigure(caption, figure=figure, name="class-shares")
     caption = (
