@@ -44,8 +44,8 @@ def demo(out: str = "runs/demo") -> int:
     from_update = number_in_words(clicks.answer.metric, float(best["mean"]))
     without_update = number_in_words(clicks.answer.metric, baseline.value)
     print(
-        f"\nWhich items a user clicked: of a right and a wrong one, the right one in {from_update} of 100 cases; without the"
-        f" update in {without_update}. Generated data are no evidence of a leak.\n"
+        f"\nWhich items a user clicked: of a right and a wrong one, the right one in {from_update} of 100 cases;"
+        f" without the update in {without_update}. Generated data are no evidence of a leak.\n"
     )
     page = write_joined(root)
     print(f"{time.perf_counter() - start:.0f} seconds, {time.process_time():.0f} of them CPU time")
