@@ -25,7 +25,7 @@ def first_lines(answer: Answer, todo: str) -> list[FirstLine]:
         todo: what to do; empty for nothing.
     """
     lines = [
-        FirstLine("best attack" if answer.is_shown else "goes furthest", f"It {in_words(answer)}."),
+        FirstLine("best attack", f"It {in_words(answer)}."),
         FirstLine("compared with", compared_in_words(answer)),
         FirstLine("measured on", measured_on(answer)),
     ]
@@ -102,7 +102,9 @@ def what_to_do(first: Answer | None, *, advice: str, is_one_recording: bool, has
         return "Audit your own system in the same way: fedleak audit DIR (docs/start/audit-your-system.md)."
     if first.status == "undecided":
         return "Attack more clients or rounds: few of them decide nothing."
-    return "" if has_gate else "Keep it so: fedleak audit DIR --gate METRIC=LIMIT fails a CI job (docs/audit/gate.md)."
+    if has_gate or not is_one_recording:
+        return ""
+    return "Keep it so: fedleak audit DIR --gate METRIC=LIMIT fails a CI job (docs/audit/gate.md)."
 
 
 def order_of_changes(data: Sequence[str]) -> bool:
