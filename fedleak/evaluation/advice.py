@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -13,7 +14,7 @@ from fedleak.evaluation.result_names import LOSS, UNDER
 from fedleak.evaluation.scores import SETTING, number
 
 if TYPE_CHECKING:
-    from fedleak.evaluation.gate import Gate, Outcome
+    from fedleak.evaluation.gate import Gate
 
 _NAMED = 3
 """Defences that a sentence names."""
@@ -27,30 +28,53 @@ NOT_SEEN = (
 NO_LIMITS = "Defences were tried on this recording. Set limits (--gate METRIC=LIMIT) to see which keep them."
 
 
-def advice(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> str:
-    """Advice on the defences of a what-if (`fedleak.evaluation.what_if`): those within all limits that leave most,
-    first.
+Outcomes = Mapping[str, Mapping[str, str]]
+"""By defence, the outcome of each limit ``NAME=BOUND``."""
 
-    A defence is within a limit if the gate says so of the attacks that ran under it; where too few clients or no attack
-    decide, it is not. Those within are ordered by the loss on auxiliary examples after the round, which follows the
-    accuracy after ten rounds, or without it by the cosine of the round's mean update, which does not. Empty if
-    no defence was tried.
+
+def outcomes_under_defences(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> Outcomes:
+    """Outcome of each limit under each defence that was tried on a recording; empty without limits or defences.
 
     Args:
         results: results, with a row for each defence.
         evaluation: their evaluation.
         gate: function that checks the limits; None without limits.
     """
+    if gate is None or not (results["metric"] == COSINE).any():
+        return {}
+    outcomes: dict[str, dict[str, str]] = {}
+    for name in results[results["metric"] == COSINE][_COLUMN].unique():
+        scores = evaluation.scores
+        under = dataclasses.replace(evaluation, scores=scores[scores[_COLUMN] == name])
+        verdicts = gate(results[results[_COLUMN] == name], under)
+        outcomes[str(name)] = {f"{verdict.metric}={verdict.limit:g}": verdict.verdict for verdict in verdicts}
+    return outcomes
+
+
+def advice(results: pd.DataFrame, evaluation: Evaluation, outcomes: Outcomes) -> str:
+    """Advice on the defences of a what-if (`fedleak.evaluation.what_if`): those within all limits that leave most,
+    first.
+
+    A defence is within a limit if the gate says so of the attacks that ran under it; where too few clients or no attack
+    decide, it is not. Those within are ordered by the loss on auxiliary examples after the round, which follows the
+    accuracy after ten rounds, or without it by the cosine of the round's mean update, which does not. Empty if
+    no defence was tried. `NOT_SEEN` belongs next to it.
+
+    Args:
+        results: results, with a row for each defence.
+        evaluation: their evaluation.
+        outcomes: see `outcomes_under_defences`.
+    """
     if not (results["metric"] == COSINE).any():
         return ""
-    if gate is None:
-        return f"{NO_LIMITS} {NOT_SEEN}"
+    if not outcomes:
+        return NO_LIMITS
     by, label = (LOSS, "auxiliary loss") if (results["metric"] == LOSS).any() else (COSINE, "cosine")
     kept = results[results["metric"] == by].groupby(_COLUMN, sort=False)["mean"].mean()
-    outcomes = {name: _outcome(results, evaluation, gate, str(name)) for name in kept.index}
+    worst = {name: _worst(outcomes[str(name)]) for name in kept.index}
     tried = kept.drop(NONE, errors="ignore").sort_values(ascending=by == LOSS)
-    within = [f"{name} ({label} {number(left)})" for name, left in tried.items() if outcomes[name] == "ok"]
-    undecided = sum(outcomes[name] in ("undecided", "unchecked") for name in tried.index)
+    within = [f"{name} ({label} {number(left)})" for name, left in tried.items() if worst[name] == "ok"]
+    undecided = sum(worst[name] in ("undecided", "unchecked") for name in tried.index)
     said = [f"Of {len(tried)} defences that were tried on this recording, {len(within)} keep all limits"]
     if within:
         verb = "leaves" if len(within) == 1 else "leave"
@@ -58,20 +82,16 @@ def advice(results: pd.DataFrame, evaluation: Evaluation, gate: Gate | None) -> 
     said = [f"{said[0]}."]
     if undecided:
         said.append(f"Of {undecided}, too few clients or attacks decide.")
-    if outcomes.get(NONE) == "ok":
+    if worst.get(NONE) == "ok":
         said.append("Without any, all limits are kept.")
     elif not within:
         said.append("Try stronger ones, sums of more clients, or other limits.")
     absent = [name.removesuffix(UNDER) for name in evaluation.missing if name.endswith(UNDER)]
     if absent:
         said.append(f"Among the best, but left out under defences for their time: {', '.join(absent)}; give --slow.")
-    return " ".join([*said, NOT_SEEN])
+    return " ".join(said)
 
 
-def _outcome(results: pd.DataFrame, evaluation: Evaluation, gate: Gate, name: str) -> Outcome:
-    """The worst verdict under one defence."""
-    scores = evaluation.scores
-    own = dataclasses.replace(evaluation, scores=scores[scores[_COLUMN] == name])
-    verdicts = {one.verdict for one in gate(results[results[_COLUMN] == name], own)}
-    found: Outcome = next(one for one in ("failed", "unchecked", "undecided", "ok") if one in verdicts)
-    return found
+def _worst(outcomes: Mapping[str, str]) -> str:
+    """The worst outcome of the limits under one defence."""
+    return next(one for one in ("failed", "unchecked", "undecided", "ok") if one in outcomes.values())

@@ -22,6 +22,7 @@ from fedleak.evaluation.reasons import reasons
 from fedleak.evaluation.result_names import DATA
 from fedleak.evaluation.scores import records
 from fedleak.reports.content_policy import content_policy
+from fedleak.reports.defence_table import defence_table
 from fedleak.reports.first_screen import FirstLine, first_lines, order_of_changes, what_to_do
 from fedleak.reports.questions import Question, first_verdict, not_measured
 from fedleak.reports.run import Run
@@ -95,6 +96,7 @@ def write_report(
         not_asked=[inferred_by_family()[family] for family in not_asked],
         scales=meanings({one.answer.metric for one in questions}),
         lines=_first_lines(run, questions, is_joined=bool(parts)),
+        defences=[] if (table := defence_table(results, run.defences)) is None else [table],
         changes_first=bool(changes) and order_of_changes([part.data["sha256"] or part.data["name"] for part in parts]),
         pictures=first,
         parts=blocks,

@@ -227,6 +227,7 @@ class Run:
         learner_check: comparison of the learner's updates with the recorded ones, see
             `fedleak.evaluation.learner_match`.
         advice: which of the defences tried on the recording keep within the limits, see `fedleak.evaluation.advice`.
+        defences: by defence that was tried on the recording, the outcome of each limit by its name.
         changes: what changed from other runs, see `fedleak.reports.change_tables.stored_changes`.
         system: what was recorded, for the first lines of a page, see `fedleak.reports.system`.
         unrelated: reason by attack on a question that does not fit the recording.
@@ -255,6 +256,7 @@ class Run:
     details: dict[str, list[dict[str, Value]]] = field(default_factory=dict)
     learner_check: str = ""
     advice: str = ""
+    defences: dict[str, dict[str, str]] = field(default_factory=dict)
     changes: list[dict[str, Any]] = field(default_factory=list)
     system: dict[str, str] = field(default_factory=dict)
     unrelated: dict[str, str] = field(default_factory=dict)
@@ -275,6 +277,7 @@ class Run:
             "details": self.details,
             "learner_check": self.learner_check,
             "advice": self.advice,
+            "defences": self.defences,
             "changes": self.changes,
             "system": self.system,
             "unrelated": self.unrelated,

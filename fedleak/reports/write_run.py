@@ -12,7 +12,7 @@ from fedleak.core.io.files import write_whole
 from fedleak.core.provenance import command, commit, published, versions
 from fedleak.core.seeding import secret_key
 from fedleak.evaluation.added_bits import false_bounds
-from fedleak.evaluation.advice import advice
+from fedleak.evaluation.advice import NOT_SEEN, advice, outcomes_under_defences
 from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.auditing import AuditResult
@@ -75,6 +75,7 @@ def write_run(
     shared = evaluation
     if not persons:
         shared = over_clients(in_order_of_persons(without_persons(evaluation, key or secret_key())))
+    outcomes = outcomes_under_defences(results, evaluation, gate)
     run = Run(
         experiment=name,
         command=command() if persons else published(command()),
@@ -92,7 +93,8 @@ def write_run(
         read_back=list(read_back),
         details={label: plain_records(table) for label, table in shared.details.items()},
         learner_check=evaluation.learner_check,
-        advice=advice(results, evaluation, gate),
+        advice=advice(results, evaluation, outcomes),
+        defences={name: dict(of_limits) for name, of_limits in outcomes.items()},
         system=system_lines(audit_result),
         unrelated=dict(evaluation.unrelated),
         learner_wrong=evaluation.mismatch is not None,
@@ -127,7 +129,7 @@ def write_run(
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     if run.advice:
-        print(run.advice)
+        print(f"{run.advice} {NOT_SEEN}")
     if run.learner_check:
         print(f"learner: {run.learner_check}.")
     for show in shows:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fedleak.evaluation.answers import Answer, Row
+from fedleak.evaluation.as_recorded import COSINE
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.persons import CLIENTS, over_clients
@@ -16,6 +17,7 @@ from fedleak.reports.figures.figure_data import FigureData
 from fedleak.reports.figures.images import reconstructions
 from fedleak.reports.figures.line_styles import line_styles
 from fedleak.reports.figures.report_figures import profiles_of
+from fedleak.reports.figures.trade_offs import signal_kept
 from fedleak.reports.questions import Question
 
 _MOST = 2
@@ -29,6 +31,9 @@ def first_pictures(
     Without, it shows the values of the best attack on the first question. Only leaks count if there is one. Only with
     `persons` does a picture show single clients, see `fedleak.evaluation.persons.over_clients`.
     """
+    frontier = _frontier(results, asked)
+    if frontier:
+        return list(frontier)
     evaluation = evaluation if persons else over_clients(evaluation)
     measured = [one.answer for one in asked if one.answer.row is not None]
     answers = [answer for answer in measured if answer.status == "leak"] or measured
@@ -40,6 +45,15 @@ def first_pictures(
         drawn = [content for answer in of_data if (content := _content(evaluation, results, answer)) is not None]
         figures += drawn[:1] or _by_client(evaluation, results, of_data[0], persons=persons)
     return figures
+
+
+def _frontier(results: pd.DataFrame, asked: Sequence[Question]) -> Sequence[CaptionedFigure]:
+    """Of a what-if, what each defence leaves of the mean update against the leak of the first question."""
+    if not (results["metric"] == COSINE).any() or not asked or asked[0].answer.row is None:
+        return []
+    answer = asked[0].answer
+    rows = results[(results["question"] == answer.question) & (results["metric"] == answer.metric)]
+    return signal_kept(FigureData(rows, answer.metric, results, line_styles(results)))[:1]
 
 
 def _content(evaluation: Evaluation, results: pd.DataFrame, answer: Answer) -> CaptionedFigure | None:

@@ -9,6 +9,7 @@ import pandas as pd
 import yaml
 
 from fedleak.core.places import PACKAGE, table_files
+from fedleak.evaluation.advice import NOT_SEEN
 from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE
 from fedleak.evaluation.result_names import ATTACKS
@@ -54,9 +55,13 @@ def lowering(
         else "No effect on these questions was measured on other data either."
     )
     advice = "" if audited is None else audited.advice
-    here = advice or (
-        "This audit is of one recording, so it measured no effect of a defence on this system. To measure one, audit"
-        " with --what-if, or train and record with the defence and audit again."
+    here = (
+        f"{advice} {NOT_SEEN}"
+        if advice
+        else (
+            "This audit is of one recording, so it measured no effect of a defence on this system. To measure one, audit"
+            " with --what-if, or train and record with the defence and audit again."
+        )
     )
     own = [effect for one in measured for effect in _tried(audited.results, one)] if audited and advice else []
     return Lowering(sentence=f"{here} {elsewhere}", effects=[*own, *effects])

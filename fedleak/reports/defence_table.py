@@ -1,0 +1,86 @@
+"""First table of a what-if: which defence keeps which limit, what it leaves of the leak, and of the learning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fedleak.core.metric_table import metric
+from fedleak.evaluation.advice import NOT_SEEN
+from fedleak.evaluation.answers import Answer, answers, leading
+from fedleak.evaluation.as_recorded import COSINE, DEFENCE, NONE
+from fedleak.evaluation.result_names import LOSS
+from fedleak.evaluation.scores import SETTING, number
+from fedleak.reports.metric_words import number_in_words, value_in_words
+from fedleak.reports.tables import Table
+
+_QUESTIONS = 2
+"""Most questions with a column of their own: those that go furthest without a defence."""
+_COLUMN = SETTING + DEFENCE
+_WORDS = {"ok": "kept", "failed": "exceeded", "undecided": "undecided", "unchecked": "not measured"}
+
+
+def defence_table(results: pd.DataFrame, outcomes: Mapping[str, Mapping[str, str]]) -> Table | None:
+    """The table; None where no defence was tried on the recording.
+
+    Defences that keep more limits come first, of these the ones that leave most of the round's learning.
+
+    Args:
+        results: results with a row for each defence, see `fedleak.evaluation.what_if`.
+        outcomes: by defence the outcome of each limit by its name; empty without limits.
+    """
+    if not (results["metric"] == COSINE).any():
+        return None
+    name = LOSS if (results["metric"] == LOSS).any() else COSINE
+    left = results[results["metric"] == name].groupby(_COLUMN, sort=False)["mean"].mean()
+    by_defence: dict[str, list[Answer]] = {}
+    for answer in answers(results):
+        by_defence.setdefault(str(answer.setting.get(DEFENCE)), []).append(answer)
+    asked = leading(by_defence.get(NONE, []))[:_QUESTIONS]
+    rows: list[dict[str, Any]] = []
+    for defence, signal in left.items():
+        row: dict[str, Any] = {"defence": "none, as recorded" if defence == NONE else str(defence)}
+        for limit, outcome in outcomes.get(str(defence), {}).items():
+            row[limit] = _WORDS.get(outcome, outcome)
+        for question in asked:
+            row[_column_of(question)] = _value(question, by_defence.get(str(defence), []))
+        row["loss after the round" if name == LOSS else "cosine of the mean update"] = number(float(signal))
+        rows.append(row)
+    is_error = metric(name).lower_is_better
+    signals = [float(signal) if is_error else -float(signal) for signal in left]
+    kept = [sum(outcome == "ok" for outcome in outcomes.get(str(defence), {}).values()) for defence in left.index]
+    plain = [defence == NONE for defence in left.index]
+    order = sorted(range(len(rows)), key=lambda place: (not plain[place], -kept[place], signals[place]))
+    caption = _caption(asked, name, has_limits=bool(outcomes))
+    return Table("defences", caption, pd.DataFrame([rows[place] for place in order]))
+
+
+def _column_of(question: Answer) -> str:
+    """Head of the column of a question."""
+    return f"{question.inferred[:1].upper()}{question.inferred[1:]}"
+
+
+def _value(question: Answer, under: Sequence[Answer]) -> str:
+    """The best attack's value on a question under a defence, in the unit of the metric's words."""
+    same = [answer for answer in under if (answer.question, answer.metric) == (question.question, question.metric)]
+    best = next(iter(leading(same)), None)
+    if best is None or best.row is None:
+        return "not measured"
+    return number_in_words(best.metric, float(best.row["mean"]))
+
+
+def _caption(asked: Sequence[Answer], signal: str, *, has_limits: bool) -> str:
+    """What the columns are."""
+    sentences = [] if has_limits else ["Set limits (--gate METRIC=LIMIT) to see which defence keeps them."]
+    for question in asked:
+        if question.row is None:
+            continue
+        best = value_in_words(question.metric, float(question.row["mean"]))
+        start = question.comparison
+        without = "" if start is None else f", without the update {number_in_words(question.metric, start.value)}"
+        sentences.append(f"{_column_of(question)}: as recorded, the best attack {best}{without}.")
+    if signal == LOSS:
+        sentences.append("A lower loss after the round is more learning.")
+    else:
+        sentences.append("A cosine of 1 leaves the round's mean update as it is.")
+    return " ".join(["Which defence keeps which limit, and what it leaves.", *sentences, NOT_SEEN])
