@@ -1,19 +1,21 @@
 """What changed between two runs: what attacks infer in one minus what they infer in the other."""
 
+import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from fedleak.core.metric_table import metric
 from fedleak.evaluation.as_recorded import as_recorded
-from fedleak.evaluation.change import CHANGE, Change, change
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.limits import FEWEST
-from fedleak.evaluation.paired_means import crossed
+from fedleak.evaluation.mean_interval import MeanOverClients
+from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
 from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING, AttackInfo, describe, from_records, setting_columns
@@ -23,6 +25,95 @@ from fedleak_recorder.pseudonyms import KEY_VARIABLE, secret_key
 _DATA = SETTING + "data"
 Key = tuple[str, ...]
 """Metric and settings, as texts: what two rows must have in common to be compared."""
+Direction = Literal["more", "less", "equal", "undecided"]
+COLUMNS: tuple[str, ...] = (
+    *("question", "family", "best", "attack", "reference_attack", "metric", "reference", "value"),
+    *("change", "low", "high", "n", "seeds", "paired", "verdict"),
+)
+"""Columns of a table of changes, in addition to its settings."""
+_NUMBERS = ("reference", "value", "change", "low", "high")
+"""Columns that the text of a table shows between the attacks and the verdict."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Difference between two runs: the mean of an attack in one minus that in the reference.
+
+    Attributes:
+        question: what the server infers, in words.
+        family: family of the attack.
+        best: whether the attacks are the best of a question in either run; otherwise they have the same label.
+        attack: label of the attack.
+        reference_attack: label of the attack in the reference.
+        metric: metric.
+        setting: columns of the setting that both have.
+        reference: mean in the reference.
+        value: mean in the run.
+        change: difference; of the clients that both runs have if it is paired.
+        n: number of clients, the smaller one of both runs if it is not paired.
+        seeds: number of seeds that both have.
+        same: whether every client has the same value in both for each seed, or in neither.
+        parts: means of which the interval of the difference is made: its own, or those of the reference and of the run.
+        gaps: ``(P,)`` differences of clients; None if they are not paired.
+    """
+
+    question: str
+    family: str
+    best: bool
+    attack: str
+    reference_attack: str
+    metric: str
+    setting: Mapping[str, Any]
+    reference: float
+    value: float
+    change: float
+    n: int
+    seeds: int
+    same: bool
+    parts: tuple[MeanOverClients, ...]
+    gaps: "pd.Series[float] | None" = field(repr=False)
+
+    @property
+    def sign(self) -> int:
+        """1 if more of the metric is more leakage, -1 if less is."""
+        return metric(self.metric).sign
+
+    def ends(self, low_tests: int = 1, high_tests: int = 1) -> tuple[float, float]:
+        """Ends of the 95% interval of the difference, each for a number of tests.
+
+        References:
+            G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures: a general approach",
+            Statistics in Medicine, 2008: the interval of a difference of independent means from theirs.
+        """
+        if self.gaps is not None:
+            return self.parts[0].ends(low_tests, high_tests)
+        before, after = self.parts
+        # The lower end needs the lower end of the run and the upper one of the reference, and the reverse.
+        run_low, run_high = after.ends(low_tests, high_tests)
+        reference_low, reference_high = before.ends(high_tests, low_tests)
+        low = self.change - math.hypot(after.mean - run_low, reference_high - before.mean)
+        high = self.change + math.hypot(run_high - after.mean, before.mean - reference_low)
+        least, most = metric(self.metric).span or (-math.inf, math.inf)
+        return max(low, least - most), min(high, most - least)
+
+    @property
+    def verdict(self) -> Direction:
+        """Whether more or less is inferred than in the reference, by the whole interval; equal for every client."""
+        if self.same:
+            return "equal"
+        low, high = sorted(self.sign * end for end in self.ends())
+        # A difference of infinite means is no number.
+        if self.n < FEWEST or not (low > 0 or high < 0):
+            return "undecided"
+        return "more" if low > 0 else "less"
+
+    def row(self) -> dict[str, Any]:
+        """Row of a table, with columns `COLUMNS` and the settings."""
+        row = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name in COLUMNS}
+        row["low"], row["high"] = self.ends()
+        row["paired"] = self.gaps is not None
+        row["verdict"] = self.verdict
+        return {**row, **self.setting}
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,14 +139,13 @@ class Changes:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per question, metric and setting, then one per attack; columns `CHANGE` and the settings."""
-        rows = [one.row() for one in self.rows]
-        settings = dict.fromkeys(name for one in self.rows for name in one.setting)
-        return from_records(rows, [*CHANGE, *settings])
+        """A row per question, metric and setting, then one per attack; columns `COLUMNS` and the settings."""
+        settings = dict.fromkeys(name for row in self.rows for name in row.setting)
+        return from_records([row.row() for row in self.rows], [*COLUMNS, *settings])
 
     def __repr__(self) -> str:
         """The sentences, and the table as text."""
-        shown = self.table[["attack", "reference_attack", "metric", *CHANGE[6:11], "n", "verdict"]]
+        shown = self.table[["attack", "reference_attack", "metric", *_NUMBERS, "n", "verdict"]]
         return "\n".join([*self.notes, "", shown.to_string(index=False, float_format="{:.3f}".format)])
 
 
@@ -72,23 +162,30 @@ def changes(reference: StoredRun, run: StoredRun, *, key: bytes | None = None) -
         run: run that is compared with it.
         key: secret key of the numbers of clients, see `fedleak.evaluation.persons`; None for that of `secret_key`.
     """
-    names = [one.name for one in (reference, run)]
-    names = names if names[0] != names[1] else ["the reference", "the run"]
-    sides, why_not = _numbered_alike(reference, run, key)
-    before, after = (_Side(side, names[place]) for place, side in enumerate(sides))
+    names = reference.name, run.name
+    if reference.name == run.name:
+        names = "the reference", "the run"
+    (earlier, later), why_not = _numbered_alike(reference, run, key)
+    before, after = _Side(earlier, names[0]), _Side(later, names[1])
+    # Rows are compared that have the same values of the settings that vary within a run.
     columns = dict.fromkeys([*before.columns, *after.columns])
     varied = [name for name in columns if name == _DATA or _varies(name, before, after)]
-    cells = before.cells(varied), after.cells(varied)
-    common = [one for one in cells[1] if one in cells[0]]
-    pairs = [(one, one, False) for one in common]
-    pairs = [*((*pair, True) for pair in _best_pairs(after, *cells, common)), *pairs]
-    rows = [
-        change(cells[0][old], cells[1][new], after.info(cells[1][new]), alike=why_not is None, best=best)
-        for old, new, best in pairs
-    ]
+    old_cells, new_cells = before.cells(varied), after.cells(varied)
+    common = [cell for cell in new_cells if cell in old_cells]
+    alike = why_not is None
+    rows = []
+    for old, new in _best_pairs(after, old_cells, new_cells, common):
+        rows.append(change(old_cells[old], new_cells[new], after.info(new_cells[new]), alike=alike, best=True))
+    for cell in common:
+        rows.append(change(old_cells[cell], new_cells[cell], after.info(new_cells[cell]), alike=alike))
     listed = [name for name in varied if name != _DATA]
-    only = [*_only(before, cells[0], cells[1], listed), *_only(after, cells[1], cells[0], listed)]
-    return Changes(before.name, after.name, rows, [*_matching(before, after, rows, why_not), *_reading(rows), *only])
+    notes = [
+        *_matching(before, after, rows, why_not),
+        *_reading(rows),
+        *_only(before, old_cells, new_cells, listed),
+        *_only(after, new_cells, old_cells, listed),
+    ]
+    return Changes(before.name, after.name, rows, notes)
 
 
 class _Side:
@@ -234,3 +331,97 @@ def _reading(rows: Sequence[Change]) -> list[str]:
         f" adapts would choose it, by the same data ({best} of the rows)."
     )
     return sentences
+
+
+def change(old: pd.DataFrame, new: pd.DataFrame, info: AttackInfo, *, alike: bool, best: bool = False) -> Change:
+    """Difference between the scores of one attack, metric and setting in a run and in the reference.
+
+    Args:
+        old: scores in the reference, see `fedleak.evaluation.scores.SCHEMA`.
+        new: scores in the run.
+        info: description of the attack in the run.
+        alike: whether a client has the same number in both.
+        best: see `Change`.
+    """
+    if alike and not {*old["seed"]} & {*new["seed"]}:
+        if min(old["seed"].nunique(), new["seed"].nunique()) > 1:
+            # Several other trainings: the spread over those of each side counts.
+            alike = False
+        else:
+            # One training a side: its values by client.
+            old, new = old.assign(seed=0), new.assign(seed=0)
+    difference = _paired(old, new) if alike else None
+    if difference is None:
+        difference = _independent(old, new)
+    settings = {name: new[name].iloc[0] for name in setting_columns(new)}
+    return Change(
+        question=info.tells or str(info.question),
+        family=str(info.family),
+        best=best,
+        attack=str(new["attack"].iloc[0]),
+        reference_attack=str(old["attack"].iloc[0]),
+        metric=str(new["metric"].iloc[0]),
+        setting={name: value for name, value in settings.items() if value is not None},
+        reference=difference.reference,
+        value=difference.value,
+        change=difference.change,
+        n=difference.n,
+        seeds=difference.seeds,
+        same=difference.same,
+        parts=difference.parts,
+        gaps=difference.gaps,
+    )
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """The numbers of a `Change`."""
+
+    reference: float
+    value: float
+    change: float
+    n: int
+    seeds: int
+    same: bool
+    parts: tuple[MeanOverClients, ...]
+    gaps: "pd.Series[float] | None"
+
+
+def _independent(old: pd.DataFrame, new: pd.DataFrame) -> _Difference:
+    """The difference of two means of which the clients cannot be paired."""
+    before, after = mean_over_clients(old), mean_over_clients(new)
+    tables = [crossed(scores).notna() for scores in (old, new)]
+    return _Difference(
+        reference=before.mean,
+        value=after.mean,
+        change=after.mean - before.mean,
+        n=min(int(known.any(axis=1).sum()) for known in tables),
+        seeds=min(int(known.any(axis=0).sum()) for known in tables),
+        same=False,
+        parts=(before, after),
+        gaps=None,
+    )
+
+
+def _paired(old: pd.DataFrame, new: pd.DataFrame) -> _Difference | None:
+    """The mean difference over the clients that both have; None if these are too few."""
+    known = [{*rows["person"][rows["value"].notna()]} for rows in (old, new)]
+    if len(known[0] & known[1]) < min(FEWEST, *map(len, known)):
+        return None
+    difference, gaps, _ = paired(new, old)
+    if gaps.empty:
+        return None
+    # Both means are over the values that are in a pair.
+    values = [crossed(scores).sort_index().sort_index(axis=1) for scores in (old, new)]
+    common = [table.reindex(index=gaps.index, columns=gaps.columns).where(gaps.notna()) for table in values]
+    clients, trainings = gaps.shape
+    return _Difference(
+        reference=float(np.nanmean(common[0].to_numpy())),
+        value=float(np.nanmean(common[1].to_numpy())),
+        change=difference.mean,
+        n=clients,
+        seeds=trainings,
+        same=values[0].equals(values[1]),
+        parts=(difference,),
+        gaps=gaps.mean(axis=1),
+    )

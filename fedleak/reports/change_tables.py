@@ -6,8 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.evaluation.change import CHANGE
-from fedleak.evaluation.changes import Changes
+from fedleak.evaluation.changes import COLUMNS, Changes
 from fedleak.evaluation.scores import SETTING, describe, differing, from_records, number, records, setting_of
 from fedleak.reports.tables import Table
 from fedleak.reports.text_table import text_table
@@ -29,7 +28,7 @@ def change_rows(compared: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """All rows of comparisons, with the names of the runs in ``of_run`` and ``of_reference``."""
     rows = [{"of_reference": one["reference"], "of_run": one["run"], **row} for one in compared for row in one["rows"]]
     settings = dict.fromkeys(name for row in rows for name in row if name.startswith(SETTING))
-    return from_records(rows, ["of_reference", "of_run", *CHANGE, *settings])
+    return from_records(rows, ["of_reference", "of_run", *COLUMNS, *settings])
 
 
 def change_tables(compared: Mapping[str, Any], place: int = 0) -> list[Table]:
