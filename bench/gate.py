@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from fedleak.evaluation.gate import Outcome, gate
-from fedleak.evaluation.limits import FEWEST, hidden
+from fedleak.evaluation.gate import Outcome, gate, hidden
+from fedleak.evaluation.limits import FEWEST, Limit
 from fedleak.evaluation.mean_interval import MeanOverClients
 from fedleak.evaluation.paired_means import mean_over_clients
 from fedleak.evaluation.runner import Evaluation
@@ -118,7 +118,7 @@ def evaluation_of(values: Values) -> Evaluation:
 def outcome(values: Values, limit: float) -> Outcome:
     """Verdict of the gate on ``(attacks, clients)`` values of AUC."""
     evaluation = evaluation_of(values)
-    return gate({"auc": limit}, [])(summarise(evaluation), evaluation)[0].verdict
+    return gate([Limit(None, "auc", limit)], [])(summarise(evaluation), evaluation)[0].verdict
 
 
 def quick_outcome(values: Values, limit: float) -> Outcome:

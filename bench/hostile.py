@@ -20,6 +20,7 @@ from fedleak.evaluation.answers import Cells, leading, recorded_answers
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.gate import gate
+from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.scores import records
 from fedleak.reports.answer_words import bits_sentence, numbers, verdict
 
@@ -30,7 +31,7 @@ ATTACKS = (
     *("linear-inversion", "linear-ratio", "linear-peeling", "mean-image", "linkability", "link-counts"),
 )
 """Attacks that decide what is said about these federations, without those that take minutes."""
-LIMITS = {"composition/l1": 0.5, "record-membership/auc": 0.6, "reconstruction/recovered": 0.1, "bits": 5.0}
+LIMITS = limits_of({"composition/l1": 0.5, "record-membership/auc": 0.6, "reconstruction/recovered": 0.1, "bits": 5.0})
 
 
 def audited(federation: Federation) -> AuditResult:

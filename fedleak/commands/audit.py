@@ -19,7 +19,7 @@ from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.gate import About, gate_status
 from fedleak.evaluation.gate import gate as check_gate
 from fedleak.evaluation.kept_estimates import UNFINISHED, KeptEstimates, kept_until_end
-from fedleak.evaluation.limit_names import check_limits, read_gate
+from fedleak.evaluation.limits import Limit, check_limits, read_gate
 from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.processes import default_jobs, place_of
 from fedleak.evaluation.reasons import reasons
@@ -95,7 +95,7 @@ def audit(
         questions = {kind.family for kind in REGISTRY.values()} | {attack.family for attack in chosen}
         declared = None if statement is None else Declaration.read(Path(statement), questions)
         limits = limits if declared is None else declared.with_limits(limits)
-        check_limits(limits or {}, chosen, reference=compared is not None)
+        check_limits(limits or (), chosen, reference=compared is not None)
         if part is not None:
             return _estimated(directory / UNFINISHED, opened, chosen, part, jobs, seed=seed, victims=victims, slow=slow)
         keeps = nullcontext() if what_if else kept_until_end(directory / UNFINISHED, opened, chosen, seed=seed)
@@ -158,11 +158,11 @@ def _next(
     recording: str,
     directory: Path,
     missing: Mapping[str, str],
-    limits: Mapping[str, float] | None,
+    limits: Sequence[Limit] | None,
     reference: str | None,
 ) -> str:
     """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
-    given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
+    given = [word for limit in limits or () for word in ("--gate", f"{limit.name}={limit.bound:g}")]
     given += [] if reference is None else ["--reference", reference]
     if any("--slow" in reason for reason in missing.values()):
         return shell_command("audit", recording, *given, "--slow", why="also attacks that take minutes")

@@ -15,9 +15,9 @@ from fedleak.core.signals import Stopped
 from fedleak.evaluation.confidence_sequence import EXPECTED_ROUNDS
 from fedleak.evaluation.fitting import misfits
 from fedleak.evaluation.gate import FAILED, UNCHECKED, UNDECIDED
-from fedleak.evaluation.limit_names import asks, parts_of, read_gate
+from fedleak.evaluation.limits import Limit, read_gate
 from fedleak.evaluation.registry import chosen_attacks
-from fedleak.evaluation.sequential_gate import LimitState, measuring
+from fedleak.evaluation.sequential_gate import measuring
 from fedleak.evaluation.unmeasured_limits import fitting_metric, why_unmeasured
 from fedleak.evaluation.watching import Look, Watch
 from fedleak.reports.results_folder import folder_above, results_folder
@@ -80,20 +80,21 @@ def watch(
             for each in loggers:
                 each.finalize("success")
     print("\n".join(f"round {last.round}: {state.sentence}" for state in last.states) if last else "no round to audit")
-    unmeasured = [state for state in last.states if state.attack is None] if last else []
+    unmeasured = []
+    if last:
+        unmeasured = [limit for limit, state in zip(limits, last.states, strict=True) if state.attack is None]
     if unmeasured:
         did_not_run = misfits(open_recording(recording, learner, learner_arguments, running=True), chosen)
-        print("\n".join(_why_unmeasured(state, chosen, did_not_run) for state in unmeasured))
+        print("\n".join(_why_unmeasured(limit, chosen, did_not_run) for limit in unmeasured))
     print(f"verdict: {folder / VERDICT}" if last else f"no verdict in {folder}: no round was audited")
     return _status(last)
 
 
-def _why_unmeasured(state: LimitState, attacks: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
+def _why_unmeasured(limit: Limit, attacks: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
     """Why no attack has measured a limit, and which metric its question has for the recorded network."""
-    question, _ = parts_of(state.limit)
-    asked = [a for a in attacks if not a.baseline and asks(question)(a.family, a.estimates.inferred)]
-    metric_here = fitting_metric(state.limit, state.at, attacks, asked, did_not_run)
-    return f"{state.limit}: {metric_here}{why_unmeasured(state.limit, asked, did_not_run)}"
+    asked = [attack for attack in attacks if limit.applies_to(attack)]
+    metric_here = fitting_metric(limit, attacks, did_not_run)
+    return f"{limit.name}: {metric_here}{why_unmeasured(limit, asked, did_not_run)}"
 
 
 def _status(last: Look | None) -> int:

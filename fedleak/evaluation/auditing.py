@@ -27,7 +27,7 @@ from fedleak.evaluation.failures import explain
 from fedleak.evaluation.gate import About, LimitError, Outcome, Verdict, gate
 from fedleak.evaluation.kept_estimates import KeptEstimates
 from fedleak.evaluation.learner_match import with_learner_check
-from fedleak.evaluation.limit_names import check_limits
+from fedleak.evaluation.limits import check_limits, limits_of
 from fedleak.evaluation.luck import with_luck
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.posterior.posterior import POSTERIOR
@@ -163,9 +163,9 @@ class AuditResult:
             LimitError: an `AssertionError`: a limit does not hold, with the sentence of each such limit.
             InputError: a name is unknown, or a limit is no value of its metric.
         """
-        whole = {**(limits or {}), **further}
-        require(whole, "a limit to check", "none", "E.g. check(auc=0.6).")
-        check_limits(whole, self.attacks, reference=reference is not None)
+        checked = limits_of({**(limits or {}), **further})
+        require(checked, "a limit to check", "none", "E.g. check(auc=0.6).")
+        check_limits(checked, self.attacks, reference=reference is not None)
         compared = None
         if reference is not None:
             earlier_run = reference if isinstance(reference, AuditResult | StoredRun) else read_run(Path(reference))
@@ -174,7 +174,7 @@ class AuditResult:
                 return dataclasses.replace(self, evaluation=evaluation).changes(earlier_run)
 
         recorded = recorded_clients(self.recording, about)
-        verdicts = gate(whole, self.attacks, compared, recorded)(as_recorded(self.results), self.evaluation)
+        verdicts = gate(checked, self.attacks, compared, recorded)(as_recorded(self.results), self.evaluation)
         broken = [one for one in verdicts if one.verdict not in ("ok", *accept)]
         if broken:
             raise LimitError(broken)

@@ -1,192 +1,215 @@
-"""One attack held against one limit: its mean over clients, its rounds, and the clients that a mean hides."""
+"""Limits on what attacks may infer, ``METRIC=BOUND`` or ``QUESTION/METRIC=BOUND``: read, and checked before a run."""
 
+from __future__ import annotations
+
+import difflib
+import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
-from scipy import stats
+from fedleak.core.errors import InputError, require
+from fedleak.core.metric_table import METRICS, Metric, metric
 
-from fedleak.core.metric_table import metric
-from fedleak.evaluation.mean_interval import MOST_TIMES, TAIL, MeanOverClients
-from fedleak.evaluation.paired_means import crossed, mean_over_clients
-from fedleak.evaluation.scores import describe, rows_of, setting_of
+if TYPE_CHECKING:
+    from fedleak.core.attack import Attack
 
 FEWEST = 5
 """Smallest number of clients whose interval decides."""
 MOST_UNSCORED = 0.1
 """Largest share of clients without a value of an audit that passes."""
-_TO_NORMAL = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
+CHANGE, BEYOND_BASELINE = "change", "beyond-baseline"
+RELATIVE: Mapping[str, str] = {
+    CHANGE: "how much more the best attack of a question infers than in the reference",
+    BEYOND_BASELINE: "how much more an attack infers than the best baseline of its question",
+}
+"""Names that a limit may have in the place of a metric: for the metrics that judge attacks, in their units."""
+_PAIR = re.compile("([^=]+)=([^,=]*)(?:,(?=.)|$)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Value of one attack in one setting, in units in which a limit is exceeded from below: the metric times its sign.
+class Limit:
+    """Bound on a metric of attacks, of all questions or of one.
 
     Attributes:
-        label: attack, with its setting if there are several, and its round.
-        value: mean over clients, or value of the worst client.
-        safe: end of the interval that is further from the leak, one-sided at 97.5% for all attacks and rounds together.
-        leaky: end that is nearer to it, one-sided at 97.5%; infinite if a client that could be the worst has no value.
-        n: number of clients.
-        enough: whether there are enough clients to decide.
-        doubt: why it does not pass, although the interval is on the safe side of the limit; None for no reason.
-        excuse: why it does not fail, although the whole interval is beyond the limit; None for no reason.
-        whole: whether the mean is a fact: all clients of the recording that the limit is about were attacked, or a
-            change is 0 for every client.
-        about: what the value is made of, for the message; empty for the attack's own metric.
-        mean: mean of which the ends are, None where they are not made of one.
-        tests: number of tests together for which `safe` is.
+        question: family of attacks, or what it infers in the words of a report; None for all questions.
+        metric: name of a metric of leakage, or one of `RELATIVE`.
+        bound: largest value allowed; smallest if the metric is lower for more leakage.
+
+    Example:
+        >>> limit = Limit.named("composition/l1", 0.25)
+        >>> limit.question, limit.metric, limit.exceeded_by(0.2), limit.exceeded_by(0.3)
+        ('composition', 'l1', True, False)
     """
 
-    label: str
-    value: float
-    safe: float
-    leaky: float
-    n: int
-    enough: bool
-    doubt: str | None = None
-    about: str = ""
-    excuse: str | None = None
-    whole: bool = False
-    mean: MeanOverClients | None = None
-    tests: int = 1
+    question: str | None
+    metric: str
+    bound: float
 
-    def more_clients(self, limit: float) -> int | None:
-        """About how many more clients would decide, if they are like these; None for no number.
+    @classmethod
+    def named(cls, name: str, bound: float) -> Limit:
+        """The limit of a name, ``METRIC`` or ``QUESTION/METRIC``."""
+        question, slash, metric_name = name.rpartition("/")
+        return cls(question.strip() if slash else None, metric_name.strip(), bound)
 
-        Without a mean, the distance of an end from it is taken to shrink with the root of the number of clients.
-        """
-        if self.mean is not None:
-            times = self.mean.times_that_decide(limit, low_tests=self.tests)
-        else:
-            end, gap = (self.safe if self.value > limit else self.leaky), limit - self.value
-            times = ((end - self.value) / gap) ** 2 if gap else math.inf
-        return math.ceil(round(self.n * (times - 1), 6)) if times <= MOST_TIMES else None
+    @property
+    def name(self) -> str:
+        """Its name: the metric, after its question and a slash if it has one."""
+        return self.metric if self.question is None else f"{self.question}/{self.metric}"
+
+    @property
+    def entry(self) -> Metric:
+        """The entry of its metric."""
+        return metric(self.metric)
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether it is on a difference: from a reference, or from the best baseline."""
+        return self.metric in RELATIVE
+
+    @property
+    def sign(self) -> int:
+        """1 if more of the metric is more leakage, -1 if less is."""
+        return -1 if self.entry.lower_is_better else 1
+
+    @property
+    def signed_bound(self) -> float:
+        """The bound times the sign: more is more leakage."""
+        return self.sign * self.bound
+
+    @property
+    def signed_span(self) -> tuple[float, float]:
+        """Least and largest value of the metric times the sign."""
+        low, high = self.entry.span or (-math.inf, math.inf)
+        return (low, high) if self.sign > 0 else (-high, -low)
+
+    def exceeded_by(self, value: float) -> bool:
+        """Whether a value of the metric is beyond the bound; no value, NaN, is not."""
+        return self.sign * value > self.signed_bound
+
+    def applies(self, family: str, inferred: str) -> bool:
+        """Whether it is about a family of attacks that infers something, in words."""
+        return self.question is None or self.question.lower() in (family.lower(), inferred.lower())
+
+    def applies_to(self, attack: Attack) -> bool:
+        """Whether it is about an attack; baselines are exempt."""
+        return not attack.baseline and self.applies(attack.family, attack.estimates.inferred)
+
+    def is_measured_by(self, attack: Attack) -> bool:
+        """Whether an attack has its metric."""
+        return self.metric in attack.estimates.metric_names()
 
 
-def measured(
-    row: Mapping[str, Any],
-    scores: pd.DataFrame,
-    *,
-    limit: float,
-    keys: set[str],
-    attacks: int,
-    recorded: int | None = None,
-) -> Iterator[Measured]:
-    """An attack's mean over clients, and that of each of its rounds whose mean is beyond the limit.
+def limits_of(bounds: Mapping[str, float]) -> list[Limit]:
+    """Limits of bounds by name; of several bounds of one name the last."""
+    limits = [Limit.named(name, bound) for name, bound in bounds.items()]
+    return list({limit.name: limit for limit in limits}.values())
+
+
+def read_gate(texts: Iterable[str]) -> list[Limit]:
+    """Limits from the command line: ``auc=0.6``, ``auc=0.6,f1=0.5`` or JSON.
+
+    Raises:
+        InputError: a text has another form, or a limit is not a finite number.
+    """
+    bounds: dict[str, float] = {}
+    for text in texts:
+        try:
+            pairs = _pairs(text)
+            # Python reads 6_0 as 60; nobody means it.
+            wrong = [bound for _, bound in pairs if "_" in bound]
+            bounds |= {name.strip(): float(bound) for name, bound in pairs}
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            wrong = [text]
+        require(not wrong, "--gate METRIC=NUMBER", text, "E.g. --gate auc=0.6 or --gate l1=0.3.")
+    for name, bound in bounds.items():
+        require(math.isfinite(bound), f"a finite limit on {name}", bound, "Set a number.")
+    return limits_of(bounds)
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Names and bounds of a text of the command line.
+
+    Raises:
+        ValueError, TypeError, AttributeError, RecursionError: it has another form.
+    """
+    if text.lstrip().startswith("{"):
+        return [(str(name), str(bound)) for name, bound in json.loads(text).items()]
+    pairs = list(_PAIR.finditer(text))
+    if not text or "".join(pair[0] for pair in pairs) != text:
+        raise ValueError("no pairs")
+    return [(pair[1], pair[2]) for pair in pairs]
+
+
+def check_limits(limits: Iterable[Limit], attacks: Sequence[Attack], *, reference: bool = False) -> None:
+    """Checks the names and bounds of limits; call it after loading the attacks, whose estimates may add metrics.
 
     Args:
-        row: its row of results.
-        scores: scores of all attacks.
-        limit: limit in the units of `Measured`.
-        keys: settings that differ between results.
-        attacks: number of attacks and settings that are held against the limit.
-        recorded: number of clients of the recording, where the limit is about these clients; None where it is about
-            clients like these.
+        limits: the limits.
+        attacks: attacks of the audit.
+        reference: whether there is a run to compare with.
+
+    Raises:
+        InputError: a question or a metric is unknown, a metric does not measure leakage, a bound is no value of it, or
+            there is no reference for ``change``.
     """
-    entry = metric(row["metric"])
-    sign = entry.sign
-    setting = describe(setting_of(row), keys)
-    label = f"{row['attack']} in {setting}" if setting else str(row["attack"])
-    if entry.worst_client:
-        yield _worst_client(row, scores, label, sign)
+    for limit in limits:
+        _check_names(limit, attacks)
+        _check_bound(limit)
+        way_out = "Give the folder of an earlier run: --reference RUN."
+        require(limit.metric != CHANGE or reference, "a reference for a limit on change", "none", way_out)
+
+
+def _check_names(limit: Limit, attacks: Sequence[Attack]) -> None:
+    """Checks that attacks ask the question, and that the metric is one of leakage of theirs."""
+    question = limit.question
+    asked = [attack for attack in attacks if limit.applies_to(attack)]
+    if question is not None:
+        require(asked, "QUESTION/METRIC=LIMIT", repr(limit.name), _near_question(question, attacks))
+    known = [name for name, entry in METRICS.items() if entry.leak]
+    if question is not None:
+        of_question = [name for attack in asked for name in attack.estimates.metric_names()]
+        known = [name for name in dict.fromkeys(of_question) if metric(name).leak]
+    if limit.is_relative or limit.metric in known:
         return
-    attack_scores = rows_of(scores, row)
-    n = int(row["n"])
-    enough = n >= FEWEST or recorded is not None
-    if attack_scores.empty:  # results without their scores have the ends for one test
-        safe, leaky = sorted((sign * row["low"], sign * row["high"]))
-        yield Measured(label, sign * row["mean"], safe, leaky, n, enough)
-        return
-    of_clients = sign * crossed(attack_scores).mean(axis=1)
-    doubt = hidden(of_clients, limit=limit, tests=attacks, binary=entry.binary, sign=sign)
-    not_drawn = None if recorded is None else 1 - attack_scores["victim"].nunique() / recorded
-    yield _of_mean(label, attack_scores, sign, attacks, not_drawn, n, doubt)
-    yield from _rounds(attack_scores, label, sign, limit, attacks, not_drawn)
+    no_leak = limit.metric in METRICS and not limit.entry.leak
+    raise InputError(
+        expected=f"a metric of leakage{f' of {question}' if question else ''}",
+        found=f"{limit.metric!r}{', which measures no leakage' if no_leak else ''}",
+        way_out=_near_metric(limit.metric, known, question),
+    )
 
 
-def _of_mean(
-    label: str, scores: pd.DataFrame, sign: int, tests: int, not_drawn: float | None, n: int, doubt: str | None
-) -> Measured:
-    """Mean over clients of some scores, whose end further from the leak is for so many tests.
-
-    `not_drawn` is the share of the clients of the recording that were not attacked, where the limit is about these
-    clients; None where it is about clients like these.
-    """
-    mean = mean_over_clients(scores)
-    mean = mean if sign > 0 else -mean
-    if not_drawn is None:
-        safe, leaky = mean.ends(low_tests=tests)
-    else:
-        safe, leaky = mean.ends_of_recording(not_drawn, low_tests=tests)
-    enough = n >= FEWEST or not_drawn is not None
-    whole = not_drawn is not None and not_drawn <= 0
-    return Measured(label, mean.mean, safe, leaky, n, enough, doubt, whole=whole, mean=mean, tests=tests)
+def _check_bound(limit: Limit) -> None:
+    """Checks that values on both sides of the bound are possible."""
+    name, bound = limit.metric, limit.bound
+    if limit.is_relative:
+        require(bound >= 0, f"a limit on {name} of at least 0", f"{bound:g}", f"It is {RELATIVE[name]}.")
+    low, high = limit.entry.span or (-math.inf, math.inf)
+    within = f"a limit on {name} from {low:g} to {high:g}"
+    require(low <= bound <= high, within, f"{bound:g}", "It could never be exceeded, or always; correct it.")
 
 
-def _rounds(
-    scores: pd.DataFrame, label: str, sign: int, limit: float, attacks: int, not_drawn: float | None
-) -> Iterator[Measured]:
-    """Rounds whose mean over clients is beyond the limit, where clients have values of their own.
-
-    Of the clients of a round, as many were attacked as of all clients of the recording.
-    """
-    rounds = scores["round"].nunique()
-    if rounds < 2 or scores["influence"].notna().any():
-        return
-    for number, of_round in scores.groupby("round"):
-        values = sign * crossed(of_round).mean(axis=1).dropna()
-        if len(values) and values.mean() > limit:
-            doubt = "one round is beyond the limit"
-            in_round = f"{label} in round {number}"
-            yield _of_mean(in_round, of_round, sign, attacks * rounds, not_drawn, len(values), doubt)
+def _near_metric(name: str, known: Sequence[str], question: str | None) -> str:
+    lower = {one.lower(): one for one in (*known, *RELATIVE)}
+    near = difflib.get_close_matches(name.lower(), lower, n=2)
+    if near:
+        return f"Did you mean {' or '.join(lower[one] for one in near)}?"
+    has = f"It has {', '.join(known)}." if question else "E.g. auc or l1: the tables of a report name their metrics."
+    return f"{has} An attack of your own adds its metric: --also PACKAGE.CLASS."
 
 
-def hidden(values: "pd.Series[float]", *, limit: float, tests: int, binary: bool, sign: int = 1) -> str | None:
-    """What the mean of clients' values hides: clients without a value, or some beyond the limit unlike the others.
-
-    The others' spread about their median says how many clients would be beyond the limit if all were alike; the
-    binomial distribution, whether more are.
-
-    Args:
-        values: ``(P,)`` values in the units of `Measured`, NaN where a client has none.
-        limit: limit in the same units.
-        tests: number of attacks and settings that are held against the limit.
-        binary: whether a single value is 0 or 1, so that values are never alike.
-        sign: factor from these units to those of the metric.
-    """
-    people, known = len(values), values.dropna().to_numpy()
-    if people - len(known) > MOST_UNSCORED * people:
-        return f"{people - len(known)} of {people} clients have no value"
-    beyond = known[known > limit]
-    if binary or not len(beyond):
-        return None
-    middle = float(np.median(known))
-    spread = _TO_NORMAL * float(np.median(np.abs(known - middle)))
-    alike = float(stats.norm.sf((limit - middle) / spread)) if spread else float(middle > limit)
-    if stats.binom.sf(len(beyond) - 1, len(known), alike) >= TAIL / tests:
-        return None
-    # A message names nobody: a mean of few clients is nearly their own values, and with the mean over all it gives
-    # that of the others.
-    others = len(known) - len(beyond)
-    shown = len(beyond) >= FEWEST and (others == 0 or others >= FEWEST)
-    mean = f", {sign * float(beyond.mean()):.3f} on average" if shown else ""
-    return f"{len(beyond)} of {len(known)} clients are beyond the limit{mean}, unlike the others"
-
-
-def _worst_client(row: Mapping[str, Any], scores: pd.DataFrame, label: str, sign: int) -> Measured:
-    """Value of the worst client, with the interval of metrics ``NAME-low`` and ``NAME-high`` if there are such."""
-
-    def by_client(name: str) -> "pd.Series[float]":
-        own = rows_of(scores, {**row, "metric": name})
-        return (sign * own["value"]).groupby(own["person"]).max()
-
-    values = by_client(row["metric"])
-    safe, leaky = (by_client(f"{row['metric']}-{end}") for end in ("low", "high")[::sign])
-    ends = [end.reindex(values.index).fillna(values).max() for end in (safe, leaky)]
-    leakiest = math.inf if values.isna().any() else float(ends[1])
-    return Measured(label, float(values.max()), float(ends[0]), leakiest, len(values), True)
+def _near_question(name: str, attacks: Sequence[Attack]) -> str:
+    """The families whose name is similar, or whose description has the most words in common; else all."""
+    inferred = {attack.family: attack.estimates.inferred for attack in attacks if not attack.baseline}
+    near = difflib.get_close_matches(name.lower(), inferred, n=1)
+    # The starts of words, so that plurals are the same word.
+    words = [word[:4] for word in re.findall("[a-z]{4,}", name.lower())]
+    common = {family: sum(f" {word}" in f" {text}" for word in words) for family, text in inferred.items()}
+    most = max(common.values(), default=0)
+    near = near or [family for family, count in common.items() if count == most > 0][:2]
+    if near:
+        return f"Did you mean {' or '.join(f'{family} ({inferred[family]})' for family in near)}?"
+    return f"A question is a family of attacks: {', '.join(inferred)}."

@@ -1,7 +1,7 @@
 """Limits that are checked after every round of a running training, with intervals that hold over all looks together."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,12 +9,9 @@ import numpy as np
 
 from fedleak.core.attack import Attack
 from fedleak.core.errors import require
-from fedleak.core.metric_table import Metric, metric
 from fedleak.evaluation.confidence_sequence import EXPECTED_ROUNDS, ConfidenceSequence
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.limit_names import RELATIVE, asks, check_limits, parts_of
-from fedleak.evaluation.limits import MOST_UNSCORED
-from fedleak.evaluation.result_names import ATTACKS
+from fedleak.evaluation.limits import MOST_UNSCORED, Limit, check_limits
 
 Outcome = Literal["exceeded", "kept", "open", "unmeasured"]
 
@@ -89,14 +86,14 @@ class RoundScores:
 
 def scores_of_round(evaluation: Evaluation, metrics: Iterable[str]) -> list[RoundScores]:
     """Scores of the attacks, without baselines and references, in the evaluation of one round."""
-    scores, wanted = evaluation.scores, {*metrics}
-    found = []
-    for (attack, name), rows in scores[scores["metric"].isin(wanted)].groupby(["attack", "metric"], sort=False):
+    scores = evaluation.scores
+    of_round = []
+    for (attack, name), rows in scores[scores["metric"].isin({*metrics})].groupby(["attack", "metric"], sort=False):
         line = evaluation.lines.get(str(attack))
-        if line is None or line.role not in ATTACKS:
+        if line is None or line.role not in ("ours", "published"):
             continue
         people = rows.groupby("person", sort=False).agg(victim=("victim", "first"), value=("value", "mean"))
-        found.append(
+        of_round.append(
             RoundScores(
                 attack=str(attack),
                 metric=str(name),
@@ -108,34 +105,44 @@ def scores_of_round(evaluation: Evaluation, metrics: Iterable[str]) -> list[Roun
                 joint=bool(rows["influence"].notna().any()),
             )
         )
-    return found
+    return of_round
 
 
-def measuring(limits: Mapping[str, float], attacks: Sequence[Attack]) -> list[Attack]:
+def measuring(limits: Sequence[Limit], attacks: Sequence[Attack]) -> list[Attack]:
     """The attacks that one of the limits applies to.
 
     Raises:
-        InputError: a limit is unknown or no value of its metric (see `fedleak.evaluation.limit_names.check_limits`), or
-            is on a difference, on the worst client, or on a metric without the bound that a confidence sequence needs.
+        InputError: a limit is unknown or no value of its metric (see `fedleak.evaluation.limits.check_limits`), or is
+            on a difference, on the worst client, or on a metric without the bound that a confidence sequence needs.
     """
-    check_limits({name: limit for name, limit in limits.items() if parts_of(name)[1] not in RELATIVE}, attacks)
-    for name in limits:
-        entry = metric(parts_of(name)[1])
-        way_out = "Use `fedleak audit DIR --gate` for it, after the training."
-        right = entry.name not in RELATIVE and not entry.worst_client and math.isfinite(_span(entry)[0])
-        require(right, "a limit on the mean of a metric that is bounded on its safe side", repr(name), way_out)
-
-    def applies(attack: Attack) -> bool:
-        parts = [parts_of(name) for name in limits]
-        asked = [own for question, own in parts if asks(question)(attack.family, attack.estimates.inferred)]
-        return not attack.baseline and bool({*asked} & {*attack.estimates.metric_names()})
-
-    return [attack for attack in attacks if applies(attack)]
+    check_limits([limit for limit in limits if not limit.is_relative], attacks)
+    for limit in limits:
+        safest, _ = limit.signed_span
+        has_sequence = not limit.is_relative and not limit.entry.worst_client and math.isfinite(safest)
+        require(
+            has_sequence,
+            "a limit on the mean of a metric that is bounded on its safe side",
+            repr(limit.name),
+            "Use `fedleak audit DIR --gate` for it, after the training.",
+        )
+    return [
+        attack
+        for attack in attacks
+        if any(limit.applies_to(attack) and limit.is_measured_by(attack) for limit in limits)
+    ]
 
 
 @dataclass
 class _Sequence:
-    """Scores of one attack under one limit, over the rounds, in units in which a limit is exceeded from below."""
+    """Scores of one attack under one limit, over the rounds, in units in which a limit is exceeded from below.
+
+    Attributes:
+        sequence: the means of persons.
+        beyond: pseudonyms of the clients of the newest scored round that are beyond the limit.
+        scored: whether the attack has scores in the newest round.
+        unscored: number of messages without a value, over all rounds.
+        messages: number of messages.
+    """
 
     sequence: ConfidenceSequence
     beyond: tuple[int, ...] = ()
@@ -153,95 +160,96 @@ class SequentialGate:
     was found.
 
     Args:
-        limits: limits by name, see docs/audit/gate.md.
+        limits: limits, see docs/audit/gate.md.
         rounds: expected number of rounds; a wrong number costs power, not validity.
     """
 
-    limits: Mapping[str, float]
+    limits: Sequence[Limit]
     rounds: int = EXPECTED_ROUNDS
-    _kept: dict[tuple[str, str], _Sequence] = field(default_factory=dict)
+    _sequences: dict[tuple[Limit, str], _Sequence] = field(default_factory=dict)
     _begun: bool = False
 
     def add_round(self, scores: Sequence[RoundScores]) -> None:
         """Adds the scores of a round; of the first one that has any, all attacks that take part."""
-        held = {(name, one.attack): one for name in self.limits for one in scores if _applies(name, one)}
-        for key, kept in self._kept.items():
-            kept.scored = key in held
-        for key, one in held.items():
+        scored = {
+            (limit, of_attack.attack): of_attack
+            for limit in self.limits
+            for of_attack in scores
+            if limit.metric == of_attack.metric and limit.applies(of_attack.family, of_attack.inferred)
+        }
+        for key, sequence in self._sequences.items():
+            sequence.scored = key in scored
+        for (limit, attack), of_attack in scored.items():
             if not self._begun:
-                low, high = _span(metric(one.metric))
-                self._kept[key] = _Sequence(ConfidenceSequence(low, high, rounds=self.rounds))
-            if key in self._kept:
-                self._add(key, one)
-        self._begun = self._begun or bool(held)
+                low, high = limit.signed_span
+                self._sequences[limit, attack] = _Sequence(ConfidenceSequence(low, high, rounds=self.rounds))
+            if (limit, attack) in self._sequences:
+                self._add(limit, of_attack)
+        self._begun = self._begun or bool(scored)
 
     def states(self) -> list[LimitState]:
-        """The state of each limit: by the attack that exceeds it, else failed, else is open, nearest to the leak."""
-        return [self._state(name, limit) for name, limit in self.limits.items()]
+        """State of each limit: that of its worst attack (exceeded, unmeasured, open, kept; ties by the value)."""
+        return [self._state(limit) for limit in self.limits]
 
     def leaks(self) -> dict[str, LimitState]:
         """State of every attack under every limit, by limit and attack."""
-        return {f"{name}/{attack}": self._of(name, attack) for name, attack in self._kept}
+        return {f"{limit.name}/{attack}": self._of_attack(limit, attack) for limit, attack in self._sequences}
 
-    def _add(self, key: tuple[str, str], one: RoundScores) -> None:
-        kept, sign = self._kept[key], _sign(metric(one.metric))
-        values = sign * np.array(one.values, dtype=float)
+    def _add(self, limit: Limit, scores: RoundScores) -> None:
+        """Adds the values of one round to the sequence of an attack under a limit."""
+        of_attack = self._sequences[limit, scores.attack]
+        values = limit.sign * np.array(scores.values, dtype=float)
         known = ~np.isnan(values)
-        kept.messages, kept.unscored = kept.messages + len(values), kept.unscored + int((~known).sum())
-        beyond = known & (values > sign * self.limits[key[0]])
-        kept.beyond = tuple(victim for victim, own in zip(one.victims, beyond.tolist(), strict=True) if own)
+        of_attack.messages += len(values)
+        of_attack.unscored += int((~known).sum())
+        of_attack.beyond = tuple(
+            victim for victim, value in zip(scores.victims, scores.values, strict=True) if limit.exceeded_by(value)
+        )
         if known.any():
-            persons = [person for person, own in zip(one.persons, known.tolist(), strict=True) if own]
-            kept.sequence.add_round(persons, values[known], joint=one.joint)
+            persons = [person for person, has_value in zip(scores.persons, known.tolist(), strict=True) if has_value]
+            of_attack.sequence.add_round(persons, values[known], joint=scores.joint)
 
-    def _of(self, name: str, attack: str) -> LimitState:
-        kept, entry = self._kept[name, attack], metric(parts_of(name)[1])
-        sequence, sign, limit = kept.sequence, _sign(entry), self.limits[name]
+    def _of_attack(self, limit: Limit, attack: str) -> LimitState:
+        """Where a limit stands by one attack."""
+        of_attack = self._sequences[limit, attack]
+        sequence = of_attack.sequence
         if not sequence.rounds:
-            return LimitState(name, limit, "unmeasured", attack)
-        tests = len(self._kept)
-        exceeded = sequence.exceeds(sign * limit, tests)
-        few = kept.unscored <= MOST_UNSCORED * kept.messages
-        verdict: Outcome = "kept" if few and sequence.below(sign * limit) else "open"
-        verdict = "exceeded" if exceeded else verdict if kept.scored else "unmeasured"
-        low, high = (e if math.isfinite(e) else None for e in sorted(sign * e for e in sequence.interval(tests)))
+            return LimitState(limit.name, limit.bound, "unmeasured", attack)
+        # All attacks and limits share the probability of a false verdict.
+        tests = len(self._sequences)
+        exceeded = sequence.exceeds(limit.signed_bound, tests)
+        low, high = sorted(limit.sign * end for end in sequence.interval(tests))
         return LimitState(
-            name,
-            limit,
-            verdict,
+            limit.name,
+            limit.bound,
+            "exceeded" if exceeded else self._not_exceeded(limit, of_attack),
             attack,
-            value=sign * sequence.mean,
-            low=low,
-            high=high,
+            value=limit.sign * sequence.mean,
+            low=low if math.isfinite(low) else None,
+            high=high if math.isfinite(high) else None,
             n=sequence.persons,
             rounds=sequence.rounds,
-            clients=kept.beyond if exceeded else (),
+            clients=of_attack.beyond if exceeded else (),
         )
 
-    def _state(self, name: str, limit: float) -> LimitState:
-        found = [self._of(name, attack) for own, attack in self._kept if own == name]
+    def _not_exceeded(self, limit: Limit, of_attack: _Sequence) -> Outcome:
+        """What is known of a limit that an attack does not exceed."""
+        if not of_attack.scored:
+            return "unmeasured"
+        few_unscored = of_attack.unscored <= MOST_UNSCORED * of_attack.messages
+        return "kept" if few_unscored and of_attack.sequence.below(limit.signed_bound) else "open"
+
+    def _state(self, limit: Limit) -> LimitState:
         order = ("exceeded", "unmeasured", "open", "kept")
-        sign = _sign(metric(parts_of(name)[1]))
-        whose = min(found, key=lambda one: (order.index(one.verdict), -sign * (one.value or 0.0)), default=None)
-        return whose or LimitState(name, limit, "unmeasured")
+        states = [self._of_attack(of_limit, attack) for of_limit, attack in self._sequences if of_limit == limit]
+        if not states:
+            return LimitState(limit.name, limit.bound, "unmeasured")
+        return min(states, key=lambda state: (order.index(state.verdict), -limit.sign * (state.value or 0.0)))
 
 
 def overall(states: Sequence[LimitState]) -> Literal["exceeded", "unknown", "ok"]:
     """``exceeded`` if a limit is, ``unknown`` if none is and one is unmeasured, else ``ok``."""
-    verdicts = {one.verdict for one in states}
-    return "exceeded" if "exceeded" in verdicts else "unknown" if "unmeasured" in verdicts else "ok"
-
-
-def _applies(name: str, one: RoundScores) -> bool:
-    question, wanted = parts_of(name)
-    return wanted == one.metric and asks(question)(one.family, one.inferred)
-
-
-def _sign(entry: Metric) -> int:
-    return -1 if entry.lower_is_better else 1
-
-
-def _span(entry: Metric) -> tuple[float, float]:
-    """Least and largest value of a metric times its sign."""
-    low, high = entry.span or (-math.inf, math.inf)
-    return (low, high) if _sign(entry) > 0 else (-high, -low)
+    verdicts = {state.verdict for state in states}
+    if "exceeded" in verdicts:
+        return "exceeded"
+    return "unknown" if "unmeasured" in verdicts else "ok"

@@ -8,34 +8,37 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedleak.core.metric_table import judges, metric
+from fedleak.core.metric_table import METRICS, judges, metric
 from fedleak.evaluation.judging import is_judged
-from fedleak.evaluation.limit_names import parts_of
 from fedleak.evaluation.reasons import nearest_reason
-from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
 
 if TYPE_CHECKING:
     from fedleak.core.attack import Attack
+    from fedleak.evaluation.limits import Limit
 
+BITS = "bits"
+_BITS_NEED = "need the records themselves, or the answers of at least five clients, and of two for each class"
+"""What bits of a question need, in a sentence."""
+_ATTACKS = ("ours", "published")
 _NAMED = 3
 """Number of attacks that are named where nothing else is known of them."""
 
 
 def why_unmeasured(
-    name: str, asked: Sequence[Attack], did_not_run: Mapping[str, str], ran: Collection[str] = ()
+    limit: Limit, asked: Sequence[Attack], did_not_run: Mapping[str, str], ran: Collection[str] = ()
 ) -> str:
     """What the attacks lack that have a limit's metric: the reason of the one that lacks least.
 
     Args:
-        name: name of the limit.
-        asked: attacks on its question, without baselines.
+        limit: the limit.
+        asked: attacks that it is about.
         did_not_run: reason by attack, under its name or ``family/name``.
         ran: names of the attacks with results.
     """
-    measuring = _measuring(name, asked)
+    measuring = _measuring(limit, asked)
     if not measuring:
-        return f"no attack of this audit measures {name}"
+        return f"no attack of this audit measures {limit.name}"
     lacking = {
         attack.name: did_not_run[label]
         for attack in measuring
@@ -45,8 +48,8 @@ def why_unmeasured(
     if not lacking:
         without_value = [attack for attack in measuring if attack.name in ran]
         if without_value:
-            return f"no attack measured {name}: the answers of {_some(without_value)} have none on this recording"
-        return f"no attack measured {name}: {_some(measuring)} do not fit this recording"
+            return f"no attack measured {limit.name}: the answers of {_some(without_value)} have none on this recording"
+        return f"no attack measured {limit.name}: {_some(measuring)} do not fit this recording"
     reason = nearest_reason(lacking)
     if len(lacking) > 1 and set(lacking.values()) == {reason}:
         because = f"none of {len(lacking)} attacks could run: {reason}"
@@ -55,7 +58,7 @@ def why_unmeasured(
         because = f"{nearest} could not run: {reason}"
         more = len(lacking) - 1
         because += f"; nor could {more} other{'s' if more > 1 else ''}" if more else ""
-    return f"no attack measured {name}, because {because}".rstrip(".")
+    return f"no attack measured {limit.name}, because {because}".rstrip(".")
 
 
 def _some(attacks: Sequence[Attack]) -> str:
@@ -64,37 +67,33 @@ def _some(attacks: Sequence[Attack]) -> str:
     return ", ".join(attack.name for attack in attacks[:_NAMED]) + others
 
 
-def measured_metric(name: str, limit: float, results: pd.DataFrame, asked: Sequence[Attack]) -> str:
+def measured_metric(limit: Limit, results: pd.DataFrame, asked: Sequence[Attack]) -> str:
     """Start of a sentence on the metric that attacks of the same family were scored by; empty if there is none.
 
     Args:
-        name: name of the limit.
         limit: the limit.
         results: all results.
-        asked: attacks on its question.
+        asked: attacks that it is about.
     """
     if results.empty:
         return ""
-    families = {attack.family for attack in _measuring(name, asked)}
-    scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
+    families = {attack.family for attack in _measuring(limit, asked)}
+    scored = results[results["role"].isin(_ATTACKS) & results["mean"].notna()]
     scored = scored[scored["family"].isin(families) & is_judged(scored)]
     rows = records(scored.drop_duplicates(["family", "metric"]))
     return _sentence([(row["family"], row["tells"], row["metric"]) for row in rows], limit)
 
 
-def fitting_metric(
-    name: str, limit: float, attacks: Sequence[Attack], asked: Sequence[Attack], did_not_run: Mapping[str, str]
-) -> str:
+def fitting_metric(limit: Limit, attacks: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
     """The same by attacks of the same family that fit the recording, where no others than those of limits run.
 
     Args:
-        name: name of the limit.
         limit: the limit.
         attacks: all attacks.
-        asked: attacks on the limit's question.
         did_not_run: reason by ``family/name`` of the attacks that do not fit.
     """
-    families = {attack.family for attack in _measuring(name, asked)}
+    asked = [attack for attack in attacks if limit.applies_to(attack)]
+    families = {attack.family for attack in _measuring(limit, asked)}
     fitting = [
         attack
         for attack in attacks
@@ -109,11 +108,38 @@ def fitting_metric(
     return _sentence(metrics, limit)
 
 
-def _measuring(name: str, asked: Sequence[Attack]) -> list[Attack]:
-    return [attack for attack in asked if parts_of(name)[1] in attack.estimates.metric_names()]
+def without_bits(limit: Limit, results: pd.DataFrame, attacks: Sequence[Attack]) -> str:
+    """Which answers to the questions of a limit have no bits, and what these need; empty if all have.
+
+    Bits need the records themselves, or answers that have probabilities, of at least five people and of two for each
+    class (see `fedleak.evaluation.posterior.posterior`). Questions that need no ground truth, such as whether declared
+    noise is there, ask nothing about a client's data.
+
+    Args:
+        limit: the limit.
+        results: all results.
+        attacks: attacks of the audit.
+    """
+    about_data = {attack.estimates.question() for attack in attacks if attack.estimates.truth}
+    scored = results[results["role"].isin(_ATTACKS) & results["mean"].notna()]
+    with_bits = set(scored["question"][scored["metric"] == BITS])
+    judged = [name for name, entry in METRICS.items() if entry.judged]
+    answered = records(scored[scored["metric"].isin(judged)].drop_duplicates("question"))
+    lacking = [
+        str(row["tells"])
+        for row in answered
+        if row["question"] in about_data - with_bits and limit.applies(str(row["family"]), str(row["tells"]))
+    ]
+    if not lacking:
+        return ""
+    return f"attacks that infer {'; '.join(lacking)} were not measured in bits, which {_BITS_NEED}"
 
 
-def _sentence(metrics: Sequence[tuple[str, str, str]], limit: float) -> str:
+def _measuring(limit: Limit, asked: Sequence[Attack]) -> list[Attack]:
+    return [attack for attack in asked if limit.is_measured_by(attack)]
+
+
+def _sentence(metrics: Sequence[tuple[str, str, str]], limit: Limit) -> str:
     """Start of a sentence on the first of some ``(family, what it infers, metric)``; empty for none.
 
     Of a limit that names no question, several may be meant; it is then empty too.
@@ -122,7 +148,7 @@ def _sentence(metrics: Sequence[tuple[str, str, str]], limit: float) -> str:
         return ""
     family, inferred, metric_name = metrics[0]
     least, most = metric(metric_name).span or (-math.inf, math.inf)
-    value = f"{limit:g}, or another limit on it" if least <= limit <= most else "LIMIT"
+    value = f"{limit.bound:g}, or another limit on it" if least <= limit.bound <= most else "LIMIT"
     return (
         f"for this network the question {inferred!r} is measured by {metric_name}; write"
         f" {family}/{metric_name}={value}; "

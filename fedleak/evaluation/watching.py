@@ -14,7 +14,7 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, require
 from fedleak.evaluation.auditing import audit
 from fedleak.evaluation.learner_match import simulates
-from fedleak.evaluation.limit_names import parts_of
+from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.sequential_gate import LimitState, RoundScores, SequentialGate, overall, scores_of_round
 from fedleak.recordings.complete_rounds import complete_rounds
 from fedleak.recordings.recording import Recording
@@ -59,7 +59,7 @@ class Watch:
     Args:
         deltas: folder of the recording, which need not exist yet.
         folder: folder of the verdict and of the scores.
-        limits: limits by name, see `fedleak.evaluation.sequential_gate.measuring`.
+        limits: limits that `fedleak.evaluation.sequential_gate.measuring` accepts.
         attacks: attacks that measure them.
         open_recording: opens the recording as it is now.
         every: number of new rounds after which they are audited.
@@ -78,7 +78,7 @@ class Watch:
         self,
         deltas: Path,
         folder: Path,
-        limits: Mapping[str, float],
+        limits: Sequence[Limit],
         attacks: Sequence[Attack],
         *,
         open_recording: Callable[[], Recording],
@@ -171,7 +171,7 @@ class Watch:
     def _settings(self) -> dict[str, Any]:
         return {
             "recording": hashlib.sha256((self.deltas / MANIFEST).read_bytes()).hexdigest(),
-            "limits": dict(self.limits),
+            "limits": {limit.name: limit.bound for limit in self.limits},
             "attacks": sorted(f"{attack.family}/{attack.name}" for attack in self.attacks),
             "rounds": self.expected,
             **self._options,
@@ -197,7 +197,7 @@ class Watch:
             self.attacks = [attack for attack in self.attacks if not simulates(attack)]
             kept = {name for attack in self.attacks for name in attack.names()}
             evaluation.scores = evaluation.scores[evaluation.scores["attack"].isin(kept)]
-        scores = scores_of_round(evaluation, {parts_of(name)[1] for name in self.limits})
+        scores = scores_of_round(evaluation, {limit.metric for limit in self.limits})
         rows = [{**dataclasses.asdict(one), "values": [_plain(value) for value in one.values]} for one in scores]
         content = {"round": number, "files": files, "scores": rows, "missing": evaluation.missing}
         write_whole(self._file(number), json.dumps(content).encode())

@@ -17,6 +17,7 @@ from fedleak.evaluation.answers import (
     recorded_answers,
 )
 from fedleak.evaluation.attack_descriptions import described
+from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.reasons import is_inapplicable, nearest_reason, why_inapplicable
 from fedleak.evaluation.result_names import UNDER
 from fedleak.evaluation.risk import worst_in_words
@@ -155,14 +156,14 @@ def _numbers(answer: Answer) -> list[str]:
 
 def _verdict(gate: Sequence[Mapping[str, Any]], family: str, attacks: set[str], metrics: set[str]) -> str:
     """The worst outcome of the limits on a question; that of a limit on all if it holds or an attack on it decides."""
-    found = []
-    for one in gate:
-        question, _, name = str(one.get("metric")).rpartition("/")
-        outcome, decides = one.get("verdict"), str(one.get("attack") or "").partition(" (")[0] in attacks
-        own = question == family or (not question and name in metrics and (decides or outcome == "ok"))
-        if own and outcome in _OUTCOMES:
-            found.append((_OUTCOMES.index(outcome), f"{outcome} ({name} limit {one.get('limit')})"))
-    return min(found)[1] if found else ""
+    outcomes = []
+    for verdict in gate:
+        limit, outcome = Limit.named(verdict["metric"], verdict["limit"]), verdict["verdict"]
+        decides = verdict.get("attack") in attacks or outcome == "ok"
+        on_all = limit.question is None and limit.metric in metrics and decides
+        if limit.question == family or on_all:
+            outcomes.append((_OUTCOMES.index(outcome), f"{outcome} ({limit.metric} limit {limit.bound})"))
+    return min(outcomes)[1] if outcomes else ""
 
 
 def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question], list[str]]:

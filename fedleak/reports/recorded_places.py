@@ -11,7 +11,8 @@ import pandas as pd
 from fedleak.core.history import History
 from fedleak.core.metric_table import METRICS, metric
 from fedleak.evaluation.auditing import AuditResult
-from fedleak.evaluation.limit_names import RELATIVE, parts_of
+from fedleak.evaluation.limits import Limit
+from fedleak.evaluation.scores import SETTING
 from fedleak.recordings.recording import Recording
 from fedleak.reports.run import Place, Recorded
 from fedleak_recorder.format import MANIFEST, journals_in
@@ -40,16 +41,21 @@ def recorded_places(found: AuditResult, verdicts: Sequence[Mapping[str, Any]]) -
 
 
 def _round(verdict: Mapping[str, Any], scores: pd.DataFrame, whole: set[str]) -> int | None:
-    """The round in which the attack of a verdict infers most; None for an attack on all rounds, or for no attack."""
-    label, name = str(verdict.get("attack") or ""), parts_of(str(verdict["metric"]))[1]
-    attacks = [one for one in scores["attack"].unique() if label == one or label.startswith(f"{one} in ")]
-    own = scores[scores["attack"].isin(attacks)]
-    judged = [one.name for one in METRICS.values() if one.judged] if name in RELATIVE else [name]
-    own = own[own["metric"].isin(judged) & own["value"].notna()]
-    if own.empty or str(own["attack"].iloc[0]) in whole:
+    """The round of a verdict, else that in which its attack infers most; None for an attack on all rounds, or none."""
+    if verdict["round"] is not None:
+        return int(verdict["round"])
+    limit = Limit.named(verdict["metric"], verdict["limit"])
+    metrics = [name for name, entry in METRICS.items() if entry.judged] if limit.is_relative else [limit.metric]
+    of_attack = scores["attack"] == verdict["attack"]
+    for key, value in verdict["setting"].items():
+        if SETTING + key in scores:
+            of_attack &= scores[SETTING + key].map(repr) == repr(value)
+    deciding = scores[of_attack & scores["metric"].isin(metrics) & scores["value"].notna()]
+    if deciding.empty or verdict["attack"] in whole:
         return None
-    means = own[own["metric"] == own["metric"].iloc[0]].groupby("round")["value"].mean()
-    return int(means.idxmin() if metric(str(own["metric"].iloc[0])).lower_is_better else means.idxmax())
+    name = str(deciding["metric"].iloc[0])
+    means = deciding[deciding["metric"] == name].groupby("round")["value"].mean()
+    return int(means.idxmin() if metric(name).lower_is_better else means.idxmax())
 
 
 def _place(recording: Recording, number: int | None) -> Place:

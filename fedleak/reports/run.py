@@ -170,8 +170,10 @@ _MAY_LACK: Mapping[str, type | tuple[type, ...]] = {
     "high": (int, float),
     "n": int,
     "about": str,
+    "setting": dict,
+    "round": int,
 }
-"""Kinds of the fields of a verdict that may be null."""
+"""Kinds of the fields of a verdict that may be null, or absent as in runs of earlier versions."""
 
 
 def _verdicts(gate: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from fedleak.core.taxonomy import NONE_FITS, TAXONOMY, Taxonomy
 from fedleak.evaluation.attack_descriptions import AttackDescription, descriptions
-from fedleak.evaluation.limit_names import parts_of
+from fedleak.evaluation.gate import attack_in_words
+from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
 from fedleak.reports.run import Place, Run
@@ -82,11 +83,16 @@ def _of_limits(run: Run) -> Iterator[dict[str, Any]]:
     rows = {str(row["attack"]): row for row in records(run.results)}
     places = [_NOWHERE] * len(run.gate) if run.recording is None else run.recording.places
     for verdict, place in zip(run.gate, places, strict=False):
-        label, (kind, level) = str(verdict.get("attack") or ""), _KIND[str(verdict["verdict"])]
-        attack = next((one for one in rows if label == one or label.startswith(f"{one} in ")), None)
-        rule = _limit_rule(str(verdict["metric"])) if attack is None else _known_rule(rows[attack])
+        kind, level = _KIND[str(verdict["verdict"])]
         name = f"{verdict['metric']}={verdict['limit']:g}"
         numbers = {key: _plain(verdict.get(key)) for key in _NUMBERS}
+        attack = verdict.get("attack")
+        if attack is None:
+            rule = _limit_rule(str(verdict["metric"]))
+        else:
+            # Verdicts of earlier versions have a setting in the label, and no row of this label.
+            rule = _known_rule(rows[attack]) if attack in rows else _rule(attack, None, f"The attack {attack}")
+            numbers["attack"] = attack_in_words(attack, verdict.get("setting") or {}, verdict.get("round"))
         message = str(verdict["message"])
         yield _result(run, rule, kind, level, message, place, name=name, properties=numbers)
 
@@ -148,7 +154,8 @@ def _known_rule(row: Mapping[str, Any]) -> dict[str, Any]:
 def _limit_rule(limit: str) -> dict[str, Any]:
     """Rule of a limit that no attack measured."""
     says = "No attack of the audit measured the metric on this recording, so nothing is known of the limit."
-    return _rule(f"limit/{limit}", None, f"The limit on {limit} could not be checked", says, parts_of(limit)[0] or "")
+    family = Limit.named(limit, math.nan).question or ""
+    return _rule(f"limit/{limit}", None, f"The limit on {limit} could not be checked", says, family)
 
 
 def _rule(name: str, kind: AttackDescription | None, asked: str, says: str = "", family: str = "") -> dict[str, Any]:

@@ -23,9 +23,8 @@ from fedleak.attacks.recommendation.matched_filter import MatchedFilter
 from fedleak.attacks.reconstruction.linear_inversion import LinearInversion
 from fedleak.commands import program
 from fedleak.core.attack import Attack
-from fedleak.core.errors import InputError
 from fedleak.evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, gate, gate_status
-from fedleak.evaluation.limit_names import check_limits, read_gate
+from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, records, score_table
 from fedleak.evaluation.summary import summarise
@@ -43,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 
 def verdicts(limits: dict[str, float], *rows: dict[str, Any], scores: pd.DataFrame | None = None) -> list[Verdict]:
     found = Evaluation(scores=concat([] if scores is None else [scores]), missing=LACKING)
-    return gate(limits, ATTACKS)(results(*rows), found)
+    return gate(limits_of(limits), ATTACKS)(results(*rows), found)
 
 
 MORE = ": more clients are needed, if they are like these"
@@ -143,7 +142,7 @@ def test_every_case_has_its_status_and_its_line(
 )
 def test_of_many_attacks_that_do_not_fit_three_are_named(number: int, named: str) -> None:
     attacks = [Direction(), RowNorm(), MatchedFilter(), AffineInversion(), ListPosterior()][:number]
-    (found,) = gate({"auc": 0.6}, attacks)(results(), Evaluation())
+    (found,) = gate(limits_of({"auc": 0.6}), attacks)(results(), Evaluation())
     assert f"no attack measured auc: {named} not fit this recording" in found.message
 
 
@@ -155,7 +154,7 @@ def test_a_metric_that_this_network_does_not_have_is_answered_with_the_one_that_
     attacks = [Decaf(), RLG(), OutputShare()]
     row = {**cell("positive-share", "share-error", 0.13), "family": "composition", "tells": "the share of positives"}
     missing = Evaluation(unrelated={"decaf": ONE_OUTPUT, "rlg": ONE_OUTPUT})
-    (found,) = gate({name: 0.1}, attacks)(results(row), missing)
+    (found,) = gate(limits_of({name: 0.1}), attacks)(results(row), missing)
     assert found.message.startswith(
         "gate could not be checked: for this network the question 'the share of positives' is measured by share-error;"
         " write composition/share-error=0.1, or another limit on it; no attack measured"
@@ -177,7 +176,7 @@ def test_a_metric_that_this_network_does_not_have_is_answered_with_the_one_that_
 def test_an_attack_that_ran_without_a_metric_is_not_said_to_lack_data(name: str, why: str) -> None:
     """A limit that is no value of the metric that there is, is not proposed."""
     scored = results(cell("linear-inversion", "recovered", 0.5))
-    (found,) = gate({name: 5}, [LinearInversion()])(scored, Evaluation())
+    (found,) = gate(limits_of({name: 5}), [LinearInversion()])(scored, Evaluation())
     assert found.message.endswith(
         f"is measured by recovered; write reconstruction/recovered=LIMIT; no attack measured {name}: {why}"
     )
@@ -190,7 +189,7 @@ def test_of_many_reasons_the_gate_says_that_of_the_attack_which_lacks_least() ->
         "row-norm": "the recording lacks x",
         "matched-filter": "q, q",
     }
-    (found,) = gate({"auc": 0.6}, attacks)(results(), Evaluation(missing=reasons))
+    (found,) = gate(limits_of({"auc": 0.6}), attacks)(results(), Evaluation(missing=reasons))
     assert found.message == (
         "gate could not be checked: no attack measured auc, because row-norm could not run: the recording lacks x; nor"
         " could 2 others"
@@ -268,52 +267,6 @@ def test_the_wanted_number_of_clients_decides() -> None:
     assert "too near to the limit" in verdicts({"auc": 0.6}, at_the_limit)[0].message
 
 
-@pytest.mark.parametrize(
-    ("text", "limits"),
-    [("auc=0.6", {"auc": 0.6}), ("auc=0.6,l1=.3", {"auc": 0.6, "l1": 0.3}), ('{"f1": 1}', {"f1": 1.0})],
-)
-def test_limits_are_read(text: str, limits: dict[str, float]) -> None:
-    assert read_gate([text]) == limits
-
-
-@pytest.mark.parametrize(
-    "text", ["auc", "auc=high", "", "auc=nan", "auc=inf", "{", "[1]", '{"auc": null}', "auc=0.6,", "auc=6_0"]
-)
-def test_a_malformed_limit_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"--gate METRIC=NUMBER|a finite limit on auc") as refused:
-        read_gate([text])
-    assert refused.value.found in (text, "nan", "inf")
-
-
-@pytest.mark.parametrize(
-    ("name", "way_out"),
-    [
-        ("AUC", "Did you mean auc?"),
-        ("l11", "Did you mean l1?"),
-        ("coverage", "which measures no leakage"),
-        ("fpr", "which measures no leakage"),
-        ("ndcg@10", "E.g. auc or l1"),
-        ("recomendation/auc", "Did you mean recommendation (which of the items"),
-        ("class-shares/l1", "Did you mean composition (what share of its examples each class has)?"),
-        ("beyond-baselin", "Did you mean beyond-baseline?"),
-        ("nothing/auc", "A question is a family of attacks: recommendation, composition."),
-        ("change", "--reference RUN"),
-        ("recommendation/l1", "of recommendation"),
-        ("composition/auc", "of composition"),
-    ],
-)
-def test_limit_of_an_unknown_question_or_metric_is_refused(name: str, way_out: str) -> None:
-    with pytest.raises(InputError, match="found") as refused:
-        check_limits({name: 0.5}, ATTACKS)
-    assert way_out in str(refused.value)
-
-
-@pytest.mark.parametrize(("name", "limit"), [("auc", 60), ("auc", -0.1), ("l1", -0.1), ("l1", 2.5), ("epsilon", -1)])
-def test_limit_beyond_the_span_of_its_metric_is_refused(name: str, limit: float) -> None:
-    with pytest.raises(InputError, match="limit"):
-        check_limits({name: limit}, ATTACKS)
-
-
 def test_limit_of_a_question_needs_an_attack_of_that_question() -> None:
     rows = [cell(DIRECTION, "auc", 0.9), cell(DECAF, "l1", 0.9)]
     assert [one.verdict for one in verdicts({"recommendation/auc": 0.6, "composition/l1": 0.5}, *rows)] == [
@@ -355,6 +308,17 @@ def test_mean_hides_no_exposed_clients(values: Any, verdict: str, said: str) -> 
     row, scores = of_rounds(values)
     (found,) = verdicts({"auc": 0.6}, row, scores=scores)
     assert (found.verdict, said in found.message) == (verdict, True), found.message
+
+
+def test_a_verdict_has_its_attack_setting_and_round_apart() -> None:
+    row, scores = of_rounds(np.vstack([np.repeat(SAFE, 2, 0), np.ones((1, 100))]))
+    other = cell(DIRECTION, "auc", 0.5, setting={"data": "d", "epsilon": 8})
+    (found,) = verdicts({"auc": 0.6}, row, other, scores=scores)
+    assert (found.attack, found.setting, found.round) == (DIRECTION, {}, 2)
+    assert found.message.startswith("GATE FAILED: direction in round 2 auc")
+    rows = [cell(DIRECTION, "auc", value, setting={"data": "d", "epsilon": e}) for e, value in ((1, 0.5), (8, 0.8))]
+    (found,) = verdicts({"auc": 0.6}, *rows)
+    assert (found.attack, found.setting, found.round) == (DIRECTION, {"epsilon": 8}, None)
 
 
 @pytest.mark.parametrize("clients", [5, 20])
@@ -403,12 +367,13 @@ def test_a_limit_on_the_recording_is_held_against_the_fact() -> None:
     row, scores = of_rounds(values[None])
     evaluation = Evaluation(scores=scores)
     judged = {
-        limit: gate({"auc": limit}, ATTACKS, None, recorded=5)(results(row), evaluation)[0] for limit in (0.45, 0.95)
+        limit: gate(limits_of({"auc": limit}), ATTACKS, None, recorded=5)(results(row), evaluation)[0]
+        for limit in (0.45, 0.95)
     }
     assert {limit: one.verdict for limit, one in judged.items()} == {0.45: "failed", 0.95: "ok"}
     assert "for the clients of this recording, all of them attacked, n = 5" in judged[0.95].message
     assert judged[0.95].about == "recording"
-    (drawn,) = gate({"auc": 0.95}, ATTACKS, None, recorded=50)(results(row), evaluation)
+    (drawn,) = gate(limits_of({"auc": 0.95}), ATTACKS, None, recorded=50)(results(row), evaluation)
     assert (drawn.verdict, "some of them attacked" in drawn.message) == ("ok", True)
     assert drawn.low is not None
     assert drawn.low < 0.46 < (drawn.high or 0.0)
@@ -416,7 +381,7 @@ def test_a_limit_on_the_recording_is_held_against_the_fact() -> None:
 
 def test_a_round_of_a_recording_that_was_attacked_whole_is_a_fact_too() -> None:
     row, scores = of_rounds(np.array([[0.2, 0.3, 0.4], [0.8, 0.9, 0.7]]))
-    (found,) = gate({"auc": 0.6}, ATTACKS, None, recorded=3)(results(row), Evaluation(scores=scores))
+    (found,) = gate(limits_of({"auc": 0.6}), ATTACKS, None, recorded=3)(results(row), Evaluation(scores=scores))
     assert found.verdict == "failed"
     assert "in round 1 auc 0.800" in found.message
     assert "for the clients of this recording, all of them attacked, n = 3" in found.message
@@ -424,7 +389,7 @@ def test_a_round_of_a_recording_that_was_attacked_whole_is_a_fact_too() -> None:
 
 def test_where_some_clients_of_a_recording_were_attacked_the_others_decide() -> None:
     row, scores = of_rounds(np.array([[0.2, 0.9, 0.4]]))
-    (found,) = gate({"auc": 0.6}, ATTACKS, None, recorded=4)(results(row), Evaluation(scores=scores))
+    (found,) = gate(limits_of({"auc": 0.6}), ATTACKS, None, recorded=4)(results(row), Evaluation(scores=scores))
     assert found.verdict == "undecided"
     assert found.message.endswith(": attack more of the 4 clients; with all of them it is decided")
 
@@ -435,7 +400,7 @@ def test_so_many_more_equal_clients_decide_as_the_line_says(value: float, limit:
 
     def judged(clients: int) -> Verdict:
         row, scores = of_rounds(np.full((1, clients), value))
-        return gate({"auc": limit}, ATTACKS)(results(row), Evaluation(scores=scores))[0]
+        return gate(limits_of({"auc": limit}), ATTACKS)(results(row), Evaluation(scores=scores))[0]
 
     (more,) = map(int, re.findall(r"about (\d+) more clients", judged(12).message))
     assert judged(12 + more).verdict in ("ok", "failed")
@@ -526,6 +491,6 @@ def test_a_learner_that_does_not_match_leaves_limits_unchecked_that_need_it(
 ) -> None:
     attack = {"auc": DIRECTION, "l1": DECAF}[metric]
     evaluation = Evaluation(mismatch="0.01 x")
-    (found,) = gate({metric: 0.6}, ATTACKS)(results(cell(attack, metric, mean)), evaluation)
+    (found,) = gate(limits_of({metric: 0.6}), ATTACKS)(results(cell(attack, metric, mean)), evaluation)
     assert found.verdict == verdict
     assert ("0.01 x" in found.message) == (verdict == "unchecked")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from fedleak.core.errors import InputError
+from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, Role, concat, score_table
@@ -21,7 +22,7 @@ def round_of(values: dict[str, list[float]], metric: str = "auc", role: Role = "
 
 
 def gate_after(rounds: list[Evaluation], limit: str, at: float) -> SequentialGate:
-    gate = SequentialGate({limit: at}, rounds=len(rounds))
+    gate = SequentialGate(limits_of({limit: at}), rounds=len(rounds))
     for one in rounds:
         gate.add_round(scores_of_round(one, {limit.rpartition("/")[2]}))
     return gate
@@ -99,10 +100,10 @@ def test_clients_that_affect_each_other_are_one_number_a_round() -> None:
 @pytest.mark.parametrize("limit", ["epsilon", "change", "beyond-baseline", "bits", "coverage", "nothing"])
 def test_limit_without_a_sequence_is_refused(limit: str) -> None:
     with pytest.raises(InputError, match=limit):
-        measuring({limit: 0.5}, ATTACKS)
+        measuring(limits_of({limit: 0.5}), ATTACKS)
 
 
 def test_only_attacks_that_a_limit_applies_to_are_run() -> None:
-    found = measuring({"declared-privacy/findings": 0.1}, ATTACKS)
+    found = measuring(limits_of({"declared-privacy/findings": 0.1}), ATTACKS)
     assert {attack.name for attack in found} == {"release-check"}
-    assert not any(attack.baseline for attack in measuring({"auc": 0.6}, ATTACKS))
+    assert not any(attack.baseline for attack in measuring(limits_of({"auc": 0.6}), ATTACKS))

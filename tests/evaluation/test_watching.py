@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedleak.core.errors import InputError
+from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.registry import make_attack
 from fedleak.evaluation.watching import SETTINGS, Look, Watch
 from fedleak.recordings.complete_rounds import CompleteRounds, _hashes
@@ -22,7 +23,7 @@ def watch(folder: Path, *, until: int | None = None, every: int = 1, limits: dic
     return Watch(
         deltas,
         folder / "watch",
-        limits,
+        limits_of(limits),
         attacks,
         open_recording=lambda: Recording(deltas, running=True),
         until=until,

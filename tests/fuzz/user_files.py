@@ -19,7 +19,7 @@ from lightning import Trainer
 from fedleak.commands.defences_file import read_defences
 from fedleak.core.errors import InputError
 from fedleak.core.metric_table import METRICS
-from fedleak.evaluation.limit_names import check_limits, read_gate
+from fedleak.evaluation.limits import Limit, check_limits, read_gate
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.reports.evidence_bundle import BundleError, archive, verified
@@ -149,7 +149,7 @@ def change_system(files: Files, draws: random.Random) -> Mutant:
 def read_systems(folder: Path) -> str:
     """A declaration with its limits."""
     questions = {kind.family for kind in REGISTRY.values()}
-    return repr(Declaration.read(folder / _SYSTEM, questions).with_limits({"auc": 0.6}))
+    return repr(Declaration.read(folder / _SYSTEM, questions).with_limits([Limit(None, "auc", 0.6)]))
 
 
 def whole_defences() -> Files:
@@ -189,16 +189,16 @@ def read_gates(folder: Path) -> str:
     """Limits that an audit accepts."""
     limits = read_gate([(folder / _GATE).read_text()])
     check_limits(limits, [kind() for kind in REGISTRY.values()])
-    return repr(sorted(limits.items()))
+    return repr(sorted((limit.name, limit.bound) for limit in limits))
 
 
 def wrong_gate(place: Path, before: Files, after: Files) -> str | None:
     """A limit that is accepted is a value of its metric, written with digits."""
     limits = read_gate([after[_GATE].decode()])
-    for name, limit in limits.items():
-        low, high = METRICS[name.rpartition("/")[2]].span or (-math.inf, math.inf)
-        if not low <= limit <= high or not math.isfinite(limit):
-            return f"{name}={limit}"
+    for limit in limits:
+        low, high = METRICS[limit.metric].span or (-math.inf, math.inf)
+        if not low <= limit.bound <= high or not math.isfinite(limit.bound):
+            return f"{limit.name}={limit.bound}"
     return "underscore" if "_0" in after[_GATE].decode() else None
 
 

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.registry import make_attack
 from fedleak.evaluation.watching import Watch
 from fedleak.recordings.recording import Recording
@@ -21,7 +22,7 @@ from tests.fuzz.writings import change_plain
 from tests.watch_toys import recorder, write_round
 
 _ROUNDS, _WATCHED = 3, 2
-_LIMITS = {"declared-privacy/findings": 0.05}
+_LIMITS = [Limit("declared-privacy", "findings", 0.05)]
 _FOLDER = "watch"
 
 

@@ -100,7 +100,7 @@ def test_a_metric_without_words_stands_with_its_name() -> None:
 @pytest.mark.parametrize(
     ("limits", "verdict"),
     [
-        ([("auc", "codebook (d)", "failed")], "failed (auc limit 0.6)"),
+        ([("auc", "codebook", "failed")], "failed (auc limit 0.6)"),
         ([("auc", "link", "failed")], ""),  # another question decides; this one may be within the limit
         ([("auc", "link", "ok")], "ok (auc limit 0.6)"),
         ([("auc", "link", "ok"), ("ranking/auc", "codebook", "undecided")], "undecided (auc limit 0.6)"),

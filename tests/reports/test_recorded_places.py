@@ -42,15 +42,16 @@ def found(deltas: Path) -> AuditResult:
     return AuditResult(Evaluation(scores=concat(rows)), ["auc"], data, recording=recording, attacks=[ProfileContrast()])
 
 
-def verdict(metric: str, attack: str | None) -> dict[str, Any]:
-    return {"metric": metric, "attack": attack}
+def verdict(metric: str, attack: str | None, **more: Any) -> dict[str, Any]:
+    return {"metric": metric, "limit": 0.5, "attack": attack, "setting": {}, "round": None, **more}
 
 
 def test_a_place_is_the_line_of_the_journal_that_names_the_round(deltas: Path) -> None:
-    limits = [verdict("auc", "my"), verdict("x/l1", "my in epsilon 1"), verdict("beyond-baseline", "my")]
+    limits = [verdict("auc", "my"), verdict("x/l1", "my", setting={"epsilon": 1}), verdict("beyond-baseline", "my")]
+    limits.append(verdict("auc", "my", round=0))
     made = recorded_places(found(deltas), limits)
     assert made is not None
-    assert [place.round for place in made.places] == [1, 2, 1]
+    assert [place.round for place in made.places] == [1, 2, 1, 0]
     lines = (deltas / "journal.jsonl").read_text().splitlines()
     for place in made.places:
         (shard,) = place.shards

@@ -11,8 +11,7 @@ from fedleak.core.io.files import sha256_of, write_whole
 from fedleak.core.places import PACKAGE
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.limit_names import BEYOND_BASELINE, CHANGE, RELATIVE, asks, parts_of
-from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.limits import BEYOND_BASELINE, CHANGE, FEWEST, Limit
 from fedleak.evaluation.persons import over_clients
 from fedleak.recordings.recording import Recording
 from fedleak.reports.html import GENERATED
@@ -139,17 +138,18 @@ _COMPARED: Mapping[str, str] = {CHANGE: "in the reference", BEYOND_BASELINE: "th
 
 def verdict_in_words(entry: Mapping[str, Any], attacks: Sequence[Attack]) -> Verdict:
     """Verdict on a limit, in everyday words too."""
-    question, name = parts_of(entry["metric"])
+    limit = Limit.named(entry["metric"], float(entry["limit"]))
     about = ""
-    if question is not None:
-        asked = [attack.estimates for attack in attacks if asks(question)(attack.family, attack.estimates.inferred)]
+    if limit.question is not None:
+        asked = [attack.estimates for attack in attacks if limit.applies(attack.family, attack.estimates.inferred)]
         # Bits and differences are measured on many questions, and are no metric of an estimate.
-        measuring = [estimates for estimates in asked if name in estimates.metric_names()] or asked
+        measuring = [estimates for estimates in asked if limit.metric in estimates.metric_names()] or asked
         about = f" that infers {' or '.join(dict.fromkeys(estimates.inferred for estimates in measuring))}"
-    if name in RELATIVE:
-        said = f"No attack{about} may infer more than {_COMPARED[name]} by over {shown(entry['limit'])}, in its metric."
+    if limit.is_relative:
+        compared = _COMPARED[limit.metric]
+        said = f"No attack{about} may infer more than {compared} by over {shown(limit.bound)}, in its metric."
     else:
-        said = f"No attack{about} may be better than one that {value_in_words(name, float(entry['limit']))}."
+        said = f"No attack{about} may be better than one that {value_in_words(limit.metric, limit.bound)}."
     whom = "clients like them" if entry["about"] == "clients" else "all clients of the recording"
     fields = {field: entry[field] for field in ("metric", "limit", "verdict", "message")}
     return Verdict(**fields, everyday=f"{said} {_OUTCOMES[entry['verdict']].format(whom=whom)}")

@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from fedleak.core.bounded_yaml import load_yaml
 from fedleak.core.errors import InputError
 from fedleak.core.io.files import read_bounded
+from fedleak.evaluation.limits import Limit, limits_of
 from fedleak.reports.statement.numbers import Strict
 
 WAY_OUT = "docs/audit/system-example.yaml is an example, docs/audit/statement.md explains every field."
@@ -171,19 +172,20 @@ class Declaration:
         text = read_bounded(path, way_out=WAY_OUT)
         return cls(_system(text, path, questions), hashlib.sha256(text).hexdigest())
 
-    def with_limits(self, limits: Mapping[str, float] | None) -> dict[str, float] | None:
+    def with_limits(self, limits: Sequence[Limit] | None) -> list[Limit] | None:
         """Limits of the system and of the command line, None for none.
 
         Raises:
             InputError: the two differ for a metric.
         """
-        given = dict(limits or {})
-        for name, limit in self.system.limits.items():
-            if given.setdefault(name, limit) != limit:
-                found = f"{given[name]:g} under --gate and {limit:g} under limits of the system"
+        together = {limit.name: limit for limit in limits or ()}
+        for limit in limits_of(self.system.limits):
+            given = together.setdefault(limit.name, limit)
+            if given.bound != limit.bound:
+                found = f"{given.bound:g} under --gate and {limit.bound:g} under limits of the system"
                 way_out = "Omit one of the two."
-                raise InputError(expected=f"one limit of {name}", found=found, way_out=way_out)
-        return given or None
+                raise InputError(expected=f"one limit of {limit.name}", found=found, way_out=way_out)
+        return [*together.values()] or None
 
 
 def _system(text: bytes, path: Path, questions: Collection[str]) -> System:

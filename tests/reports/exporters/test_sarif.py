@@ -31,8 +31,9 @@ def recorded(*rounds: int, folder: str = "a b/deltas") -> Recorded:
 
 def gated(**changed: Any) -> Run:
     """A run with a limit of each outcome."""
-    attacks = ("codebook", "raifle in epsilon 1.5", "codebook", None)
+    attacks = ("codebook", "raifle", "codebook", None)
     verdicts = [verdict(outcome, attack) for outcome, attack in zip(OUTCOMES, attacks, strict=True)]
+    verdicts[1] |= {"setting": {"epsilon": 1.5}, "round": 1}
     results = table(cell("codebook", 0.7), cell("raifle", 0.6), cell("chance", 0.5), lines=LINES)
     options: dict[str, Any] = {"results": results, "gate": verdicts, "recording": recorded(0, 1, 2, 3)}
     options |= {"not_run": {"decaf": "it lacks labels"}, "unrelated": {"dager": "it lacks words"}}
@@ -64,6 +65,21 @@ def test_alerts_are_the_limits_that_are_not_kept() -> None:
     assert [one["message"]["text"] for one in log_of(Sarif(results="alerts").content(gated()))["results"]] == [
         *("failed", "undecided", "unchecked"),
     ]
+
+
+def test_the_attack_of_a_result_is_said_with_its_setting_and_round() -> None:
+    results = log_of(Sarif().content(gated()))["results"]
+    assert [one["properties"]["attack"] for one in results[:4]] == [
+        *("codebook", "raifle in epsilon 1.5 in round 1", "codebook", None)
+    ]
+
+
+def test_a_verdict_of_an_earlier_version_has_its_setting_in_the_label() -> None:
+    result, *_ = log_of(Sarif().content(gated(gate=[verdict("failed", "raifle in epsilon 1.5")], recording=None)))[
+        "results"
+    ]
+    assert (result["kind"], result["properties"]["attack"]) == ("fail", "raifle in epsilon 1.5")
+    assert "No attack of the audit measured" not in json.dumps(result)
 
 
 def test_a_result_names_the_line_of_the_journal_and_the_file_of_its_round() -> None:

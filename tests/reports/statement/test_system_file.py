@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from fedleak.core.errors import InputError
+from fedleak.evaluation.limits import limits_of
 from fedleak.reports.statement.system_file import Declaration, System
 from tests.places import FILLED_SYSTEM, ROOT
 
@@ -149,8 +150,9 @@ def test_what_the_annex_needs_is_optional(tmp_path: Path) -> None:
 
 def test_limits_of_both_places_are_limits(tmp_path: Path) -> None:
     declared = read(tmp_path, limits={"auc": 0.6})
-    assert declared.with_limits(None) == {"auc": 0.6}
-    assert declared.with_limits({"l1": 0.3, "auc": 0.6}) == {"l1": 0.3, "auc": 0.6}
+    assert declared.with_limits(None) == limits_of({"auc": 0.6})
+    both = limits_of({"l1": 0.3, "auc": 0.6})
+    assert declared.with_limits(both) == both
     assert read(tmp_path, limits={}).with_limits(None) is None
     with pytest.raises(InputError, match=r"expected one limit of auc; found 0.7 under --gate and 0.6 under limits"):
-        declared.with_limits({"auc": 0.7})
+        declared.with_limits(limits_of({"auc": 0.7}))

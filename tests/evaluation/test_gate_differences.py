@@ -11,8 +11,8 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.changes import changes
-from fedleak.evaluation.gate import LimitError, Verdict, gate
-from fedleak.evaluation.limits import hidden
+from fedleak.evaluation.gate import LimitError, Verdict, gate, hidden
+from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.stored import StoredRun
@@ -176,5 +176,7 @@ def test_python_check_refuses_wrong_names() -> None:
 def test_gate_of_the_command_gives_the_same_verdict() -> None:
     before, after = audited(decaf=BEFORE), audited(decaf=BEFORE - 0.2 + NOISE)
     stored = StoredRun("the reference", before.evaluation, DATA)
-    check = gate({"change": 0.05}, after.attacks, lambda own: changes(stored, StoredRun("this audit", own, DATA)))
+    check = gate(
+        limits_of({"change": 0.05}), after.attacks, lambda own: changes(stored, StoredRun("this audit", own, DATA))
+    )
     assert check(summarise(after.evaluation), after.evaluation) == [verdict(after, "change", 0.05, before)]

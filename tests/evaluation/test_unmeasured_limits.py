@@ -8,6 +8,7 @@ from fedleak.attacks.composition.decaf import Decaf
 from fedleak.attacks.reconstruction.linear_inversion import LinearInversion
 from fedleak.core.attack import Attack
 from fedleak.evaluation.gate import Verdict, gate
+from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.runner import Evaluation
 from tests.frames import cell, results
 
@@ -17,7 +18,7 @@ RECORDS = cell("linear-inversion", "recovered", 1.0)
 
 
 def verdict(limits: dict[str, float], *rows: dict[str, Any]) -> Verdict:
-    (found,) = gate(limits, ATTACKS)(results(*rows), Evaluation())
+    (found,) = gate(limits_of(limits), ATTACKS)(results(*rows), Evaluation())
     return found
 
 
@@ -31,7 +32,7 @@ def test_records_without_bits_leave_a_limit_on_bits_unchecked(limit: str) -> Non
 def test_shares_of_too_few_clients_are_the_reason_and_not_attacks_that_did_not_run() -> None:
     """Shares of ten classes need twenty clients; an attack on records would say nothing of them."""
     missing = Evaluation(missing={"linear-inversion": "it is slow; add --slow"})
-    (found,) = gate({"bits": 5.0}, ATTACKS)(results(SHARES[0]), missing)
+    (found,) = gate(limits_of({"bits": 5.0}), ATTACKS)(results(SHARES[0]), missing)
     assert "what share of its examples each class has were not measured in bits, which need" in found.message
     assert "slow" not in found.message
 
