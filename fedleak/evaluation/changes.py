@@ -124,13 +124,20 @@ class Changes:
         reference: name of the reference.
         run: name of the run.
         rows: differences: for each question the best attack in either run, then every attack that both have.
-        notes: sentences on how clients were matched, and on what was not compared.
+        how: sentences on how clients were matched, and on what verdicts mean.
+        not_compared: sentences on the attacks that only one of both has.
     """
 
     reference: str
     run: str
     rows: Sequence[Change]
-    notes: Sequence[str]
+    how: Sequence[str]
+    not_compared: Sequence[str]
+
+    @property
+    def notes(self) -> list[str]:
+        """All sentences."""
+        return [*self.how, *self.not_compared]
 
     @property
     def same(self) -> bool:
@@ -179,13 +186,9 @@ def changes(reference: StoredRun, run: StoredRun, *, key: bytes | None = None) -
     for cell in common:
         rows.append(change(old_cells[cell], new_cells[cell], after.info(new_cells[cell]), alike=alike))
     listed = [name for name in varied if name != _DATA]
-    notes = [
-        *_matching(before, after, rows, why_not),
-        *_reading(rows),
-        *_only(before, old_cells, new_cells, listed),
-        *_only(after, new_cells, old_cells, listed),
-    ]
-    return Changes(before.name, after.name, rows, notes)
+    how = [*_matching(before, after, rows, why_not), *_reading(rows)]
+    not_compared = [*_only(before, old_cells, new_cells, listed), *_only(after, new_cells, old_cells, listed)]
+    return Changes(before.name, after.name, rows, how, not_compared)
 
 
 class _Side:
@@ -205,11 +208,11 @@ class _Side:
         """Scores by attack and `Key`, without those that have no value."""
         absent = pd.Series([None] * len(self.scores), index=self.scores.index, dtype=object)
         texts = self.scores.assign(**{name: self.scores.get(name, absent).map(repr) for name in settings})
-        found = {}
+        cells = {}
         for (label, *key), rows in texts.groupby(["attack", "metric", *settings], sort=False, dropna=False):
             if rows["value"].notna().any():
-                found[str(label), tuple(map(str, key))] = self.scores.loc[rows.index]
-        return found
+                cells[str(label), tuple(map(str, key))] = self.scores.loc[rows.index]
+        return cells
 
     def info(self, rows: pd.DataFrame) -> AttackInfo:
         """Description of the attack of some scores."""
@@ -255,29 +258,36 @@ def _best_pairs(
 ) -> Iterator[tuple[tuple[str, Key], tuple[str, Key]]]:
     """Best attack in the reference and in the run for each question and `Key`, among those that both have."""
     asked: dict[tuple[Any, Key], list[tuple[str, Key]]] = {}
-    for one in common:
-        asked.setdefault((after.info(new[one]).question, one[1]), []).append(one)
+    for cell in common:
+        _, key = cell
+        asked.setdefault((after.info(new[cell]).question, key), []).append(cell)
     for cells in asked.values():
-        yield max(cells, key=lambda one: _leak(old[one])), max(cells, key=lambda one: _leak(new[one]))
+        yield max(cells, key=lambda cell: _leak(old[cell])), max(cells, key=lambda cell: _leak(new[cell]))
 
 
-def _only(side: _Side, own: _Cells, other: _Cells, settings: Sequence[str]) -> list[str]:
+def _only(side: _Side, cells: _Cells, of_other: _Cells, settings: Sequence[str]) -> list[str]:
     """Sentence on the attacks that only one run has, and on those of them that are better than all that both have."""
-    labels, better = dict[str, None](), dict[str, None]()
-    for one, rows in own.items():
-        if one in other:
+    labels, better = [], []
+    for (attack, key), rows in cells.items():
+        if (attack, key) in of_other:
             continue
-        label, question, name = side.label(rows, settings), side.info(rows).question, str(rows["metric"].iloc[0])
-        labels[label] = None
-        shared = [
-            _leak(c) for k, c in own.items() if k in other and k[1] == one[1] and side.info(c).question == question
+        label, question = side.label(rows, settings), side.info(rows).question
+        labels.append(label)
+        compared = [
+            _leak(compared_rows)
+            for (other_attack, other_key), compared_rows in cells.items()
+            if (other_attack, other_key) in of_other
+            and other_key == key
+            and side.info(compared_rows).question == question
         ]
-        if shared and _leak(rows) > max(shared):
-            better[f"{label} ({name} {abs(_leak(rows)):.3f})"] = None
+        if compared and _leak(rows) > max(compared):
+            better.append(f"{label} ({rows['metric'].iloc[0]} {abs(_leak(rows)):.3f})")
     if not labels:
         return []
-    exceeding = f" Of these, {', '.join(better)} infers more than every attack that was compared." if better else ""
-    return [f"Only in {side.name}, and not compared: {', '.join(labels)}.{exceeding}"]
+    sentence = f"Only in {side.name}, and not compared: {', '.join(dict.fromkeys(labels))}."
+    if better:
+        sentence += f" Of these, {', '.join(dict.fromkeys(better))} infers more than every attack that was compared."
+    return [sentence]
 
 
 def _matching(before: _Side, after: _Side, rows: Sequence[Change], why_not: str | None) -> list[str]:
@@ -289,26 +299,28 @@ def _matching(before: _Side, after: _Side, rows: Sequence[Change], why_not: str 
         ]
     minus = f"Differences are {after.name} minus {before.name}"
     if why_not is not None:
-        found = [f"{minus}. They are not paired, because {why_not}: the intervals are those of independent clients."]
+        sentences = [
+            f"{minus}. They are not paired, because {why_not}: the intervals are those of independent clients."
+        ]
         if before.people and after.people and not before.people & after.people:
             way_out = f"Clients have the same numbers in audits with one {KEY_VARIABLE}, or with --persons"
-            found.append(f"{way_out}; those of other systems, if they were recorded with that key too.")
-        return found
-    shared, loose = len(before.people & after.people), sum(one.gaps is None for one in rows)
+            sentences.append(f"{way_out}; those of other systems, if they were recorded with that key too.")
+        return sentences
+    shared, loose = len(before.people & after.people), sum(row.gaps is None for row in rows)
     counts = f"{len(before.people)} in {before.name}, {len(after.people)} in {after.name}"
-    found = [f"{minus}, paired on the clients that have the same number in both: {shared} ({counts})."]
+    sentences = [f"{minus}, paired on the clients that have the same number in both: {shared} ({counts})."]
     if loose:
         text = f"Of {len(rows)} rows, {loose} are not paired, because fewer than {FEWEST} of their clients are in both"
-        found.append(f"{text} runs; their intervals are those of independent clients.")
+        sentences.append(f"{text} runs; their intervals are those of independent clients.")
     for side, other in ((after, before), (before, after)):
         left = len(side.people - other.people)
         if 0 < left < FEWEST:
             verb = "is" if left == 1 else "are"
-            found.append(
+            sentences.append(
                 f"{left} of {side.name} {verb} in no pair: the means over pairs and those over all clients give their"
                 " mean, so pass both on only to those who may know them."
             )
-    return found
+    return sentences
 
 
 def _reading(rows: Sequence[Change]) -> list[str]:

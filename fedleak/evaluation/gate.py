@@ -496,23 +496,14 @@ def _measured(limit: Limit, row: Mapping[str, Any], audited: _Audited, tests: in
         enough = n >= FEWEST or audited.recorded is not None
         yield Measured(line, sign * row["mean"], safe, leaky, n, enough)
         return
+    not_drawn = None if audited.recorded is None else 1 - scores["victim"].nunique() / audited.recorded
     of_clients = sign * crossed(scores).mean(axis=1)
     doubt = hidden(of_clients, limit=limit.signed_bound, tests=tests, binary=limit.entry.binary, sign=sign)
-    not_drawn = None if audited.recorded is None else 1 - scores["victim"].nunique() / audited.recorded
-    yield _of_mean(limit, line, scores, n=int(row["n"]), tests=tests, not_drawn=not_drawn, doubt=doubt)
+    yield dataclasses.replace(_of_mean(limit, line, scores, tests, not_drawn), doubt=doubt)
     yield from _rounds(limit, line, scores, tests, not_drawn)
 
 
-def _of_mean(
-    limit: Limit,
-    line: Line,
-    scores: pd.DataFrame,
-    *,
-    n: int,
-    tests: int,
-    not_drawn: float | None,
-    doubt: str | None,
-) -> Measured:
+def _of_mean(limit: Limit, line: Line, scores: pd.DataFrame, tests: int, not_drawn: float | None) -> Measured:
     """Mean over clients of some scores, whose end further from the leak is for so many tests.
 
     `not_drawn` is the share of the clients of the recording that were not attacked, where the limit is about these
@@ -525,6 +516,7 @@ def _of_mean(
         safe, leaky = mean.ends(low_tests=tests)
     else:
         safe, leaky = mean.ends_of_recording(not_drawn, low_tests=tests)
+    n = len(crossed(scores).mean(axis=1).dropna())
     return Measured(
         line,
         mean.mean,
@@ -532,7 +524,6 @@ def _of_mean(
         leaky,
         n,
         enough=n >= FEWEST or not_drawn is not None,
-        doubt=doubt,
         whole=not_drawn is not None and not_drawn <= 0,
         mean=mean,
         tests=tests,
@@ -550,15 +541,9 @@ def _rounds(limit: Limit, line: Line, scores: pd.DataFrame, tests: int, not_draw
     for round_number, of_round in scores.groupby("round"):
         values = crossed(of_round).mean(axis=1).dropna()
         if len(values) and limit.exceeded_by(float(values.mean())):
-            yield _of_mean(
-                limit,
-                dataclasses.replace(line, round=int(str(round_number))),
-                of_round,
-                n=len(values),
-                tests=tests * rounds,
-                not_drawn=not_drawn,
-                doubt="one round is beyond the limit",
-            )
+            in_round = dataclasses.replace(line, round=int(str(round_number)))
+            value = _of_mean(limit, in_round, of_round, tests * rounds, not_drawn)
+            yield dataclasses.replace(value, doubt="one round is beyond the limit")
 
 
 def _worst_client(limit: Limit, row: Mapping[str, Any], line: Line, scores: pd.DataFrame) -> Measured:
@@ -618,8 +603,7 @@ def _changed(limit: Limit, changes: Changes) -> AgainstLimit:
     """Differences between the best attacks of each question in a run and in the reference."""
     rows = [row for row in changes.rows if row.best and limit.applies(row.family, row.question)]
     values = [_change(limit, row, changes, tests=len(rows)) for row in rows]
-    left_out = [note.rstrip(".") for note in changes.notes if note.startswith("Only in")]
-    return AgainstLimit(values, "; ".join(left_out))
+    return AgainstLimit(values, "; ".join(note.rstrip(".") for note in changes.not_compared))
 
 
 def _change(limit: Limit, row: Change, changes: Changes, tests: int) -> Measured:

@@ -193,10 +193,10 @@ def _check_bound(limit: Limit) -> None:
 
 
 def _near_metric(name: str, known: Sequence[str], question: str | None) -> str:
-    lower = {one.lower(): one for one in (*known, *RELATIVE)}
-    near = difflib.get_close_matches(name.lower(), lower, n=2)
+    by_lower_case = {metric_name.lower(): metric_name for metric_name in (*known, *RELATIVE)}
+    near = [by_lower_case[lower] for lower in difflib.get_close_matches(name.lower(), by_lower_case, n=2)]
     if near:
-        return f"Did you mean {' or '.join(lower[one] for one in near)}?"
+        return f"Did you mean {' or '.join(near)}?"
     has = f"It has {', '.join(known)}." if question else "E.g. auc or l1: the tables of a report name their metrics."
     return f"{has} An attack of your own adds its metric: --also PACKAGE.CLASS."
 
