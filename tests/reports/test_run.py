@@ -144,6 +144,8 @@ def test_a_joined_report_has_the_threat_models_of_its_runs(tmp_path: Path) -> No
         {"verdict": ["ok"]},
         {"value": "x"},
         {"n": 0.5},
+        {"setting": "epsilon 8"},
+        {"round": "2"},
     ],
 )
 def test_a_verdict_with_other_fields_is_refused_by_the_reader(tmp_path: Path, changed: dict[str, Any]) -> None:
