@@ -14,7 +14,7 @@ Kind = Literal["new persons", "same persons", "some of many"]
 """Who takes part: persons who take part once, all persons in every round, or a tenth of all persons in each."""
 LIMIT = 0.5
 _TAIL = 0.025
-"""Probability of a false failure of a gate that looks once, as in `fedleak.evaluation.limits`."""
+"""Probability of a false failure of a gate that looks once, as in `fedleak.evaluation.gate`."""
 Numbers = npt.NDArray[np.float64]
 Round = tuple[npt.NDArray[np.int64], Numbers]
 """Persons ``(P,)`` and their scores ``(P,)``."""
