@@ -22,7 +22,7 @@ from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.gate import gate
 from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.scores import records
-from fedleak.reports.answer_words import bits_sentence, numbers, verdict
+from fedleak.reports.answer_words import bits_sentence, numbers, verdict_on
 
 ATTACKS = (
     *("equal-counts", "random-guess", "uniform-present", "closed-form", "exact-counts", "last-layer-counts"),
@@ -74,7 +74,7 @@ def sentences(name: str, result: AuditResult) -> str:
     return "\n".join(
         [
             f"== {name}",
-            f"headline: {verdict(answer)} {numbers(answer)} {bits_sentence(answer.bits)}",
+            f"headline: {verdict_on(answer)} {numbers(answer)} {bits_sentence(answer.bits)}",
             f"learner: {result.evaluation.learner_check}",
             *(verdict.message for verdict in verdicts),
             *(f"declared: {sentence}" for sentence in false),

@@ -249,8 +249,7 @@ _Cells = Mapping[tuple[str, Key], pd.DataFrame]
 
 def _leak(rows: pd.DataFrame) -> float:
     """Mean of some scores, with the sign with which more is more leakage."""
-    sign = -1 if metric(str(rows["metric"].iloc[0])).lower_is_better else 1
-    return sign * float(np.nanmean(crossed(rows).to_numpy()))
+    return metric(str(rows["metric"].iloc[0])).leakage(float(np.nanmean(crossed(rows).to_numpy())))
 
 
 def _best_pairs(

@@ -22,14 +22,15 @@ from scipy import stats
 
 from fedleak.core.attack import Attack
 from fedleak.core.metric_table import metric
+from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.changes import Change, Changes
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.learner_match import simulates
 from fedleak.evaluation.limits import BEYOND_BASELINE, CHANGE, FEWEST, MOST_UNSCORED, Limit
 from fedleak.evaluation.mean_interval import MOST_TIMES, TAIL, MeanOverClients
-from fedleak.evaluation.near_guessing import same_cell
 from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.risk import worst_clients, worst_in_words
 from fedleak.evaluation.scores import describe, differing, number, records, rows_of, setting_of
 from fedleak.evaluation.unmeasured_limits import BITS, measured_metric, why_unmeasured, without_bits
@@ -49,7 +50,6 @@ ONE_TRAINING = (
 """Why a difference between two trainings is no proof of a change of the system."""
 _STATUS: Mapping[str, int] = {"failed": FAILED, "unchecked": UNCHECKED, "undecided": UNDECIDED}
 """Exit status by outcome, the first to be found decides."""
-_ATTACKS = ("ours", "published")
 _NAMED = 3
 """Number of attacks that are named of those that did not run."""
 _TO_NORMAL = 1.4826
@@ -165,7 +165,7 @@ class _Audited:
         """Results that a limit is about, without baselines: of its metric, or of the metrics that judge attacks."""
         if self.results.empty:
             return []
-        of_attacks = self.results[self.results["role"].isin(_ATTACKS)]
+        of_attacks = self.results[self.results["role"].isin(ATTACKS)]
         of_metric = is_judged(of_attacks) if limit.is_relative else of_attacks["metric"] == limit.metric
         return [row for row in records(of_attacks[of_metric]) if limit.applies(str(row["family"]), str(row["tells"]))]
 
@@ -639,12 +639,13 @@ def _change(limit: Limit, row: Change, changes: Changes, tests: int) -> Measured
 def _beyond_baseline(limit: Limit, rows: Sequence[Mapping[str, Any]], audited: _Audited) -> AgainstLimit:
     """Differences between attacks and the best baseline of their question and setting, on the same clients.
 
-    Guessing counts as a baseline, and an attack's own value by chance; without any, 0 where more is more leakage.
+    What an attack is compared with is that of `fedleak.evaluation.answers.Cells.comparison`.
     `rows` are results of attacks for metrics that judge them.
     """
     values, without_baseline = [], []
+    cells = Cells(audited.results)
     for row in rows:
-        value = _over_baseline(limit, row, audited, tests=len(rows))
+        value = _over_baseline(limit, row, audited, cells, tests=len(rows))
         if value is None:
             without_baseline.append(f"{row['family']}/{row['metric']}")
         else:
@@ -653,11 +654,13 @@ def _beyond_baseline(limit: Limit, rows: Sequence[Mapping[str, Any]], audited: _
     return AgainstLimit(values, f"no baseline for {named}" if named else "")
 
 
-def _over_baseline(limit: Limit, row: Mapping[str, Any], audited: _Audited, tests: int) -> Measured | None:
+def _over_baseline(
+    limit: Limit, row: Mapping[str, Any], audited: _Audited, cells: Cells, tests: int
+) -> Measured | None:
     """The difference between an attack and its best baseline, of so many; None if there is none."""
     all_scores = audited.evaluation.scores
     scores = rows_of(all_scores, row)
-    best = _best_baseline(row, audited.results)
+    best = _best_baseline(row, cells)
     if best is None or scores.empty or not math.isfinite(row["mean"]):
         return None
     label, baseline = best
@@ -688,22 +691,13 @@ def _over_baseline(limit: Limit, row: Mapping[str, Any], audited: _Audited, test
     )
 
 
-def _best_baseline(row: Mapping[str, Any], results: pd.DataFrame) -> tuple[str, float | dict[str, Any]] | None:
+def _best_baseline(row: Mapping[str, Any], cells: Cells) -> tuple[str, float | dict[str, Any]] | None:
     """Description of what an attack is compared with, and its value or its row of results; None for nothing."""
-    entry = metric(row["metric"])
-    sign, name = -1 if entry.lower_is_better else 1, f"{row['metric']}-by-chance"
-    cell = same_cell(dict(row), results)
-    chance = same_cell({**row, "metric": name}, results)
-    others = pd.concat([cell[cell["role"] == "baseline"], chance[chance["attack"] == row["attack"]]])
-    others = others[others["mean"].notna()]
-    known: list[tuple[float, str, float | dict[str, Any]]] = [
-        (one["mean"], f"{one['attack']} {number(one['mean'])}", one) for one in others.to_dict("records")
-    ]
-    if entry.guessing is not None:
-        known.append((entry.guessing, f"guessing {entry.guessing:g}", float(entry.guessing)))
-    if not known and not entry.lower_is_better:
-        known.append((0.0, "no baseline", 0.0))
-    if not known:
+    comparison = cells.comparison(row)
+    if comparison is None:
         return None
-    _, label, baseline = max(known, key=lambda one: sign * one[0])
-    return label, baseline
+    if comparison.row is not None:
+        return f"{comparison.name} {number(comparison.value)}", comparison.row
+    if comparison.kind == "guessing":
+        return f"guessing {comparison.value:g}", comparison.value
+    return "no baseline", comparison.value

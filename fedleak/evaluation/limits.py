@@ -72,7 +72,7 @@ class Limit:
     @property
     def sign(self) -> int:
         """1 if more of the metric is more leakage, -1 if less is."""
-        return -1 if self.entry.lower_is_better else 1
+        return self.entry.sign
 
     @property
     def signed_bound(self) -> float:

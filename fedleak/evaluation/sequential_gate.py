@@ -12,6 +12,7 @@ from fedleak.core.errors import require
 from fedleak.evaluation.confidence_sequence import EXPECTED_ROUNDS, ConfidenceSequence
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.limits import MOST_UNSCORED, Limit, check_limits
+from fedleak.evaluation.result_names import ATTACKS
 
 Outcome = Literal["exceeded", "kept", "open", "unmeasured"]
 
@@ -90,7 +91,7 @@ def scores_of_round(evaluation: Evaluation, metrics: Iterable[str]) -> list[Roun
     of_round = []
     for (attack, name), rows in scores[scores["metric"].isin({*metrics})].groupby(["attack", "metric"], sort=False):
         line = evaluation.lines.get(str(attack))
-        if line is None or line.role not in ("ours", "published"):
+        if line is None or line.role not in ATTACKS:
             continue
         people = rows.groupby("person", sort=False).agg(victim=("victim", "first"), value=("value", "mean"))
         of_round.append(

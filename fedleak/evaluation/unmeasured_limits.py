@@ -11,6 +11,7 @@ import pandas as pd
 from fedleak.core.metric_table import METRICS, judges, metric
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.reasons import nearest_reason
+from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 BITS = "bits"
 _BITS_NEED = "need the records themselves, or the answers of at least five clients, and of two for each class"
 """What bits of a question need, in a sentence."""
-_ATTACKS = ("ours", "published")
 _NAMED = 3
 """Number of attacks that are named where nothing else is known of them."""
 
@@ -78,7 +78,7 @@ def measured_metric(limit: Limit, results: pd.DataFrame, asked: Sequence[Attack]
     if results.empty:
         return ""
     families = {attack.family for attack in _measuring(limit, asked)}
-    scored = results[results["role"].isin(_ATTACKS) & results["mean"].notna()]
+    scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     scored = scored[scored["family"].isin(families) & is_judged(scored)]
     rows = records(scored.drop_duplicates(["family", "metric"]))
     return _sentence([(row["family"], row["tells"], row["metric"]) for row in rows], limit)
@@ -121,7 +121,7 @@ def without_bits(limit: Limit, results: pd.DataFrame, attacks: Sequence[Attack])
         attacks: attacks of the audit.
     """
     about_data = {attack.estimates.question() for attack in attacks if attack.estimates.truth}
-    scored = results[results["role"].isin(_ATTACKS) & results["mean"].notna()]
+    scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     with_bits = set(scored["question"][scored["metric"] == BITS])
     judged = [name for name, entry in METRICS.items() if entry.judged]
     answered = records(scored[scored["metric"].isin(judged)].drop_duplicates("question"))

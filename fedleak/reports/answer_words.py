@@ -15,7 +15,7 @@ def nothing_scored(baselines: Sequence[str]) -> str:
     return f"No attack could be scored on this recording.{only}"
 
 
-def verdict(answer: Answer) -> str:
+def verdict_on(answer: Answer) -> str:
     """Whether the server can infer what a question asks, in one sentence."""
     row = answer.row
     if row is None:

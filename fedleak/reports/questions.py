@@ -22,7 +22,7 @@ from fedleak.evaluation.reasons import is_inapplicable, nearest_reason, why_inap
 from fedleak.evaluation.result_names import UNDER
 from fedleak.evaluation.risk import worst_in_words
 from fedleak.evaluation.scores import describe, number
-from fedleak.reports.answer_words import bits, bits_sentence, nothing_scored, verdict
+from fedleak.reports.answer_words import bits, bits_sentence, nothing_scored, verdict_on
 from fedleak.reports.metric_words import number_in_words, value_in_words
 from fedleak.reports.run import Run
 
@@ -96,7 +96,7 @@ def _line(answer: Answer, several: Sequence[str], gate: Sequence[Mapping[str, An
 def first_verdict(lines: Sequence[Question], results: pd.DataFrame) -> str:
     """The verdict on the first of some questions, or that nothing was scored."""
     if lines:
-        return verdict(lines[0].answer)
+        return verdict_on(lines[0].answer)
     return nothing_scored(list(dict.fromkeys(results["attack"][results["mean"].notna()])))
 
 

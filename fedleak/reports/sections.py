@@ -12,7 +12,7 @@ from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.persons import CLIENT
 from fedleak.evaluation.result_names import ATTACKS, DATA, MEANING, UPDATES
 from fedleak.evaluation.scores import differing
-from fedleak.reports.answer_words import bits_sentence, numbers, verdict
+from fedleak.reports.answer_words import bits_sentence, numbers, verdict_on
 from fedleak.reports.tables import (
     Table,
     attacks_first,
@@ -97,7 +97,7 @@ def sections(results: pd.DataFrame) -> list[Section]:
 def _in_words(answer: Answer | None) -> str:
     if answer is None:
         return ""
-    return f"{bits_sentence(answer.bits)} {verdict(answer)} {numbers(answer)}".strip()
+    return f"{bits_sentence(answer.bits)} {verdict_on(answer)} {numbers(answer)}".strip()
 
 
 def question_of(rows: pd.DataFrame) -> str | None:

@@ -11,7 +11,7 @@ from fedleak.evaluation.added_bits import false_bounds
 from fedleak.evaluation.answers import Answer, Cells, leading, recorded_answers
 from fedleak.evaluation.result_names import LUCK
 from fedleak.evaluation.scores import AttackInfo
-from fedleak.reports.answer_words import bits_sentence, nothing_scored, numbers, verdict
+from fedleak.reports.answer_words import bits_sentence, nothing_scored, numbers, verdict_on
 from fedleak.reports.questions import first_verdict, questions
 from tests.reports.toys import LINES, cell, table
 
@@ -39,7 +39,7 @@ def bits_of(results: pd.DataFrame) -> str:
 def test_it_says_what_is_inferred_how_well_and_next_to_what() -> None:
     rows = [cell("codebook", 0.95), cell("raifle", 0.9), cell("chance", 0.5), cell("popularity", 0.7)]
     answer = first(table(*rows))
-    assert verdict(answer) == "On d, the server can infer from a client's update what it clicked."
+    assert verdict_on(answer) == "On d, the server can infer from a client's update what it clicked."
     assert numbers(answer) == (
         "The best attack, codebook, picks the right one of a right and a wrong answer in 95 of 100 cases: auc 0.950 on"
         " 20 clients (for clients like these: 95% interval 0.920 to 0.980, chosen among 2 attacks by the same data);"
@@ -111,7 +111,7 @@ def test_a_leak_that_is_shown_comes_before_a_greater_one_that_is_not() -> None:
 )
 def test_few_clients_show_nothing(n: int, said: str) -> None:
     answer = first(table(cell("codebook", 0.95, n=n), cell("chance", 0.5, n=n)))
-    shown = verdict(answer)
+    shown = verdict_on(answer)
     assert ("auc 0.950 on one client (for" in numbers(answer)) == (n == 1)
     assert ("can infer from a client's update what" in shown) == (said == "")
     assert said in shown
@@ -127,7 +127,7 @@ def test_a_question_whose_prior_did_not_run_shows_nothing() -> None:
     """Frequent words alone have an AUC near 1 and an F1 of some tenths."""
     leak, popular = cell("adapter-words", 0.66, metric="f1"), cell("popular-words", 0.4, metric="f1")
     alone = first(table(leak, lines=WORDS))
-    assert verdict(alone) == (
+    assert verdict_on(alone) == (
         "On d, no baseline ran to compare with, so it cannot be said whether the server can infer its words."
     )
     assert alone.status == "undecided"
@@ -141,7 +141,7 @@ def test_sets_of_words_are_compared_by_f1() -> None:
     rows += [cell("popular-words", 0.5), cell("popular-words", 0.41, metric="f1")]
     found = first(table(*rows, lines=WORDS))
     assert ": f1 0.320" in numbers(found)
-    assert "can infer" not in verdict(found)
+    assert "can infer" not in verdict_on(found)
 
 
 def test_the_baseline_is_that_of_the_same_setting_and_question() -> None:
@@ -166,7 +166,7 @@ def test_of_a_distance_the_nearest_is_best() -> None:
 
 def test_an_attack_of_which_nothing_is_known_has_a_headline_too() -> None:
     unknown = first(table(cell("new", 3.0, metric="a-metric-of-its-own"), lines={"new": AttackInfo(role="ours")}))
-    assert verdict(unknown) == "On d, the server can infer from a client's update something about the client."
+    assert verdict_on(unknown) == "On d, the server can infer from a client's update something about the client."
 
 
 def test_without_a_score_it_says_so() -> None:

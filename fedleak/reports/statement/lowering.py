@@ -55,14 +55,12 @@ def lowering(
         else "No effect on these questions was measured on other data either."
     )
     advice = "" if audited is None else audited.advice
-    here = (
-        f"{advice} {NOT_SEEN}"
-        if advice
-        else (
-            "This audit is of one recording, so it measured no effect of a defence on this system. To measure one, audit"
-            " with --what-if, or train and record with the defence and audit again."
+    here = f"{advice} {NOT_SEEN}"
+    if not advice:
+        here = (
+            "This audit is of one recording, so it measured no effect of a defence on this system. To measure one,"
+            " audit with --what-if, or train and record with the defence and audit again."
         )
-    )
     own = [effect for one in measured for effect in _tried(audited.results, one)] if audited and advice else []
     return Lowering(sentence=f"{here} {elsewhere}", effects=[*own, *effects])
 
