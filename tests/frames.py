@@ -1,6 +1,5 @@
 """Tables of results, as `fedleak.evaluation.summary.summarise` makes them."""
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -42,7 +41,7 @@ def cell(
 
 @functools.cache
 def _columns(name: str) -> dict[str, Any]:
-    return dataclasses.asdict(line_of(name))
+    return line_of(name).columns()
 
 
 def results(*rows: dict[str, Any]) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from fedleak.core.attack import Attack
 from fedleak.core.places import table_files
 from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.core.threat_model import ThreatModel
-from fedleak.evaluation.reasons import nothing_scored
+from fedleak.evaluation.reasons import Reason, nothing_scored
 from fedleak.evaluation.registry import REGISTRY, find
 from fedleak.evaluation.scores import records
 from fedleak.recordings.control import ControlRecording
@@ -401,18 +401,20 @@ def test_parts_of_a_table_are_joined_by_a_run_without(tmp_path: Path) -> None:
     assert set(Run.read(tmp_path / "out/results.json").results["setting.noise"]) == {0, 1, 2}
 
 
-LACKS_LEARNER = "the recording lacks the clients' training algorithm"
+LACKS_LEARNER = Reason("lacking", ("the clients' training algorithm",))
+UNSCORED = Reason("unscored", ("labels",))
+LACKS_ONE, LACKS_TWO = Reason("lacking", ("x",)), Reason("lacking", ("x", "y"))
 
 
 @pytest.mark.parametrize(
     ("missing", "nearest"),
     [
-        ({"direction": "the recording lacks served", "decaf": LACKS_LEARNER}, "decaf"),
-        ({"direction": "the question does not apply: x", "decaf": "the recording lacks x, y"}, "decaf"),
-        ({"decaf": LACKS_LEARNER, "pac": "without labels in truth/ it cannot be scored"}, "pac"),
-        ({"a": "the recording lacks x, y", "b": "the recording lacks x", "c": "the recording lacks x"}, "b, c"),
-        ({"chance": "without labels in truth/ it cannot be scored", "imia": "the recording lacks x, y"}, "imia"),
+        ({"direction": Reason("lacking", ("served",)), "decaf": LACKS_LEARNER}, "decaf"),
+        ({"direction": Reason("inapplicable", says="x"), "decaf": LACKS_TWO}, "decaf"),
+        ({"decaf": LACKS_LEARNER, "pac": UNSCORED}, "pac"),
+        ({"a": LACKS_TWO, "b": LACKS_ONE, "c": LACKS_ONE}, "b, c"),
+        ({"chance": UNSCORED, "imia": LACKS_TWO}, "imia"),
     ],
 )
-def test_what_is_nearest_to_a_score_is_named(missing: dict[str, str], nearest: str) -> None:
+def test_what_is_nearest_to_a_score_is_named(missing: dict[str, Reason], nearest: str) -> None:
     assert f"the nearest is {nearest}: " in str(nothing_scored(missing, [kind() for kind in REGISTRY.values()]))

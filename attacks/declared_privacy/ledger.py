@@ -1,6 +1,6 @@
 """Ledger of privacy: the rounds in which each client took part, and the epsilon of its sends together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,10 @@ from fedleak.core.history import History
 
 SUBSAMPLING = "Subsampling amplifies nothing against a server that chooses who takes part: it knows the participants."
 """Amplification needs that the sample is secret from the adversary."""
+WORST, MEDIAN = "worst client", "median client"
+"""Of whom the rows of a ledger are."""
+LEDGER_CHECKS: Mapping[str, str] = {WORST: f"ledger: {WORST}", MEDIAN: f"ledger: {MEDIAN}"}
+"""``check`` of each row of a ledger, by whom it is of."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ class Ledger:
         took = "took part in {} of {} rounds: epsilon of its messages at the declared noise."
         others = f" {unlisted} other participants of each sum spend as much, and are not listed." if unlisted else ""
         return (
-            self._row("ledger: worst client", worst, f"It {took} {SUBSAMPLING}{others}"),
-            self._row("ledger: median client", median, f"It {took}"),
+            self._row(LEDGER_CHECKS[WORST], worst, f"It {took} {SUBSAMPLING}{others}"),
+            self._row(LEDGER_CHECKS[MEDIAN], median, f"It {took}"),
         )
 
     def _row(self, check: str, place: int, text: str) -> Detail:

@@ -22,7 +22,7 @@ from fedleak.evaluation.kept_estimates import UNFINISHED, KeptEstimates, kept_un
 from fedleak.evaluation.limits import Limit, check_limits, read_gate
 from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.processes import default_jobs, place_of
-from fedleak.evaluation.reasons import reasons
+from fedleak.evaluation.reasons import Reason, reasons
 from fedleak.evaluation.registry import REGISTRY, chosen_attacks
 from fedleak.evaluation.stored import StoredRun, read_run
 from fedleak.evaluation.time_budget import time_shares
@@ -128,9 +128,9 @@ def audit(
             write_statement(
                 directory, done, evaluation, attacks=chosen, recording=opened, declared=declared, persons=persons
             )
-        print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
+        print("\n".join([*reasons(evaluation.not_run), *(verdict["message"] for verdict in verdicts)]))
         print(time_shares(audited.scores, audited.evaluation.lines, audited.seconds))
-        print_outputs(results_in(directory), then=_next(recording, directory, evaluation.missing, limits, reference))
+        print_outputs(results_in(directory), then=_next(recording, directory, evaluation.not_run, limits, reference))
         return gate_status([verdict["verdict"] for verdict in verdicts])
 
 
@@ -157,14 +157,14 @@ def _estimated(
 def _next(
     recording: str,
     directory: Path,
-    missing: Mapping[str, str],
+    not_run: Mapping[str, Reason],
     limits: Sequence[Limit] | None,
     reference: str | None,
 ) -> str:
     """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
     given = [word for limit in limits or () for word in ("--gate", f"{limit.name}={limit.bound:g}")]
     given += [] if reference is None else ["--reference", reference]
-    if any("--slow" in reason for reason in missing.values()):
+    if any(reason.kind in ("slow", "under-defences") for reason in not_run.values()):
         return shell_command("audit", recording, *given, "--slow", why="also attacks that take minutes")
     if limits is None:
         words = "audit", recording, "--gate", "METRIC=LIMIT"

@@ -10,6 +10,7 @@ from typing import Any
 from fedleak.core.errors import require
 from fedleak.evaluation.attack_descriptions import AttackDescription, described
 from fedleak.evaluation.kept_fits import kept_misfits
+from fedleak.evaluation.reasons import Reason
 from fedleak.reports.text_table import text_table, wrapped_table
 
 _COLUMNS = ("name", "kind", "threat\nmodel", "paper, cost", "needs")
@@ -71,15 +72,15 @@ def list_attacks(
     print(f"\n{len(chosen) - len(missing)} of {len(chosen)} attacks fit {Path(fits)}.")
     by_reason: dict[str, list[str]] = {}
     for name, reason in missing.items():
-        by_reason.setdefault(reason, []).append(name)
-    for reason, names in by_reason.items():
-        print(textwrap.fill(f"{', '.join(names)}: {reason}.", width, subsequent_indent="  ", break_on_hyphens=False))
+        by_reason.setdefault(reason.sentence, []).append(name)
+    for sentence, names in by_reason.items():
+        print(textwrap.fill(f"{', '.join(names)}: {sentence}.", width, subsequent_indent="  ", break_on_hyphens=False))
     return 0
 
 
 def _misfits(
     folder: str, learner: str | None, learner_arguments: dict[str, Any] | None, names: Sequence[str]
-) -> dict[str, str]:
+) -> dict[str, Reason]:
     """Reason by ``family/name`` of the attacks that do not fit a recording."""
     if learner is None and not learner_arguments:
         return kept_misfits(Path(folder), names)

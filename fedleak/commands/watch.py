@@ -16,6 +16,7 @@ from fedleak.evaluation.confidence_sequence import EXPECTED_ROUNDS
 from fedleak.evaluation.fitting import misfits
 from fedleak.evaluation.gate import FAILED, UNCHECKED, UNDECIDED
 from fedleak.evaluation.limits import Limit, read_gate
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.registry import chosen_attacks
 from fedleak.evaluation.sequential_gate import measuring
 from fedleak.evaluation.unmeasured_limits import fitting_metric, why_unmeasured
@@ -90,7 +91,7 @@ def watch(
     return _status(last)
 
 
-def _why_unmeasured(limit: Limit, attacks: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
+def _why_unmeasured(limit: Limit, attacks: Sequence[Attack], did_not_run: Mapping[str, Reason]) -> str:
     """Why no attack has measured a limit, and which metric its question has for the recorded network."""
     asked = [attack for attack in attacks if limit.applies_to(attack)]
     metric_here = fitting_metric(limit, attacks, did_not_run)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE, NONE
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.result_names import LOSS, UNDER
+from fedleak.evaluation.result_names import LOSS
 from fedleak.evaluation.scores import SETTING, number
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def advice(results: pd.DataFrame, evaluation: Evaluation, outcomes: Outcomes) ->
         said.append("Without any, all limits are kept.")
     elif not within:
         said.append("Try stronger ones, sums of more clients, or other limits.")
-    absent = [name.removesuffix(UNDER) for name in evaluation.missing if name.endswith(UNDER)]
+    absent = ", ".join(evaluation.not_under_defences)
     if absent:
-        said.append(f"Among the best, but left out under defences for their time: {', '.join(absent)}; give --slow.")
+        said.append(f"Among the best, but left out under defences for their time: {absent}; give --slow.")
     return " ".join(said)
 
 

@@ -8,6 +8,7 @@ from fedleak.evaluation.scores import AttackInfo, Role
 
 def line_of(attack: Attack, view: View) -> AttackInfo:
     """Line of an attack on a view."""
+    unbounded = no_bound(view)
     published: Role = "published" if attack.references else "ours"
     return AttackInfo(
         name=attack.name,
@@ -20,5 +21,5 @@ def line_of(attack: Attack, view: View) -> AttackInfo:
         knows=attack.threat_model.knows,
         active=view.manipulation is not None,
         tells=attack.estimates.inferred,
-        unbounded=no_bound(view),
+        unbounded=(unbounded,) if unbounded else (),
     )

@@ -31,6 +31,7 @@ from fedleak.evaluation.limits import check_limits, limits_of
 from fedleak.evaluation.luck import with_luck
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.posterior.posterior import POSTERIOR
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.registry import chosen_attacks
 from fedleak.evaluation.relevance import relevant, truth_names
 from fedleak.evaluation.result_names import UPDATES
@@ -111,7 +112,7 @@ class AuditResult:
         return self.evaluation.scores
 
     @property
-    def missing(self) -> dict[str, str]:
+    def missing(self) -> dict[str, Reason]:
         """Reason by attack that could not run, of the questions that fit the recording."""
         return self.evaluation.missing
 

@@ -28,7 +28,7 @@ from fedleak.evaluation.fitting import of_devices_and_clients, together
 from fedleak.evaluation.kept_estimates import KeptEstimates
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.posterior.posterior import with_posteriors
-from fedleak.evaluation.reasons import slow_reason
+from fedleak.evaluation.reasons import Reason, slow_reason
 from fedleak.evaluation.relevance import full_name
 from fedleak.evaluation.runner import AttackError, append, attack_view
 from fedleak.evaluation.time_budget import OutOfTimeError, TimeBudget
@@ -309,22 +309,25 @@ def _run(
             bar.took(name, float(evaluation.scores["seconds"].iloc[0]))
         return evaluation
     except ViewError as error:
-        return Evaluation(missing={name: str(error)})
+        return Evaluation(missing={name: Reason("misfit", says=str(error))})
     except Exception as error:
         if not separate or (isinstance(error, InputError) and not isinstance(error, AttackError)):
             raise
         return Evaluation(missing={name: _defect(error)}, tracebacks={name: traceback.format_exc()})
 
 
-def _defect(error: Exception) -> str:
-    """One line on an exception of an attack."""
+def _defect(error: Exception) -> Reason:
+    """Reason of an exception of an attack."""
     if isinstance(error, InputError):
-        return f"{error.found}; {error.way_out[0].lower()}{error.way_out[1:]}".rstrip(".")
+        way_out = f"{error.way_out[0].lower()}{error.way_out[1:]}"
+        return Reason("defect", way_out=way_out.rstrip("."), says=error.found)
     place = traceback.extract_tb(error.__traceback__)[-1]
     said = " ".join(str(error).split())[:200]
-    return (
-        f"it ended in {type(error).__name__}: {said} ({Path(place.filename).name}, line {place.lineno}), a defect; "
-        f"please report it with {TRACEBACKS}"
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return Reason(
+        "defect",
+        way_out=f"please report it with {TRACEBACKS}",
+        says=f"it ended in {type(error).__name__}: {said} ({where}), a defect",
     )
 
 

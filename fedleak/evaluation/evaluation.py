@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from fedleak.core.reconstruction import Reconstruction
 from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.labels import Label
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.scores import AttackInfo, concat, stacked
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Evaluation:
         lines: description of each label.
         roc: by label, sum over the victims of the true-positive rates at `fedleak.core.roc_grid` ``(G,)``, and number
             of victims.
-        missing: by attack that could not run, the reason.
+        missing: by the printed name of an attack that could not run, the reason.
         pictures: by label, images of the first clients next to their reconstructions.
         figures: figures that steps add to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
@@ -34,7 +36,10 @@ class Evaluation:
             `fedleak.evaluation.runner.MOST_CANDIDATES`.
         unrelated: by attack of a family in which none was scored, the reason; see
             `fedleak.evaluation.relevance.relevant`.
+        not_under_defences: by attack that ran on the recording and was left out under defences, the reason.
         details: by label, the attack's own table, see `fedleak.core.estimates.Scores.details`.
+        labels: by the printed label of a curve or of an attack's own table in one of several cells, its parts; the
+            others are labels of attacks, see `label`.
         answers: by label, what the estimates of the first views say of the answers, see
             `fedleak.evaluation.runner.MOST_CANDIDATES`.
         mismatch: that the learner's updates differ from the recorded ones, see `fedleak.evaluation.learner_match`; else
@@ -47,18 +52,30 @@ class Evaluation:
     scores: pd.DataFrame = field(default_factory=lambda: concat([]))
     lines: dict[str, AttackInfo] = field(default_factory=dict)
     roc: dict[str, tuple[NDArray[np.float64], int]] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, Reason] = field(default_factory=dict)
     pictures: dict[str, Reconstruction] = field(default_factory=dict)
     figures: list[CaptionedFigure] = field(default_factory=list)
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
     candidates: dict[str, "Candidates"] = field(default_factory=dict)
-    unrelated: dict[str, str] = field(default_factory=dict)
+    unrelated: dict[str, Reason] = field(default_factory=dict)
+    not_under_defences: dict[str, Reason] = field(default_factory=dict)
     details: dict[str, pd.DataFrame] = field(default_factory=dict)
+    labels: dict[str, Label] = field(default_factory=dict)
     answers: dict[str, list["Answered"]] = field(default_factory=dict)
     mismatch: str | None = None
     learner_check: str = ""
     false_declarations: list[str] = field(default_factory=list)
     tracebacks: dict[str, str] = field(default_factory=dict)
+
+    def label(self, printed: str) -> Label:
+        """The parts of the printed label of a curve or of an attack's own table."""
+        return self.labels.get(printed, Label(printed))
+
+    @property
+    def not_run(self) -> dict[str, Reason]:
+        """Reasons to be printed, by what did not run: those of `missing` and of `not_under_defences`."""
+        under_defences = {f"{name} under defences": reason for name, reason in self.not_under_defences.items()}
+        return {**self.missing, **under_defences}
 
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -69,6 +86,7 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
     for evaluation in evaluations:
         whole.lines |= {label: line.after(whole.lines.get(label)) for label, line in evaluation.lines.items()}
         whole.missing |= evaluation.missing
+        whole.labels |= evaluation.labels
         whole.pictures = evaluation.pictures | whole.pictures
         whole.figures += evaluation.figures
         for label, table in evaluation.details.items():
@@ -82,6 +100,7 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         for label, answered in evaluation.answers.items():
             whole.answers[label] = [*whole.answers.get(label, []), *answered]
         whole.unrelated |= evaluation.unrelated
+        whole.not_under_defences |= evaluation.not_under_defences
         whole.mismatch = whole.mismatch or evaluation.mismatch
         whole.learner_check = whole.learner_check or evaluation.learner_check
         whole.false_declarations = [*dict.fromkeys(whole.false_declarations + evaluation.false_declarations)]

@@ -18,7 +18,7 @@ from fedleak.evaluation.answers import NEAR, Cells, Row
 from fedleak.evaluation.cause import POSSIBLE, Cause
 from fedleak.evaluation.causes import measured_causes
 from fedleak.evaluation.near_guessing import near_guessing, no_reconstructions
-from fedleak.evaluation.reasons import INAPPLICABLE, OTHERS, UNSCORED, lacks
+from fedleak.evaluation.reasons import Reason, lacks
 from fedleak.recordings.adversary_devices import PSEUDONYMS as KNOWN_PSEUDONYMS
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
@@ -71,39 +71,46 @@ def _succeeded(row: Row, cells: Cells) -> Row | None:
     return max(others, key=cells.rank, default=None)
 
 
-def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None:
+def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> Reason | None:
     """Reason why an attack cannot run on a view or be scored, with the remedy; None if it can."""
     inapplicable = attack.estimates.inapplicable(view, truth)
     if inapplicable is not None:
-        return f"{INAPPLICABLE}{inapplicable}"
+        return Reason("inapplicable", says=inapplicable)
     kinds = [need for need in attack.threat_model.needs if isinstance(need, type)]
     other = [kind for kind in kinds if not isinstance(view.algorithm, kind)]
     if view.algorithm is not None and other:
-        needed = ", ".join(dict.fromkeys(map(_described, other)))
         names = ", no ".join(kind.__name__ for kind in other)
-        return f"{OTHERS}{needed}; the clients' algorithm is {type(view.algorithm).__name__}, no {names}"
+        return Reason(
+            "other-clients",
+            tuple(dict.fromkeys(map(_described, other))),
+            says=f"the clients' algorithm is {type(view.algorithm).__name__}, no {names}",
+        )
     lacking = view.missing(attack.threat_model.needs)
     if lacking:
         return lacks(lacking)
     if attack.quadratic and (size := 8 * view.victims**2) > memory_bound():
-        return (
-            f"it compares {view.victims:,} messages with each other, which takes {gibibytes(size)}, and it may use "
-            f"{gibibytes(memory_bound())}; give --victims"
+        needed = f"it compares {view.victims:,} messages with each other, which takes {gibibytes(size)}"
+        return Reason(
+            "quadratic",
+            way_out="give --victims",
+            says=f"{needed}, and it may use {gibibytes(memory_bound())}",
         )
-    unknown = ", ".join(name for name in attack.estimates.truth if name not in truth)
+    unknown = tuple(name for name in attack.estimates.truth if name not in truth)
     if not unknown or attack.certifies:
         return _other_classes(view, truth) if isinstance(attack, CompositionAttack) else None
-    added = f"add {unknown} to the truth of each client (docs/reference/recording-format.md)"
-    way_out = added if truth else "the recording was published without truth/, audit it where that is"
-    return f"{UNSCORED}{unknown} in truth/ of the recording it cannot be scored; {way_out}"
+    if truth:
+        way_out = f"add {', '.join(unknown)} to the truth of each client (docs/reference/recording-format.md)"
+    else:
+        way_out = "the recording was published without truth/, audit it where that is"
+    return Reason("unscored", unknown, way_out)
 
 
-def unreadable(recording: Recording, attacks: Sequence[Attack], error: InputError) -> str:
+def unreadable(recording: Recording, attacks: Sequence[Attack], error: InputError) -> Reason:
     """Reason why attacks on all messages cannot read those of a recording, of which an error was raised."""
     needs = {need for attack in attacks for need in attack.threat_model.needs}
     if needs & {"known", "pairs"} and not len(recording.auxiliary().get(KNOWN_PSEUDONYMS, ())):
         return lacks(["known"])
-    return f"expected {error.expected}"
+    return Reason("unread", says=f"expected {error.expected}")
 
 
 def _described(kind: type) -> str:
@@ -112,17 +119,19 @@ def _described(kind: type) -> str:
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
-def _other_classes(view: View, truth: Mapping[str, Tensor]) -> str | None:
+def _other_classes(view: View, truth: Mapping[str, Tensor]) -> Reason | None:
     """That the model's last layer has other classes than the ground truth counts; None if it has the same."""
     try:
         layer = output_layer(view)
         classes = view.deltas[f"{layer}.bias"].shape[1]
     except (ViewError, KeyError) as error:
-        return str(error)
+        return Reason("misfit", says=str(error))
     counted = truth["class_counts"].shape[1]
     if classes == counted:
         return None
-    return (
-        f"the model's last layer, {layer!r}, has outputs for {classes} classes, and class_counts in truth/ counts"
-        f" {counted}; if another layer is the last, give the parameters in the network's order"
+    return Reason(
+        "misfit",
+        way_out="if another layer is the last, give the parameters in the network's order",
+        says=f"the model's last layer, {layer!r}, has outputs for {classes} classes, and class_counts in truth/ counts"
+        f" {counted}",
     )

@@ -1,6 +1,6 @@
 """Which attacks a recording has the data for, before any of them runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -9,37 +9,33 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError
 from fedleak.core.history import History
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import View
 from fedleak.evaluation.drawn_victims import MANY, messages_of_few
 from fedleak.evaluation.failures import unfit, unreadable
 from fedleak.evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
+from fedleak.evaluation.reasons import Reason
 from fedleak.recordings.joined_view import joined_view, messages_view
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
 
 
-def misfits(recording: Recording, attacks: Sequence[Attack]) -> dict[str, str]:
+def misfits(recording: Recording, attacks: Sequence[Attack]) -> dict[str, Reason]:
     """Reason by ``family/name`` of the attacks that lack something in the first two rounds of a recording.
 
     Attacks that are left may still find that they cannot read the network's layers.
     """
     learner, rounds = recorded_learner(recording), recording.rounds[:2]
     first = next(recording.views(victims_per_view=1, rounds=rounds, learner=learner))
-    views: list[tuple[Sequence[Attack], View | None, Mapping[str, Tensor], str]] = []
     single = [attack for attack in attacks if attack.view is not History]
-    views.append((single, first, recording.truth(first), ""))
+    # Pairs and no dictionary: the arguments of an attack may be lists, which have no hash.
+    lacking = [(attack, unfit(attack, first, recording.truth(first))) for attack in single]
     for group in of_devices_and_clients(attacks):
         try:
             view, truth = together(recording, group, MessageSelection(), learner=learner, rounds=rounds, seed=0)
-            views.append((group, view, truth, ""))
+            lacking += [(attack, unfit(attack, view, truth)) for attack in group]
         except InputError as error:
-            views.append((group, None, {}, unreadable(recording, group, error)))
-    return {
-        f"{attack.family}/{attack.name}": reason
-        for group, own, truth, lacking in views
-        for attack in group
-        if (reason := lacking if own is None else unfit(attack, own, truth)) is not None
-    }
+            reason = unreadable(recording, group, error)
+            lacking += [(attack, reason) for attack in group]
+    return {f"{attack.family}/{attack.name}": reason for attack, reason in lacking if reason is not None}
 
 
 def of_devices_and_clients(attacks: Sequence[Attack]) -> list[list[Attack]]:

@@ -1,15 +1,17 @@
 """Which attacks fit a recording, kept in the user's cache: to find it, views of the recording are made."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedleak.core.places import PACKAGE
 from fedleak.core.source_cache import keep, read_kept, source_key
+from fedleak.evaluation.reasons import Reason, reason_of_plain, reason_to_plain
 
 _NAME = "fits"
 
 
-def kept_misfits(folder: Path, names: Sequence[str]) -> dict[str, str]:
+def kept_misfits(folder: Path, names: Sequence[str]) -> dict[str, Reason]:
     """`fedleak.evaluation.fitting.misfits` of attacks by ``family/name``, read from the cache for a known recording.
 
     What is kept holds until a source file or a file of the recording changes. It is that of the last recording asked
@@ -22,7 +24,8 @@ def kept_misfits(folder: Path, names: Sequence[str]) -> dict[str, str]:
     key = source_key(rooms, *names, *_facts(folder))
     kept = read_kept(_NAME, key)
     if isinstance(kept, dict):
-        return kept
+        with contextlib.suppress(ValueError):  # a damaged one
+            return {name: reason_of_plain(content) for name, content in kept.items()}
     # These import torch.
     from fedleak.evaluation.fitting import misfits
     from fedleak.evaluation.registry import REGISTRY
@@ -31,7 +34,7 @@ def kept_misfits(folder: Path, names: Sequence[str]) -> dict[str, str]:
     recording = Recording(folder)
     missing = misfits(recording, [REGISTRY[name]() for name in names])
     if recording.closed:
-        keep(_NAME, key, missing)
+        keep(_NAME, key, {name: reason_to_plain(reason) for name, reason in missing.items()})
     return missing
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.reasons import is_inapplicable, is_slow, is_unscored
+from fedleak.evaluation.reasons import Reason
 
 if TYPE_CHECKING:
     from fedleak.core.attack import Attack
@@ -35,16 +35,20 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     fitting = [attack for attack in attacks if attack.family in families | scored]
     own = {name for attack in fitting for name in (full_name(attack, attacks), attack.name)}
     own |= evaluation.tracebacks.keys()
-    missing = evaluation.missing.items()
-    kept = {name: reason for name, reason in missing if name in own or (not families and is_unscored(reason))}
-    kept = {name: reason for name, reason in kept.items() if not is_inapplicable(reason)}
-    unrelated = {name: reason for name, reason in missing if name not in kept}
-    return dataclasses.replace(evaluation, missing=kept, unrelated=evaluation.unrelated | unrelated)
+    missing: dict[str, Reason] = {}
+    unrelated = dict(evaluation.unrelated)
+    for name, reason in evaluation.missing.items():
+        fits = name in own or (not families and reason.kind == "unscored")
+        if fits and reason.kind != "inapplicable":
+            missing[name] = reason
+        else:
+            unrelated[name] = reason
+    return dataclasses.replace(evaluation, missing=missing, unrelated=unrelated)
 
 
 def _without_lonely_baselines(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
     """Without the baselines of questions on which attacks were to run and none did."""
-    slow = {name for name, reason in evaluation.missing.items() if is_slow(reason)}
+    slow = {name for name, reason in evaluation.missing.items() if reason.kind == "slow"}
     asked = {a.estimates.question() for a in attacks if not a.baseline}
     asked -= {a.estimates.question() for a in attacks if slow & {a.name, full_name(a, attacks)}}
     asked -= {line.question for line in evaluation.lines.values() if line.role != "baseline"}
@@ -56,8 +60,9 @@ def _without_lonely_baselines(evaluation: Evaluation, attacks: Sequence[Attack])
         return table[~table["attack"].isin(lonely)] if len(table) else table
 
     def entries(by_label: dict[str, Any]) -> dict[str, Any]:
-        return {label: value for label, value in by_label.items() if label.partition(" (")[0] not in lonely}
+        return {label: value for label, value in by_label.items() if label not in lonely}
 
+    alone = Reason("lonely-baseline", says="no attack on its question ran")
     return dataclasses.replace(
         evaluation,
         scores=rows(evaluation.scores),
@@ -66,7 +71,7 @@ def _without_lonely_baselines(evaluation: Evaluation, attacks: Sequence[Attack])
         roc=entries(evaluation.roc),
         candidates=entries(evaluation.candidates),
         details=entries(evaluation.details),
-        unrelated=evaluation.unrelated | dict.fromkeys(sorted(lonely), "no attack on its question ran"),
+        unrelated=evaluation.unrelated | dict.fromkeys(sorted(lonely), alone),
     )
 
 

@@ -18,11 +18,11 @@ LUCK = "luck"
 """Column of results with the probability of luck, see `fedleak.evaluation.luck`."""
 PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
 """Columns of the table of details of an attack with priors: its reliability."""
-UNDER = " under defences"
-"""After the name of an attack that did not run under defences, in `Evaluation.missing`."""
 LOSS = "auxiliary-loss"
 """Metric of the model after a round under a defence: its loss on auxiliary examples."""
 
+BOUNDS: Mapping[str, str] = {"uniform": "bound", "count": "bound-count", "cascade": "bound-cascade"}
+"""Labels of `fedleak.evaluation.steps.bounds.Bounds`, by the prior of the attacks that they bound."""
 UPDATES = "updates"
 """Label of the table of updates, see `fedleak.evaluation.update_table`."""
 MEANING = (

@@ -58,8 +58,8 @@ class AttackInfo:
         knows: what the server knows beforehand.
         active: whether the server deviated from the protocol.
         tells: what the attack infers, see `fedleak.core.estimates.Estimate.inferred`.
-        unbounded: why it is not known how many bits the updates can carry, see `fedleak.evaluation.channel`; empty if
-            it is.
+        unbounded: why it is not known how many bits the updates can carry, a reason for each kind of view, see
+            `fedleak.evaluation.channel`; empty if it is.
     """
 
     name: str = ""
@@ -73,12 +73,16 @@ class AttackInfo:
     knows: str = ""
     active: bool = False
     tells: str = ""
-    unbounded: str = ""
+    unbounded: tuple[str, ...] = ()
 
     def after(self, earlier: "AttackInfo | None") -> "AttackInfo":
         """The same, with the reasons of earlier views."""
-        reasons = dict.fromkeys((earlier or self).unbounded.split("; ") + self.unbounded.split("; "))
-        return dataclasses.replace(self, unbounded="; ".join(reason for reason in reasons if reason))
+        earlier_reasons = () if earlier is None else earlier.unbounded
+        return dataclasses.replace(self, unbounded=tuple(dict.fromkeys([*earlier_reasons, *self.unbounded])))
+
+    def columns(self) -> dict[str, Any]:
+        """The fields as columns of a table of results, with one text for all reasons."""
+        return {**dataclasses.asdict(self), "unbounded": "; ".join(self.unbounded)}
 
 
 def score_table(

@@ -20,8 +20,11 @@ from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.stored_kinds import (
     check_curve,
     check_shape,
+    labels_of,
     line_of,
     profiles_of,
+    reasons_of,
+    reasons_to_plain,
     scores_of,
     table_of,
     texts_of,
@@ -31,7 +34,8 @@ from fedleak.evaluation.stored_run import StoredRun as StoredRun
 EVALUATION = "evaluation.json"
 """Name of the file in the folder of a run."""
 FORMAT = 2
-_BODY = ("scores", "lines", "roc", "missing", "pictures", "figures", "profiles", "details")
+_REASONS = ("missing", "unrelated", "not_under_defences")
+_BODY = ("scores", "lines", "roc", *_REASONS, "pictures", "figures", "profiles", "details", "labels")
 
 
 class DamagedError(Exception):
@@ -44,11 +48,12 @@ def write_evaluation(path: Path, evaluation: Evaluation, **more: Any) -> None:
         "scores": _columns(evaluation.scores),
         "lines": {label: dataclasses.asdict(line) for label, line in evaluation.lines.items()},
         "roc": {label: [rates.tolist(), count] for label, (rates, count) in evaluation.roc.items()},
-        "missing": evaluation.missing,
+        **{name: reasons_to_plain(getattr(evaluation, name)) for name in _REASONS},
         "pictures": {label: [_pixels(p.originals), _pixels(p.found)] for label, p in evaluation.pictures.items()},
         "figures": [figure.record() for figure in evaluation.figures],
         "profiles": _columns(evaluation.profiles),
         "details": {label: _columns(table) for label, table in evaluation.details.items()},
+        "labels": {printed: dataclasses.asdict(label) for printed, label in evaluation.labels.items()},
         **more,
     }
     write_whole(path, json.dumps({"format": FORMAT, "sha256": hashed(body), **body}).encode())
@@ -117,11 +122,14 @@ def _evaluation(body: Mapping[str, Any], own: bool) -> Evaluation:
         scores=scores_of(body["scores"]),
         lines={label: line_of(fields) for label, fields in body["lines"].items()},
         roc={label: _curve(rates, count) for label, (rates, count) in body["roc"].items()},
-        missing=texts_of(body["missing"]),
+        missing=reasons_of(body["missing"]),
+        unrelated=reasons_of(body.get("unrelated", {})),
+        not_under_defences=reasons_of(body.get("not_under_defences", {})),
         pictures={label: Reconstruction(*map(_images, both)) for label, both in body["pictures"].items()},
         figures=[figure_of(figure) for figure in body["figures"]],
         profiles=(table_of if own else profiles_of)(body["profiles"]),
         details={label: table_of(columns) for label, columns in body["details"].items()},
+        labels=labels_of(body),
     )
 
 

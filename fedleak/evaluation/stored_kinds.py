@@ -6,7 +6,10 @@ from typing import Any
 import pandas as pd
 
 from fedleak.core.roc_grid import POINTS
+from fedleak.evaluation.labels import Label, label_of_text
 from fedleak.evaluation.persons import CLIENTS, DISTANCE
+from fedleak.evaluation.reasons import Reason, reason_of_plain, reason_to_plain
+from fedleak.evaluation.result_names import UPDATES
 from fedleak.evaluation.scores import SCHEMA, AttackInfo
 
 _TEXTS, _WHOLE, _NUMBERS = ("object", "str", "string"), ("int64",), ("int64", "float64")
@@ -63,8 +66,11 @@ def line_of(fields: Mapping[str, Any]) -> AttackInfo:
     Raises:
         ValueError: a field is of another kind.
     """
-    line = AttackInfo(**fields)
-    texts = (line.name, line.role, line.sees, line.knows, line.tells, line.unbounded)
+    unbounded = fields.get("unbounded", [])
+    if isinstance(unbounded, str):  # of an earlier version, which stored all reasons as one text
+        unbounded = [unbounded] if unbounded else []
+    line = AttackInfo(**{**fields, "unbounded": tuple(unbounded)})
+    texts = (line.name, line.role, line.sees, line.knows, line.tells, *line.unbounded)
     may_lack = (line.variant, line.family, line.question)
     right = _are(texts, str) and _are((one for one in may_lack if one is not None), str)
     if not (right and _are((line.active, line.with_prior), bool)):
@@ -103,6 +109,36 @@ def texts_of(content: Mapping[str, Any]) -> dict[str, str]:
     if not _are(content.values(), str):
         raise ValueError("a value that is no text")
     return dict(content)
+
+
+def labels_of(body: Mapping[str, Any]) -> dict[str, Label]:
+    """Parts of the printed labels of a stored evaluation, also of one that an earlier version stored without them.
+
+    Raises:
+        ValueError: one is of another kind.
+    """
+    if "labels" not in body:
+        attacks = [*body["lines"], UPDATES]
+        labels = {printed: label_of_text(printed, attacks) for printed in (*body["roc"], *body["details"])}
+        return {printed: label for printed, label in labels.items() if label.where}
+    labels = {printed: Label(**parts) for printed, parts in body["labels"].items()}
+    if not all(_are((label.attack, label.setting, label.run), str) for label in labels.values()):
+        raise ValueError("a label of another kind")
+    return labels
+
+
+def reasons_to_plain(reasons: Mapping[str, Reason]) -> dict[str, Any]:
+    """Fields of reasons by name, as JSON can hold them."""
+    return {name: reason_to_plain(reason) for name, reason in reasons.items()}
+
+
+def reasons_of(content: Mapping[str, Any]) -> dict[str, Reason]:
+    """Reasons by name, also of the sentences that earlier versions stored.
+
+    Raises:
+        ValueError: one is neither.
+    """
+    return {name: reason_of_plain(fields) for name, fields in content.items()}
 
 
 def _checked(table: pd.DataFrame, kinds: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:

@@ -14,8 +14,8 @@ from fedleak.core.seeding import generator_for
 from fedleak.evaluation.bootstrap import crossed_ratio
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
+from fedleak.evaluation.labels import combined_label
 from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
-from fedleak.evaluation.posterior.posterior import combined_label
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.result_names import DIFFERENCE as DIFFERENCE
 from fedleak.evaluation.result_names import RATIO as RATIO
@@ -43,7 +43,7 @@ def summarise(evaluation: Evaluation) -> pd.DataFrame:
 
 def described(results: pd.DataFrame, lines: Mapping[str, AttackInfo]) -> pd.DataFrame:
     """Results with the fields of each row's line as columns."""
-    fields = [dataclasses.asdict(lines.get(label, AttackInfo())) for label in results["attack"]]
+    fields = [lines.get(label, AttackInfo()).columns() for label in results["attack"]]
     columns = [field.name for field in dataclasses.fields(AttackInfo)]
     return results.assign(**{name: [entry[name] for entry in fields] for name in columns})
 

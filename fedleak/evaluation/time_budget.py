@@ -7,12 +7,11 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.scores import AttackInfo
 
 _AFTER = 0.15, 10.0
 """Share of the budget, and seconds, for what follows the attacks: posteriors, bounds and the page."""
-LATE = "it does not fit into --minutes "
-"""Start of the reason for which an attack was left out for want of time."""
 _SHOWN = 0.01
 """Share of the time from which an attack is named."""
 _SEEN = 2.0, 0.02
@@ -73,14 +72,18 @@ class TimeBudget:
         if needed - elapsed > max(self.left, 0.0):
             raise OutOfTimeError(needed)
 
-    def reason(self, seconds: float | None, cost: str) -> str:
+    def reason(self, seconds: float | None, cost: str) -> Reason:
         """Why an attack was left out that needs some seconds, or an unknown time of declared cost."""
-        why = f"{LATE}{self.minutes:g}"
+        late = f"it does not fit into --minutes {self.minutes:g}"
         if seconds is None:
-            return f"{why}: nothing is left, and its cost is {cost}; add minutes"
+            return Reason("late", way_out="add minutes", says=f"{late}: nothing is left, and its cost is {cost}")
         needed = _of_attacks(60 * (self.minutes or 0)) - self.left + seconds
         enough = next(minutes for minutes in itertools.count(1) if _of_attacks(60 * minutes) >= needed)
-        return f"{why}: it needs {seconds:.0f} seconds for all clients; --minutes {enough} has room for it"
+        return Reason(
+            "late",
+            way_out=f"--minutes {enough} has room for it",
+            says=f"{late}: it needs {seconds:.0f} seconds for all clients",
+        )
 
 
 def time_shares(scores: pd.DataFrame, lines: Mapping[str, AttackInfo], seconds: float) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedleak.core.metric_table import METRICS, judges, metric
 from fedleak.evaluation.judging import is_judged
-from fedleak.evaluation.reasons import nearest_reason
+from fedleak.evaluation.reasons import Reason, nearest_reason
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
 
@@ -26,7 +26,7 @@ _NAMED = 3
 
 
 def why_unmeasured(
-    limit: Limit, asked: Sequence[Attack], did_not_run: Mapping[str, str], ran: Collection[str] = ()
+    limit: Limit, asked: Sequence[Attack], did_not_run: Mapping[str, Reason], ran: Collection[str] = ()
 ) -> str:
     """What the attacks lack that have a limit's metric: the reason of the one that lacks least.
 
@@ -84,7 +84,7 @@ def measured_metric(limit: Limit, results: pd.DataFrame, asked: Sequence[Attack]
     return _sentence([(row["family"], row["tells"], row["metric"]) for row in rows], limit)
 
 
-def fitting_metric(limit: Limit, attacks: Sequence[Attack], did_not_run: Mapping[str, str]) -> str:
+def fitting_metric(limit: Limit, attacks: Sequence[Attack], did_not_run: Mapping[str, Reason]) -> str:
     """The same by attacks of the same family that fit the recording, where no others than those of limits run.
 
     Args:

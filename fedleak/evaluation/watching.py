@@ -199,7 +199,8 @@ class Watch:
             evaluation.scores = evaluation.scores[evaluation.scores["attack"].isin(kept)]
         scores = scores_of_round(evaluation, {limit.metric for limit in self.limits})
         rows = [{**dataclasses.asdict(one), "values": [_plain(value) for value in one.values]} for one in scores]
-        content = {"round": number, "files": files, "scores": rows, "missing": evaluation.missing}
+        missing = {name: str(reason) for name, reason in evaluation.missing.items()}
+        content = {"round": number, "files": files, "scores": rows, "missing": missing}
         write_whole(self._file(number), json.dumps(content).encode())
         self._seconds = time.perf_counter() - start
         self._add(number, files, scores)

@@ -27,10 +27,10 @@ from fedleak.evaluation.auditing import AuditResult, audit
 from fedleak.evaluation.evaluate import Slow, default_setting
 from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.processes import in_processes
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.evaluation.relevance import full_name
 from fedleak.evaluation.result_names import LOSS as LOSS
-from fedleak.evaluation.result_names import UNDER as UNDER
 from fedleak.evaluation.scores import SETTING, concat
 from fedleak.evaluation.steps.step import RecordingRun, RecordingStep
 from fedleak.recordings import adversary_devices
@@ -176,8 +176,11 @@ def what_if(
     for attack in tried:
         name = attack.family, attack.name
         if name in best - chosen:
-            reason = f"it takes {spent[name]:.0f} s under each; give --slow"
-            evaluation.missing[f"{full_name(attack, tried)}{UNDER}"] = reason
+            evaluation.not_under_defences[full_name(attack, tried)] = Reason(
+                "under-defences",
+                way_out="give --slow",
+                says=f"it takes {spent[name]:.0f} s under each",
+            )
     measured = {name for part in parts for name in part.metrics}
     return dataclasses.replace(
         plain_result,

@@ -71,6 +71,7 @@ def bits_sentence(added: AddedBits | None) -> str:
     if added is None:
         return ""
     row = added.row
+    unbounded = "; ".join(row.get("unbounded") or ())
     interval = f"95% interval {bits(row['low'])} to {bits(row['high'])}, {row['attack']}"
     said = f"The update adds {bits(row['mean'])} bits ({interval})"
     if row["low"] <= 0:
@@ -86,10 +87,10 @@ def bits_sentence(added: AddedBits | None) -> str:
         allowed = f"what the clients declare to do to it allows at most {bits(added.bound.bits)}"
         said += f"; {allowed}{_beyond(added, added.bound)}"
     elif added.possible is not None:
-        because = f", because {row['unbounded']}" if row.get("unbounded") else ""
+        because = f", because {unbounded}" if unbounded else ""
         said += f"; all answers together have at most {bits(added.possible)}, and no smaller bound is known{because}"
-    elif row.get("unbounded"):
-        said += f"; no bound is known, because {row['unbounded']}"
+    elif unbounded:
+        said += f"; no bound is known, because {unbounded}"
     return f"{said}."
 
 

@@ -37,6 +37,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     names = [run.experiment for run in runs]
     names = names if len(set(names)) == len(names) else [str(directory) for directory in directories]
     evaluations = [_evaluation(directory, run) for directory, run in zip(directories, runs, strict=True)]
+    runs = [_with_reasons(run, evaluation) for run, evaluation in zip(runs, evaluations, strict=True)]
     if not persons:  # also joins those of runs that were written with --persons and without
         evaluations = [over_clients(evaluation) for evaluation in evaluations]
     if "pdf" in formats and any(evaluation.figures for evaluation in evaluations):
@@ -48,7 +49,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     labels = [label for evaluation in evaluations for label in evaluation.roc]
     if len(set(labels)) < len(labels):
         for evaluation, name in zip(evaluations, names, strict=True):
-            evaluation.roc = {_labelled(label, name): curve for label, curve in evaluation.roc.items()}
+            _label_curves(evaluation, name)
     cells = stacked([run.results for run in runs])
     repeated = cells.duplicated(["attack", "metric", *setting_columns(cells)], keep=False).to_numpy()
     parts = np.split(repeated, np.cumsum([len(run.results) for run in runs])[:-1])
@@ -85,10 +86,15 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         },
     )
     whole.write(out)
+    evaluation_of_all = joined(evaluations)
+    for run, evaluation in zip(runs, evaluations, strict=True):
+        for printed in run.details:
+            label = dataclasses.replace(evaluation.label(printed), run=run.experiment)
+            evaluation_of_all.labels[str(label)] = label
     write_page(
         out,
         whole,
-        joined(evaluations),
+        evaluation_of_all,
         whole.results,
         metrics_of(whole.results),
         parts=runs,
@@ -98,9 +104,26 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     return whole
 
 
-def _labelled(label: str, run: str) -> str:
-    """Label of a curve with a run's name as a setting."""
-    return f"{label.removesuffix(')')}, {run})" if label.endswith(")") else f"{label} ({run})"
+def _label_curves(evaluation: Evaluation, run: str) -> None:
+    """Adds a run's name, as a setting, to the labels of its curves."""
+    curves = {}
+    for printed, curve in evaluation.roc.items():
+        label = evaluation.label(printed)
+        setting = f"{label.setting}, {run}" if label.setting else run
+        of_run = dataclasses.replace(label, setting=setting)
+        curves[str(of_run)] = curve
+        evaluation.labels[str(of_run)] = of_run
+    evaluation.roc = curves
+
+
+def _with_reasons(run: Run, evaluation: Evaluation) -> Run:
+    """A run with the fields of those reasons that its stored evaluation has, instead of their sentences."""
+    stored = {**evaluation.not_run, **evaluation.unrelated}
+    return dataclasses.replace(
+        run,
+        not_run={name: stored.get(name, reason) for name, reason in run.not_run.items()},
+        unrelated={name: stored.get(name, reason) for name, reason in run.unrelated.items()},
+    )
 
 
 def _evaluation(directory: Path, run: Run) -> Evaluation:
@@ -110,9 +133,12 @@ def _evaluation(directory: Path, run: Run) -> Evaluation:
     except FileNotFoundError:
         fields = {field.name for field in dataclasses.fields(AttackInfo)}
         rows = records(run.results.drop_duplicates("attack"))
-        return Evaluation(
-            lines={row["attack"]: AttackInfo(**{k: v for k, v in row.items() if k in fields}) for row in rows}
-        )
+        lines: dict[str, AttackInfo] = {}
+        for row in rows:
+            unbounded = (row["unbounded"],) if row["unbounded"] else ()
+            known = {name: value for name, value in row.items() if name in fields}
+            lines[row["attack"]] = AttackInfo(**{**known, "unbounded": unbounded})
+        return Evaluation(lines=lines)
     except DamagedError as error:
         raise InputError(
             expected=f"{EVALUATION} as fedleak writes it",

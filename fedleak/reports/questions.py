@@ -18,8 +18,7 @@ from fedleak.evaluation.answers import (
 )
 from fedleak.evaluation.attack_descriptions import described
 from fedleak.evaluation.limits import Limit
-from fedleak.evaluation.reasons import is_inapplicable, nearest_reason, why_inapplicable
-from fedleak.evaluation.result_names import UNDER
+from fedleak.evaluation.reasons import Reason, nearest_reason
 from fedleak.evaluation.risk import worst_in_words
 from fedleak.evaluation.scores import describe, number
 from fedleak.reports.answer_words import bits, bits_sentence, nothing_scored, verdict_on
@@ -175,12 +174,12 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
     asks, families = inferred_by_family(), dict[str, str]()
     for one in described():
         families |= {one.name: one.family, f"{one.family}/{one.name}": one.family}
-    reasons: dict[str, dict[str, str]] = defaultdict(dict)
+    reasons: dict[str, dict[str, Reason]] = defaultdict(dict)
     baselines = {name for one in described() if one.baseline for name in (one.name, f"{one.family}/{one.name}")}
-    for label, reason in {**run.not_run, **run.unrelated}.items():
-        name = label.removesuffix(UNDER)
+    # What was left out under defences ran on the recording: its question is measured.
+    for name, reason in {**run.not_run, **run.unrelated}.items():
         if name in families and name not in baselines:
-            reasons[families[name]][label] = reason
+            reasons[families[name]][name] = reason
     answered = {one.answer.family for one in measured}
     missing = [family for family in asks if family not in answered]
     unmeasured = []
@@ -188,7 +187,7 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
         if family not in reasons:
             continue
         reason = nearest_reason(reasons[family])
-        inapplicable = is_inapplicable(reason)  # which is the last of all reasons
+        inapplicable = reason.kind == "inapplicable"  # which is the last of all reasons
         unmeasured.append(
             Question(
                 Answer(
@@ -197,7 +196,7 @@ def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question]
                     inferred=asks[family],
                     status="inapplicable" if inapplicable else "unmeasured",
                     about_data=is_about_data().get(family, True),
-                    reason=why_inapplicable(reason),
+                    reason=reason.says if inapplicable else reason.sentence,
                 ),
                 verdict=_verdict(run.gate, family, set(), set()),
             )

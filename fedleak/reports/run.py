@@ -22,6 +22,7 @@ from pydantic import (
 from fedleak.core.errors import InputError, require
 from fedleak.core.io.files import write_whole
 from fedleak.evaluation.attack_descriptions import know_metrics
+from fedleak.evaluation.reasons import Reason, reason_of_sentence
 from fedleak.evaluation.result_names import ATTACKS, DIFFERENCE, LUCK, RATIO, RESULT
 from fedleak.evaluation.scores import SETTING, from_records, records, setting_of
 
@@ -189,10 +190,21 @@ def _verdicts(gate: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return gate
 
 
+def _reasons_of(sentences: dict[str, str]) -> dict[str, Reason]:
+    return {name: reason_of_sentence(sentence) for name, sentence in sentences.items()}
+
+
+def _sentences_of(reasons: Mapping[str, Reason]) -> dict[str, str]:
+    return {name: reason.sentence for name, reason in reasons.items()}
+
+
 if TYPE_CHECKING:
+    _Reasons: TypeAlias = dict[str, Reason]
     _Results: TypeAlias = pd.DataFrame
     _Differences: TypeAlias = pd.DataFrame
 else:
+    # The file has the sentences; who needs the fields, reads evaluation.json.
+    _Reasons = Annotated[dict[str, str], AfterValidator(_reasons_of), PlainSerializer(_sentences_of)]
     _Results = Annotated[
         list[_Result],
         AfterValidator(functools.partial(_table, _COLUMNS)),
@@ -250,7 +262,7 @@ class Run:
     hardware: str
     seconds: float
     results: _Results
-    not_run: dict[str, str] = field(default_factory=dict)
+    not_run: _Reasons = field(default_factory=dict)
     causes: list[dict[str, Any]] = field(default_factory=list)
     differences: _Differences = field(default_factory=lambda: pd.DataFrame(columns=DIFFERENCE))
     gate: Annotated[list[dict[str, Any]], AfterValidator(_verdicts)] = field(default_factory=list)
@@ -261,7 +273,7 @@ class Run:
     defences: dict[str, dict[str, str]] = field(default_factory=dict)
     changes: list[dict[str, Any]] = field(default_factory=list)
     system: dict[str, str] = field(default_factory=dict)
-    unrelated: dict[str, str] = field(default_factory=dict)
+    unrelated: _Reasons = field(default_factory=dict)
     learner_wrong: bool = False
     false_declarations: list[str] = field(default_factory=list)
     recording: Recorded | None = None

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fedleak.core.taxonomy import NONE_FITS, TAXONOMY, Taxonomy
 from fedleak.evaluation.attack_descriptions import AttackDescription, descriptions
 from fedleak.evaluation.gate import attack_in_words
+from fedleak.evaluation.labels import combined_label, prior_label
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records
@@ -104,7 +105,8 @@ def _of_attacks_that_did_not_run(run: Run) -> Iterator[dict[str, Any]]:
         kind = "notApplicable" if label in run.unrelated else "open"
         kind_of_attack = _kind(label)
         family = "" if kind_of_attack is None else kind_of_attack.family
-        rule = _rule(_id(family, label), kind_of_attack, f"The attack {label}")
+        rule_id = label if kind_of_attack is None else f"{family}/{kind_of_attack.name}"
+        rule = _rule(rule_id, kind_of_attack, f"The attack {label}")
         message = f"{label} did not run: {reason}"
         yield _result(run, rule, kind, "none", message, place, name="not run", properties={})
 
@@ -148,7 +150,7 @@ def _known_rule(row: Mapping[str, Any]) -> dict[str, Any]:
     threat = "; ".join(f"{verb} {row[key]}" for key, verb in (("sees", "sees"), ("knows", "knows")) if row[key])
     active = "manipulates" if row["active"] else "only reads"
     says = f"The server {active}{f'. It {threat}' if threat else ''}."
-    return _rule(_id(family, label), _kind(row["name"] or label, family), asked, says, family)
+    return _rule(_id(row), _kind(row["name"] or label, family), asked, says, family)
 
 
 def _limit_rule(limit: str) -> dict[str, Any]:
@@ -222,8 +224,15 @@ def _taxonomies(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _id(family: str, label: str) -> str:
-    return label if "/" in label or not family else f"{family}/{label}"
+def _id(row: Mapping[str, Any]) -> str:
+    """``family/label`` of a row's attack, whose label has its family already where two families share a name."""
+    label, family = str(row["attack"]), str(row["family"] or "")
+    kind = _kind(row["name"] or label, family)
+    names = {row["name"], *(kind.labels if kind is not None else ())}
+    full_names = {f"{family}/{name}" for name in names}
+    if not family or label in {prior_label(family), *full_names, *map(combined_label, full_names)}:
+        return label
+    return f"{family}/{label}"
 
 
 def _kind(name: str, family: str = "") -> AttackDescription | None:

@@ -9,6 +9,7 @@ import pandas as pd
 from fedleak.core.metric_table import METRICS, meanings, metric
 from fedleak.evaluation.answers import Answer, leading, recorded_answers
 from fedleak.evaluation.judging import is_judged
+from fedleak.evaluation.labels import Label
 from fedleak.evaluation.persons import CLIENT
 from fedleak.evaluation.result_names import ATTACKS, DATA, MEANING, UPDATES
 from fedleak.evaluation.scores import differing
@@ -117,18 +118,28 @@ def difference_tables(differences: pd.DataFrame) -> list[Table]:
 
 
 def detail_sections(
-    details: Mapping[str, Sequence[Mapping[str, Any]]], clients: Mapping[int, str] | None = None
+    details: Mapping[str, Sequence[Mapping[str, Any]]],
+    clients: Mapping[int, str] | None = None,
+    labels: Mapping[str, Label] | None = None,
 ) -> list[Section]:
-    """A section per attack that has a table of its own, without empty columns, with the clients' labels by number."""
+    """A section per attack that has a table of its own, without empty columns.
+
+    Args:
+        details: rows by printed label.
+        clients: labels of clients by number; None for the numbers.
+        labels: parts of the printed labels that name more than an attack, see
+            `fedleak.evaluation.evaluation.Evaluation.labels`.
+    """
     found = []
-    for label, rows in details.items():
+    for printed, rows in details.items():
         table = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
         if CLIENT in table and clients is not None:
             table[CLIENT] = table[CLIENT].map(lambda number: clients.get(number, number))
-        title, caption = f"Details of {label}", f"{len(table)} rows of {label}."
-        if label == UPDATES or label.startswith(f"{UPDATES} "):
-            title, caption = f"What the updates{label.removeprefix(UPDATES)} look like", MEANING
-        found.append(Section(title, [Table(f"details-{label}", caption, table, folded=len(table) > 12)]))
+        title, caption = f"Details of {printed}", f"{len(table)} rows of {printed}."
+        label = (labels or {}).get(printed, Label(printed))
+        if label.attack == UPDATES:
+            title, caption = f"What the updates{label.where} look like", MEANING
+        found.append(Section(title, [Table(f"details-{printed}", caption, table, folded=len(table) > 12)]))
     return found
 
 

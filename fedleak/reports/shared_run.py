@@ -3,6 +3,7 @@
 import dataclasses
 
 from fedleak.core.provenance import published, without_paths
+from fedleak.evaluation.reasons import Reason
 from fedleak.reports.run import Run
 
 
@@ -15,7 +16,16 @@ def shared_run(run: Run) -> Run:
         run,
         command=published(run.command),
         details={},
-        not_run={label: without_paths(reason) for label, reason in run.not_run.items()},
-        unrelated={label: without_paths(reason) for label, reason in run.unrelated.items()},
+        not_run={name: _shared(reason) for name, reason in run.not_run.items()},
+        unrelated={name: _shared(reason) for name, reason in run.unrelated.items()},
         learner_check=without_paths(run.learner_check),
+    )
+
+
+def _shared(reason: Reason) -> Reason:
+    return dataclasses.replace(
+        reason,
+        lacks=tuple(map(without_paths, reason.lacks)),
+        way_out=without_paths(reason.way_out),
+        says=without_paths(reason.says),
     )

@@ -41,7 +41,7 @@ def write_page(
     """
     say_what_starts("drawing the figures and writing the page")
     figures = report_figures(evaluation, everything, metrics, persons=persons)
-    details = detail_sections(run.details, profiles_of(evaluation)[1])
+    details = detail_sections(run.details, profiles_of(evaluation)[1], evaluation.labels)
     answered = sections(run.results)
     differences = difference_tables(run.differences)
     lines = questions(run.results, evaluation.scores, run.gate)

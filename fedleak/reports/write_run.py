@@ -20,6 +20,7 @@ from fedleak.evaluation.changes import changes
 from fedleak.evaluation.evaluate import TRACEBACKS
 from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.gate import Gate
+from fedleak.evaluation.labels import Label
 from fedleak.evaluation.near_guessing import sentences
 from fedleak.evaluation.persons import in_order_of_persons, over_clients, without_persons
 from fedleak.evaluation.scores import concat, describe, differing, plain_records, records, setting_of
@@ -86,7 +87,7 @@ def write_run(
         hardware=hardware(),
         seconds=audit_result.seconds,
         results=results,
-        not_run=dict(evaluation.missing),
+        not_run=evaluation.not_run,
         causes=[dataclasses.asdict(cause) for cause in audit_result.causes],
         differences=paired_differences(audit_result.reported),
         gate=verdicts,
@@ -144,11 +145,16 @@ def _changed(reference: StoredRun, run: StoredRun, key: bytes | None) -> dict[st
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Evaluation of all cells of a table, with ROC curves by setting."""
     keys = differing(concat([evaluation.scores.head(1) for evaluation in evaluations])) | {"data"}
-    labelled = []
+    labelled: list[Evaluation] = []
     for evaluation in evaluations:
         cell = next(iter(records(evaluation.scores.head(1))), {})
         setting = describe(setting_of(cell), keys)
-        curves = {f"{label} ({setting})": curve for label, curve in evaluation.roc.items()}
-        details = {f"{label} ({setting})": table for label, table in evaluation.details.items()}
-        labelled.append(dataclasses.replace(evaluation, roc=curves, details=details))
+        labels = {attack: Label(attack, setting) for attack in (*evaluation.roc, *evaluation.details)}
+        in_cell = dataclasses.replace(
+            evaluation,
+            roc={str(labels[attack]): curve for attack, curve in evaluation.roc.items()},
+            details={str(labels[attack]): table for attack, table in evaluation.details.items()},
+            labels={str(label): label for label in labels.values()},
+        )
+        labelled.append(in_cell)
     return joined(labelled)

@@ -5,17 +5,18 @@ import pytest
 
 from fedleak.evaluation.advice import NO_LIMITS, advice, outcomes_under_defences
 from fedleak.evaluation.gate import Gate, Outcome, Verdict
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import SETTING
-from fedleak.evaluation.what_if import COSINE, LOSS, UNDER
+from fedleak.evaluation.what_if import COSINE, LOSS
 
 _COLUMN = SETTING + "defence"
 KEPT = {"none": 1.0, "clip": 0.9, "top-k 0.1": 0.5, "bits 2": 0.2}
 RESULTS = pd.DataFrame([{"metric": COSINE, "mean": value, _COLUMN: name} for name, value in KEPT.items()])
 
 
-def evaluation(**missing: str) -> Evaluation:
-    return Evaluation(scores=pd.DataFrame({_COLUMN: list(KEPT)}), missing=missing)
+def evaluation() -> Evaluation:
+    return Evaluation(scores=pd.DataFrame({_COLUMN: list(KEPT)}))
 
 
 def gate(outcomes: dict[str, list[Outcome]]) -> Gate:
@@ -67,7 +68,8 @@ def test_what_else_a_person_needs_to_know_is_said(none: Outcome, other: Outcome,
 
 
 def test_an_attack_that_was_too_slow_is_named() -> None:
-    slow = evaluation(**{f"decaf-match{UNDER}": "it takes 29 s under each; give --slow"})
+    slow = evaluation()
+    slow.not_under_defences["decaf-match"] = Reason("under-defences", way_out="give --slow", says="it takes 29 s")
     said = advised(RESULTS, slow, gate({name: ["ok"] for name in KEPT}))
     assert "left out under defences for their time: decaf-match;" in said
 

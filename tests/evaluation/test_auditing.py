@@ -30,6 +30,7 @@ from fedleak.evaluation import audit
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.evaluate import evaluate_recording
 from fedleak.evaluation.posterior.posterior import POSTERIOR
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.relevance import relevant
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
@@ -82,7 +83,7 @@ def test_exception_of_an_attack_leaves_the_others_scored(tmp_path: Path, capsys:
     toys.train(tmp_path, rounds=1)
     found = audit(tmp_path / "deltas", [Defective(), "direction"], progress=False)
     assert set(found.scores["attack"]) == {"direction"}
-    assert "ZeroDivisionError" in found.missing["defective"]
+    assert "ZeroDivisionError" in str(found.missing["defective"])
     assert list(found.evaluation.tracebacks) == ["defective"]
     with pytest.raises(InputError, match="defective"):
         evaluate_recording(Recording(tmp_path / "deltas"), [Defective()], seed=0, progress=False)
@@ -128,12 +129,15 @@ def test_a_baseline_alone_is_no_answer() -> None:
     attacks: list[Attack] = [Direction(), Popularity(), Chance()]
     rows = concat([score_table("popularity", {"auc": [0.7]}, setting={}, seed=0, victims=[1])])
     line = AttackInfo(role="baseline", family="interactions", question=Direction.estimates.question())
-    found = Evaluation(rows, {"popularity": line}, missing={"direction": "it has no item deltas"})
+    found = Evaluation(
+        rows, {"popularity": line}, missing={"direction": Reason("misfit", says="it has no item deltas")}
+    )
     left = relevant(found, attacks, {"labels"})
     assert left.lines == {}
     assert left.scores.empty
     assert "popularity" in left.unrelated
-    assert relevant(dataclasses.replace(found, missing={"direction": "it is slow (x)"}), attacks, {"labels"}).lines
+    slow = {"direction": Reason("slow", says="it is slow (x)")}
+    assert relevant(dataclasses.replace(found, missing=slow), attacks, {"labels"}).lines
     assert relevant(found, attacks[1:], {"labels"}).lines == {"popularity": line}
 
 
@@ -198,5 +202,5 @@ def test_a_recording_of_deltas_without_a_model_is_audited(tmp_path: Path) -> Non
             updates = {name: ({"weight": 0.1 * own[name] + noise[place]}, 5) for place, name in enumerate(own)}
             recorder.round(number, None, updates, truth={name: {"client": place} for place, name in enumerate(own)})
     found = audit(tmp_path, progress=False)
-    assert not [reason for reason in found.missing.values() if "a defect" in reason]
+    assert not [reason for reason in found.missing.values() if reason.kind == "defect"]
     assert {"linkability", "plain-cosine", "release-check"} <= {*found.scores["attack"]}

@@ -21,7 +21,7 @@ from fedleak.core.view import RoundView
 from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.failures import explain, unfit
 from fedleak.evaluation.near_guessing import near_guessing, no_reconstructions
-from fedleak.evaluation.reasons import is_unscored
+from fedleak.evaluation.reasons import Reason
 from tests.frames import cell, results
 
 VIEW = RoundView(
@@ -35,24 +35,27 @@ COUNTS = {"class_counts": torch.ones(2, 3)}
 
 
 def test_the_remedies_stand_next_to_what_lacks() -> None:
-    assert unfit(Decaf(), VIEW, COUNTS) == (
+    assert str(unfit(Decaf(), VIEW, COUNTS)) == (
         "the recording lacks the clients' training algorithm, labelled examples of the server's own; add `learner:` to"
         " the manifest, or give --learner my_package.MyLearner (one of the kind ClassifierAlgorithm); add images,"
         " labels to the server's data (`auxiliary:`)"
     )
     assert "known_pseudonyms" in str(unfit(MatchingChance(), VIEW, {}))
     assert "train with the defence Canaries" in str(unfit(CanaryBounds(), VIEW, {}))
-    assert unfit(LinkCounts(), VIEW, {}) == "the recording lacks several rounds; record two rounds or more"
+    assert unfit(LinkCounts(), VIEW, {}) == Reason("lacking", ("several rounds",), "record two rounds or more")
 
 
 def test_missing_ground_truth_and_a_recording_published_without_any_have_different_reasons() -> None:
     some, none = (unfit(LastLayerCounts(), VIEW, truth) for truth in ({"clients": torch.arange(2)}, {}))
     assert some is not None
     assert none is not None
-    assert "add class_counts to the truth of each client" in some
-    assert "published without truth/" in none
-    assert is_unscored(some)
-    assert not is_unscored(str(unfit(Decaf(), VIEW, {})))
+    assert "add class_counts to the truth of each client" in some.way_out
+    assert "published without truth/" in none.way_out
+    assert (some.kind, some.lacks) == ("unscored", ("class_counts",))
+    assert str(some).startswith("without class_counts in truth/ of the recording it cannot be scored; add ")
+    lacking = unfit(Decaf(), VIEW, {})
+    assert lacking is not None
+    assert lacking.kind == "lacking"
     assert unfit(LastLayerCounts(), VIEW, COUNTS) is None
 
 

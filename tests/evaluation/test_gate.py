@@ -25,6 +25,7 @@ from fedleak.commands import program
 from fedleak.core.attack import Attack
 from fedleak.evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, gate, gate_status
 from fedleak.evaluation.limits import limits_of
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, records, score_table
 from fedleak.evaluation.summary import summarise
@@ -34,7 +35,7 @@ from tests.frames import cell, results
 from tests.toys import train
 
 ATTACKS: list[Attack] = [Direction(), RowNorm(), Decaf()]
-LACKING = {"decaf": "the recording lacks learner"}
+LACKING = {"decaf": Reason("lacking", ("learner",))}
 DIRECTION, DECAF = "direction", "decaf"
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -146,7 +147,7 @@ def test_of_many_attacks_that_do_not_fit_three_are_named(number: int, named: str
     assert f"no attack measured auc: {named} not fit this recording" in found.message
 
 
-ONE_OUTPUT = "the question does not apply: the network has a single output"
+ONE_OUTPUT = Reason("inapplicable", says="the network has a single output")
 
 
 @pytest.mark.parametrize("name", ["composition/l1", "l1"])
@@ -185,9 +186,9 @@ def test_an_attack_that_ran_without_a_metric_is_not_said_to_lack_data(name: str,
 def test_of_many_reasons_the_gate_says_that_of_the_attack_which_lacks_least() -> None:
     attacks = [Direction(), RowNorm(), MatchedFilter()]
     reasons = {
-        "direction": "the recording lacks x, y; z",
-        "row-norm": "the recording lacks x",
-        "matched-filter": "q, q",
+        "direction": Reason("lacking", ("x", "y"), "z"),
+        "row-norm": Reason("lacking", ("x",)),
+        "matched-filter": Reason("misfit", says="q, q"),
     }
     (found,) = gate(limits_of({"auc": 0.6}), attacks)(results(), Evaluation(missing=reasons))
     assert found.message == (

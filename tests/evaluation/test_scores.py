@@ -17,11 +17,11 @@ def test_what_differs_or_is_missing_somewhere_is_named() -> None:
 
 
 def test_a_line_of_several_views_has_all_reasons_for_which_no_bound_is_known() -> None:
-    first, second = AttackInfo(unbounded="no noise"), AttackInfo(unbounded="sums")
-    assert second.after(first).unbounded == "no noise; sums"
-    assert first.after(second.after(first)).unbounded == "no noise; sums"
-    assert AttackInfo().after(first).unbounded == "no noise"
-    assert AttackInfo().after(None).unbounded == ""
+    first, second = AttackInfo(unbounded=("no noise",)), AttackInfo(unbounded=("sums",))
+    assert second.after(first).unbounded == ("no noise", "sums")
+    assert first.after(second.after(first)).columns()["unbounded"] == "no noise; sums"
+    assert AttackInfo().after(first).unbounded == ("no noise",)
+    assert AttackInfo().after(None).columns()["unbounded"] == ""
 
 
 def test_data_and_rankers_speak_for_themselves() -> None:

@@ -12,6 +12,8 @@ import torch
 from fedleak.core.errors import InputError
 from fedleak.core.estimates import ROC_GRID, Reconstruction
 from fedleak.core.provenance import hashed
+from fedleak.evaluation.labels import Label
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table, with_setting
 from fedleak.evaluation.stored import EVALUATION, read_run, write_evaluation
@@ -29,10 +31,13 @@ def body(tmp_path: Path) -> dict[str, Any]:
         scores=concat(scores),
         lines={"a": AttackInfo(role="ours")},
         roc={"a": (ROC_GRID.double().numpy(), 1)},
-        missing={"b": "it lacks something"},
+        missing={"b": Reason("lacking", ("labels",), "add them")},
+        unrelated={"c": Reason("inapplicable", says="there are no items")},
+        not_under_defences={"a": Reason("under-defences", way_out="give --slow", says="it takes 29 s")},
         pictures={"a": Reconstruction(images, images)},
         profiles=with_setting(pd.DataFrame({**shares, "low": 0.4, "high": 0.6}), data="d"),
         details={"a": pd.DataFrame({"n": [1], "text": ["x"]})},
+        labels={"a (d)": Label("a", "d")},
     )
     write_evaluation(tmp_path / EVALUATION, evaluation, data={"name": "d", "sha256": "0"})
     content: dict[str, Any] = json.loads((tmp_path / EVALUATION).read_text())
@@ -53,6 +58,38 @@ def test_what_this_program_writes_is_read(tmp_path: Path, body: dict[str, Any]) 
     assert read_run(tmp_path).evaluation.profiles.empty
 
 
+def test_reasons_are_read_with_their_fields(tmp_path: Path, body: dict[str, Any]) -> None:
+    write(tmp_path, body)
+    evaluation = read_run(tmp_path).evaluation
+    assert evaluation.missing == {"b": Reason("lacking", ("labels",), "add them")}
+    assert evaluation.unrelated == {"c": Reason("inapplicable", says="there are no items")}
+    assert evaluation.not_run["a under defences"].kind == "under-defences"
+
+
+def test_sentences_that_the_version_before_stored_are_read(tmp_path: Path, body: dict[str, Any]) -> None:
+    of_then = {name: value for name, value in body.items() if name not in ("unrelated", "not_under_defences")}
+    write(tmp_path, {**of_then, "missing": {"b": "it lacks something; add it"}})
+    evaluation = read_run(tmp_path).evaluation
+    assert evaluation.missing == {"b": Reason("unknown", says="it lacks something; add it")}
+    assert str(evaluation.missing["b"]) == "it lacks something; add it"
+    assert evaluation.unrelated == {}
+
+
+def test_labels_that_the_version_before_stored_are_read(tmp_path: Path, body: dict[str, Any]) -> None:
+    """An attack's label may end in another one's."""
+    line, curve, table = body["lines"]["a"], body["roc"]["a"], body["details"]["a"]
+    of_then = {name: value for name, value in body.items() if name != "labels"}
+    of_then["lines"] = {"a": line, "a (x)": line}
+    of_then["roc"] = {"a (x) (d, epsilon 1)": curve, "b (d)": curve}
+    of_then["details"] = {"a": table, "updates (d)": table}
+    write(tmp_path, of_then)
+    evaluation = read_run(tmp_path).evaluation
+    assert evaluation.label("a (x) (d, epsilon 1)") == Label("a (x)", "d, epsilon 1")
+    assert evaluation.label("updates (d)") == Label("updates", "d")
+    assert evaluation.label("a") == Label("a")
+    assert evaluation.label("b (d)") == Label("b (d)")
+
+
 CHANGES: dict[str, Change] = {
     "no person": lambda b: b["scores"].pop("person"),
     "a person that is a text": lambda b: b["scores"].update(person=["object", ["1", "2"]]),
@@ -67,15 +104,22 @@ CHANGES: dict[str, Change] = {
     "shares without a class": lambda b: b["profiles"].pop("class"),
     "shares that are texts": lambda b: b["profiles"].update(true=["object", ["a", "b"]]),
     "a line with a number": lambda b: b["lines"]["a"].update(family=1),
+    "a line with a number among its reasons": lambda b: b["lines"]["a"].update(unbounded=[1]),
     "a line with another field": lambda b: b["lines"]["a"].update(more=1),
     "a curve of two points": lambda b: b["roc"].update(a=[[0.0, 1.0], 1]),
     "a curve of a text": lambda b: b["roc"].update(a=["x", 1]),
     "a curve of half a client": lambda b: b["roc"]["a"].__setitem__(1, 0.5),
     "a reason that is a number": lambda b: b["missing"].update(b=1),
+    "a reason of another kind": lambda b: b["missing"]["b"].update(kind="x"),
+    "a reason with a number": lambda b: b["unrelated"]["c"].update(says=1),
+    "a reason that lacks a text": lambda b: b["missing"]["b"].update(lacks="labels"),
+    "a reason with another field": lambda b: b["missing"]["b"].update(more=""),
     "pictures of another size": lambda b: b["pictures"]["a"][0].update(shape=[2, 1, 4, 5]),
     "pictures of a negative size": lambda b: b["pictures"]["a"][0].update(shape=[-2, -1, 4, 4]),
     "pictures of a text": lambda b: b["pictures"]["a"][0].update(shape="2144"),
     "pictures without an end": lambda b: b["pictures"]["a"][0].update(shape=[2**40, 2**40, 1, 1]),
+    "a label with a number": lambda b: b["labels"]["a (d)"].update(setting=1),
+    "a label with another field": lambda b: b["labels"]["a (d)"].update(more=""),
     "a table of an attack with lists": lambda b: b["details"].update(a={"n": ["object", [[1]]]}),
     "a figure that is no drawing": lambda b: b.update(figures=[{"caption": "", "name": "", "files": {"svg": SVG}}]),
     "a figure without a name": lambda b: b.update(figures=[{"caption": 1, "name": 2, "files": {"svg": SVG}}]),

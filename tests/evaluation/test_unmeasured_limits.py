@@ -9,6 +9,7 @@ from fedleak.attacks.reconstruction.linear_inversion import LinearInversion
 from fedleak.core.attack import Attack
 from fedleak.evaluation.gate import Verdict, gate
 from fedleak.evaluation.limits import limits_of
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation
 from tests.frames import cell, results
 
@@ -31,7 +32,7 @@ def test_records_without_bits_leave_a_limit_on_bits_unchecked(limit: str) -> Non
 
 def test_shares_of_too_few_clients_are_the_reason_and_not_attacks_that_did_not_run() -> None:
     """Shares of ten classes need twenty clients; an attack on records would say nothing of them."""
-    missing = Evaluation(missing={"linear-inversion": "it is slow; add --slow"})
+    missing = Evaluation(missing={"linear-inversion": Reason("slow", way_out="add --slow", says="it is slow")})
     (found,) = gate(limits_of({"bits": 5.0}), ATTACKS)(results(SHARES[0]), missing)
     assert "what share of its examples each class has were not measured in bits, which need" in found.message
     assert "slow" not in found.message

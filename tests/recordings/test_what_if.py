@@ -292,6 +292,22 @@ def test_an_attack_whose_own_name_ends_in_prior_is_repeated_under_defences(tmp_p
     assert "list-posterior+prior" in said
 
 
+def test_an_attack_that_is_left_out_under_defences_is_named_by_a_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any time, the fastest of the best attacks on a question is repeated alone; a name may end in +prior."""
+    monkeypatch.setattr("fedleak.evaluation.what_if._SECONDS", 0)
+    data = source()
+    codebook = ranker(data, manipulation=Codebook(knows="lists"), ranker_per_client=True)
+    attacks = [make_attack(name) for name in ("codebook+prior", "list-posterior+prior", "ranking/prior-only")]
+    found = what_if(record_ranking(tmp_path, data, codebook), {("bits", 8): [Rounded(bits=8)]}, attacks, progress=False)
+    ((name, reason),) = found.evaluation.not_under_defences.items()
+    assert name in ("codebook+prior", "list-posterior+prior")
+    assert (reason.kind, reason.way_out) == ("under-defences", "give --slow")
+    assert name not in found.missing
+    assert found.evaluation.not_run[f"{name} under defences"] == reason
+
+
 def test_sums_of_recorded_updates_are_those_of_a_training_with_secure_sums(tmp_path: Path) -> None:
     """Participants, sums and what an attack finds are the same; without the targets, nobody's truth is left."""
     data, defense = digits(clients=10, clients_per_round=5), sums(5)

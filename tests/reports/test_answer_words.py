@@ -230,7 +230,7 @@ def test_more_matched_clients_than_epsilon_allows_are_a_false_declaration() -> N
 
 def test_the_number_of_answers_is_a_bound() -> None:
     rows = [cell("codebook", 0.95), cell("codebook", 4.3, metric="bits"), cell("codebook", 4.4, metric="bits-possible")]
-    lines = {**LINES, "codebook": dataclasses.replace(LINES["codebook"], unbounded="there is no known noise on w")}
+    lines = {**LINES, "codebook": dataclasses.replace(LINES["codebook"], unbounded=("there is no known noise on w",))}
     assert bits_of(table(*rows, lines=lines)).endswith(
         "; all answers together have at most 4.4, and no smaller bound is known, because there is no known noise on w."
     )
@@ -238,7 +238,7 @@ def test_the_number_of_answers_is_a_bound() -> None:
 
 def test_an_unknown_bound_has_a_reason() -> None:
     rows = [cell("codebook", 0.95), cell("codebook", 43.63, metric="bits", half=1.0)]
-    lines = {**LINES, "codebook": dataclasses.replace(LINES["codebook"], unbounded="there is no known noise on w")}
+    lines = {**LINES, "codebook": dataclasses.replace(LINES["codebook"], unbounded=("there is no known noise on w",))}
     assert bits_of(table(*rows, lines=lines)) == (
         "The update adds 43.6 bits (95% interval 42.6 to 44.6, codebook); no bound is known,"
         " because there is no known noise on w."

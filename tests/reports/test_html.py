@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.labels import Label
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.reports.html import FEW, GENERATED, write_report
 from fedleak.reports.questions import questions
@@ -19,7 +21,7 @@ from tests.reports.toys import run as toy_run
 DATA = {"name": "digits", "sha256": ""}
 
 
-def page(folder: Path, results: pd.DataFrame, missing: dict[str, str] | None = None, **arguments: object) -> str:
+def page(folder: Path, results: pd.DataFrame, missing: dict[str, Reason] | None = None, **arguments: object) -> str:
     run = Run("test", "", 0, None, {}, DATA, "", 1.0, results, missing or {})
     options = {"questions": questions(results), "sections": sections(results), **arguments}
     return write_report(folder, run, **options).read_text(encoding="utf-8")  # type: ignore[arg-type]
@@ -45,7 +47,9 @@ def test_names_and_settings_of_strangers_are_text(tmp_path: Path) -> None:
     for kept in (rows[:2], rows):  # long, and wide
         figure = CaptionedFigure(script, files={"svg": b"<svg></svg>"})
         results = table(*kept, lines={script: line})
-        text = page(tmp_path, results, missing={script: script}, causes=[script], figures=[figure])
+        text = page(
+            tmp_path, results, missing={script: Reason("misfit", says=script)}, causes=[script], figures=[figure]
+        )
         assert script not in text
         assert "&lt;script&gt;" in text
 
@@ -92,7 +96,8 @@ def test_a_further_question_has_an_answer_of_its_own(tmp_path: Path) -> None:
 
 def test_a_long_text_in_a_table_is_broken_into_lines(tmp_path: Path) -> None:
     rows = [{"tensor": "w", "remark": "a remark that is longer than any name of a tensor"}]
-    sections_of_details = detail_sections({"updates in digits": rows})
+    label = Label("updates", run="digits")
+    sections_of_details = detail_sections({str(label): rows}, labels={str(label): label})
     run = Run("test", "", 0, None, {}, DATA, "", 1.0, table(cell("codebook", 0.9)))
     text = write_report(tmp_path, run, sections=sections_of_details).read_text(encoding="utf-8")
     assert '<td class="long">a remark' in text
@@ -126,7 +131,7 @@ def test_questions_and_a_picture_stand_above_the_sections_with_their_figures(tmp
 
 
 def test_an_audit_without_scores_has_no_empty_table(tmp_path: Path) -> None:
-    text = page(tmp_path, table(cell("codebook", 0.9)).head(0), missing={"decaf": "why"})
+    text = page(tmp_path, table(cell("codebook", 0.9)).head(0), missing={"decaf": Reason("misfit", says="why")})
     assert "No attack could be scored" in text
     assert "decaf could not run: why." in text
     assert "<table" not in text
@@ -141,7 +146,10 @@ def test_numbers_are_aligned_to_the_right(tmp_path: Path) -> None:
 
 def test_what_was_recorded_and_what_to_do_stand_on_the_first_screen(tmp_path: Path) -> None:
     results = table(cell("codebook", 0.9), cell("chance", 0.5))
-    given: dict[str, Any] = {"system": {"data": "d", "learner": "mlp"}, "unrelated": {"plain-cosine": "one round"}}
+    given: dict[str, Any] = {
+        "system": {"data": "d", "learner": "mlp"},
+        "unrelated": {"plain-cosine": Reason("misfit", says="one round")},
+    }
     run = Run("test", "", 0, None, {}, DATA, "", 1.0, results, **given)
     text = write_report(tmp_path, run, questions=questions(results)).read_text(encoding="utf-8")
     parts = [

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.what_if import COSINE
 from fedleak.reports.questions import not_measured, questions
@@ -64,10 +65,10 @@ def test_a_bar_goes_from_the_best_baseline_to_certainty() -> None:
     (beyond,) = questions(table(cell("codebook", 0.52, half=0.1)))
     assert beyond.answer.reach is not None
     assert beyond.answer.reach.low == 0.0
-    assert found.said == (
-        "codebook assigns 10 of 100 examples of a client to a wrong class (baseline chance: 40): l1 0.200 (0.100 to"
-        " 0.300), n = 20; baseline chance 0.800"
+    assert found.words == (
+        "The best attack assigns 10 of 100 examples of a client to a wrong class; without the update: 40. On 20 clients."
     )
+    assert found.numbers == "codebook: l1 0.200 (0.100 to 0.300), n = 20; baseline chance 0.800"
 
 
 def test_the_worst_tenth_and_the_bits_are_said() -> None:
@@ -76,10 +77,13 @@ def test_the_worst_tenth_and_the_bits_are_said() -> None:
         [score_table("codebook", {"auc": [0.6, 0.9]}, setting={"data": "d"}, seed=0, victims=[1, 2])],
     )
     (found,) = questions(table(*rows), scores=scores)
-    assert found.said == (
-        "codebook picks the right one of a right and a wrong answer in 75 of 100 cases (guessing: 50): auc 0.750 (0.720"
-        " to 0.780), n = 20, best of 2 attacks; guessing 0.500; worst tenth of the clients 0.750;"
-        " the update adds 4 bits (3 to 5)"
+    assert found.words == (
+        "The best attack picks the right one of a right and a wrong answer in 75 of 100 cases; guessing: 50. On 20"
+        " clients."
+    )
+    assert found.numbers == (
+        "codebook: auc 0.750 (0.720 to 0.780), n = 20, best of 2 attacks; guessing 0.500; worst tenth of the clients"
+        " 0.750; the update adds 4 bits (3 to 5)"
     )
     assert found.answer.reach is not None
     assert found.answer.reach.worst == pytest.approx(0.5)
@@ -89,12 +93,15 @@ def test_what_was_tried_on_a_recording_is_no_line() -> None:
     rows = [cell("codebook", mean, defence=name) for name, mean in (("none", 0.9), ("top-k 0.1", 1.0))]
     rows += [cell("bound", 1.0, metric=COSINE, defence=name) for name in ("none", "top-k 0.1")]
     (found,) = questions(table(*rows))
-    assert found.said.startswith("codebook picks the right one of a right and a wrong answer in 90 of 100 cases")
+    assert found.words.startswith(
+        "The best attack picks the right one of a right and a wrong answer in 90 of 100 cases"
+    )
 
 
 def test_a_metric_without_words_stands_with_its_name() -> None:
     (found,) = questions(table(cell("codebook", 0.9, metric="my-metric")))
-    assert found.said.startswith("codebook: my-metric 0.900")
+    assert found.words.startswith("The best attack reaches my-metric 0.9")
+    assert found.numbers.startswith("codebook: my-metric 0.900")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +121,9 @@ def test_the_gate_is_said_of_the_questions_that_it_decides(limits: list[tuple[st
 
 
 def test_a_question_without_a_result_has_the_reason_of_the_attack_which_lacks_least() -> None:
-    lacks = {"dlg": "it is slow", "linear-ratio": "no pool", "linear-peeling": "no pool", "mean-image": "it is slow"}
-    given = run(cell("codebook", 0.9), not_run=lacks, unrelated={"plain-cosine": "one round"})
+    slow, without_pool = Reason("slow", says="it is slow"), Reason("misfit", says="no pool")
+    lacks = {"dlg": slow, "linear-ratio": without_pool, "linear-peeling": without_pool, "mean-image": slow}
+    given = run(cell("codebook", 0.9), not_run=lacks, unrelated={"plain-cosine": Reason("misfit", says="one round")})
     asked, others = not_measured(given, questions(given.results))
     assert [(one.answer.family, one.word, one.answer.reason) for one in asked] == [
         ("reconstruction", "not measured", "it is slow"),
@@ -127,9 +135,9 @@ def test_a_question_without_a_result_has_the_reason_of_the_attack_which_lacks_le
 
 def test_a_question_that_cannot_be_asked_of_the_system_does_not_apply() -> None:
     lacks = {
-        "direction": "the question does not apply: the server shows no items",
-        "dlg": "the question does not apply: x",
-        "linear-ratio": "it is slow",
+        "direction": Reason("inapplicable", says="the server shows no items"),
+        "dlg": Reason("inapplicable", says="x"),
+        "linear-ratio": Reason("slow", says="it is slow"),
     }
     given = run(cell("codebook", 0.9), unrelated=lacks)
     asked, _ = not_measured(given, questions(given.results))

@@ -10,6 +10,7 @@ from fedleak.commands.audit import _next
 from fedleak.commands.run import check_own_folder
 from fedleak.core.errors import InputError
 from fedleak.evaluation.limits import Limit
+from fedleak.evaluation.reasons import Reason
 from fedleak.reports.results_folder import print_outputs, results_folder, results_in, shell_command
 from fedleak.reports.run import Run
 from tests.frames import cell, results
@@ -67,14 +68,25 @@ def test_only_what_exists_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("missing", "limits", "reference", "words"),
     [
-        ({"raifle": "it is slow; add --slow"}, [Limit(None, "auc", 0.6)], None, "audit d --gate auc=0.6 --slow "),
-        ({"raifle": "it is slow; add --slow"}, None, "first", "audit d --reference first --slow "),
-        ({"decaf": "the recording lacks learner"}, None, None, "audit d --gate METRIC=LIMIT "),
+        (
+            {"raifle": Reason("slow", way_out="add --slow", says="it is slow")},
+            [Limit(None, "auc", 0.6)],
+            None,
+            "audit d --gate auc=0.6 --slow ",
+        ),
+        (
+            {"raifle": Reason("slow", way_out="add --slow", says="it is slow")},
+            None,
+            "first",
+            "audit d --reference first --slow ",
+        ),
+        ({"decaf": Reason("lacking", ("learner",))}, None, None, "audit d --gate METRIC=LIMIT "),
+        ({"pac": Reason("under-defences", way_out="give --slow")}, None, None, "audit d --slow "),
         ({}, [Limit(None, "auc", 0.6)], None, "report out RUN "),
     ],
 )
 def test_after_an_audit_come_slow_attacks_a_gate_or_a_page(
-    missing: dict[str, str], limits: list[Limit] | None, reference: str | None, words: str
+    missing: dict[str, Reason], limits: list[Limit] | None, reference: str | None, words: str
 ) -> None:
     assert _next("d", Path("out"), missing, limits, reference).startswith(f"fedleak {words}")
 

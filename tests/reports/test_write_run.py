@@ -13,6 +13,8 @@ from fedleak.core.provenance import source_hash
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.cause import Cause
 from fedleak.evaluation.gate import Verdict
+from fedleak.evaluation.labels import Label
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation, joined
 from fedleak.evaluation.scores import concat, from_records, score_table
 from fedleak.reports.join import join_runs
@@ -36,7 +38,7 @@ def evaluation(**setting: Any) -> Evaluation:
         )
         for name, mean in (("codebook", 0.8), ("chance", 0.45))
     ]
-    return Evaluation(scores=concat(rows), lines=dict(LINES), missing={"decaf": "the recording lacks learner"})
+    return Evaluation(scores=concat(rows), lines=dict(LINES), missing={"decaf": Reason("lacking", ("learner",))})
 
 
 def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,8 +109,10 @@ def test_details_of_several_views_and_cells_are_joined() -> None:
     for part in parts:
         part.details = {"check": from_records([{"check": "scale"}])}
     assert len(joined(parts).details["check"]) == 3
-    counts = {label: len(table) for label, table in combine(parts).details.items()}
+    of_cells = combine(parts)
+    counts = {label: len(table) for label, table in of_cells.details.items()}
     assert counts == {"check (d, epsilon 1)": 2, "check (d, epsilon 2)": 1}
+    assert of_cells.label("check (d, epsilon 2)") == Label("check", "d, epsilon 2")
 
 
 def test_curves_of_different_settings_stay_apart() -> None:

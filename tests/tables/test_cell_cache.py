@@ -14,6 +14,7 @@ from fedleak.core import provenance
 from fedleak.core.errors import InputError
 from fedleak.core.estimates import ROC_GRID, Reconstruction
 from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, from_records, score_table, with_setting
 from fedleak.reports.run import Run
@@ -43,7 +44,7 @@ def finished() -> Finished:
         scores=concat([known, other]),
         lines={"direction": AttackInfo(role="ours", family="recommendation", active=True)},
         roc={"direction": (ROC_GRID.double().numpy(), 2)},
-        missing={"imia": "no"},
+        missing={"imia": Reason("misfit", says="no")},
         pictures={"dlg": Reconstruction(torch.tensor([0, 1.0]).reshape(1, 1, 1, 2), torch.ones(1, 1, 1, 2) / 5)},
         figures=[CaptionedFigure("c", files={"svg": b"<svg>", "pdf": b"%PDF"}, name="map")],
         profiles=with_setting(profiles, data="d", round=2),

@@ -14,6 +14,7 @@ from fedleak.core.answers import Choices, Quantities
 from fedleak.core.estimates import Scores
 from fedleak.core.seeding import generator_for
 from fedleak.evaluation.evaluation import Evaluation, joined
+from fedleak.evaluation.labels import combined_label, prior_label
 from fedleak.evaluation.posterior.gaussian import vector_posterior
 from fedleak.evaluation.posterior.given_counts import log_probability_given_counts
 from fedleak.evaluation.posterior.log_odds import Column, cross_fitted
@@ -38,8 +39,6 @@ POSTERIOR = (
     "calibration-error",
 )
 """Metrics that are added."""
-PRIOR = "prior"
-"""Name, below that of a family, of its priors together."""
 FEWEST_PEOPLE = 5
 """People below whom nothing is calibrated."""
 _BINS = 15
@@ -72,16 +71,6 @@ def with_posteriors(evaluation: Evaluation, *, seed: int, shuffled: bool = False
 def _groups(parts: Sequence[Answered], seed: int) -> torch.Generator:
     """Source of the groups of people, the same for all attacks on a question."""
     return generator_for(seed, f"posterior of {parts[0].info.question}")
-
-
-def combined_label(label: str) -> str:
-    """Label of an attack together with the priors of its question.
-
-    >>> combined_label("ranking/codebook"), combined_label("codebook (all rounds)")
-    ('ranking/codebook+prior', 'codebook+prior (all rounds)')
-    """
-    name, space, rest = label.partition(" (")
-    return f"{name}+{PRIOR}{space}{rest}"
 
 
 @dataclass(frozen=True)
@@ -302,7 +291,7 @@ def _choices(answers: Answers, seed: int, shuffled: bool) -> Iterator[Evaluation
         left = -first.log_probability(odds)
         error = _calibration_error(_reliability(first, odds))
         extra = {"bits-left": left, "calibration-error": torch.full_like(left, error)}
-        yield from _rescored(first, extra, f"{first.parts[0].info.family}/{PRIOR}", odds)
+        yield from _rescored(first, extra, prior_label(first.parts[0].info.family), odds)
 
 
 def _columns(priors: Sequence[_Rows], own: _Rows) -> list[Column]:
@@ -426,7 +415,7 @@ def _quantities(answers: Answers, seed: int) -> Iterator[Evaluation]:
                 prior = dataclasses.replace(part.info, role="baseline", comparison="prior")
                 baseline = dataclasses.replace(part, info=prior)
                 unknown = {} if found.left is None else {"bits-left": (found.bits + found.left)[own]}
-                yield _whole(baseline, f"{part.info.family}/{PRIOR}", part.answers.rescored(found.prior[own]), unknown)
+                yield _whole(baseline, prior_label(part.info.family), part.answers.rescored(found.prior[own]), unknown)
         with_baseline = with_baseline or attack.with_prior is not None
 
 

@@ -19,6 +19,7 @@ from fedleak.evaluation.leakage_bounds import (
     pattern_bits,
     pattern_bits_given_count,
 )
+from fedleak.evaluation.result_names import BOUNDS
 from fedleak.evaluation.scores import concat
 from fedleak.evaluation.steps.step import RecordingRun, RecordingStep
 from fedleak.recordings.recorded_learner import recorded_learner
@@ -60,7 +61,7 @@ class Bounds(RecordingStep):
         items, positives = mask.sum(1), ((labels > 0.5) & mask).sum(1)
         bits, found = update_bits(view), dict[tuple[str, str], Tensor]()
         for prior in self.priors:
-            name = "bound" if prior == "uniform" else f"bound-{prior}"
+            name = BOUNDS[prior]
             if prior == "uniform":
                 entropy = choice_bits(items, positives)
             else:

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from fedleak.evaluation.result_names import DATA
+from fedleak.evaluation.result_names import BOUNDS, DATA
 from fedleak.evaluation.scores import SETTING
 from fedleak.reports.figures.figure_data import (
     DrawnFigure,
@@ -21,8 +21,8 @@ from fedleak.reports.figures.line_styles import LineStyle
 from fedleak.reports.tables import described_settings, words
 
 _BUDGET = SETTING + "epsilon"
-_BOUND, _GENIE = "bound", "genie"
-"""Labels of `fedleak.evaluation.steps.bounds.Bounds` and `fedleak.tables.after.genie.Genie`."""
+_BOUND, _GENIE = BOUNDS["uniform"], "genie"
+"""Labels of the bound for attacks that know nothing else, and of `fedleak.tables.after.genie.Genie`."""
 _MOST_PANELS = 8
 
 
@@ -65,7 +65,7 @@ def _draw(axes: Axes, rows: pd.DataFrame, styles: Mapping[str, LineStyle]) -> No
         if attack == _BOUND:
             axes.fill_between(x, mean, 1, color=".85", label="no attack", lw=0)
             axes.plot(x, mean, color="k", lw=1.5, label=attack)
-        elif str(attack).startswith(f"{_BOUND}-"):
+        elif attack in BOUNDS.values():
             axes.plot(x, mean, color="k", lw=1, ls="-.", label=attack)
         elif attack == _GENIE:
             axes.plot(x, mean, color="k", lw=1.5, ls="--", label=attack)

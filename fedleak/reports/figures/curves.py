@@ -19,12 +19,10 @@ _WIDEST, _THINNEST = 5.0, 1.6
 
 
 def roc(data: FigureData) -> list[DrawnFigure]:
-    """Mean ROC curves with the area below them."""
+    """Mean ROC curves with the area below them; `rows` have the ``attack`` and the ``setting`` of each label."""
     rows = data.rows
     if rows["label"].nunique() > _MOST_LINES:
         return []
-    named = rows["label"].str.partition(" (")
-    rows = rows.assign(attack=named[0], setting=named[2].str.removesuffix(")"))
     several = rows["setting"].nunique() > 1
     curves = []
     for (attack, setting), own in rows.groupby(["attack", "setting"], sort=False):
@@ -47,9 +45,9 @@ def reliability(data: FigureData) -> list[DrawnFigure]:
     figure, grid = styled(5.5, 4.0)
     axes = grid[0][0]
     axes.plot([0, 1], [0, 1], color=".5", ls=":")
-    for label, own in rows.groupby("label", sort=False):
-        colour = data.colours.get(str(label).partition(" (")[0])
-        axes.plot(own[PROBABILITY], own[TRUE], marker="o", markersize=4, color=colour, label=str(label))
+    for label, bins in rows.groupby("label", sort=False):
+        colour = data.colours.get(bins["attack"].iloc[0])
+        axes.plot(bins[PROBABILITY], bins[TRUE], marker="o", markersize=4, color=colour, label=str(label))
     axes.set(xlabel="probability given to an answer", ylabel="share of answers that are true", aspect="equal")
     legend_right(axes)
     caption = (

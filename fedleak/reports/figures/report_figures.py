@@ -47,9 +47,9 @@ class FigureKind:
     """Kind of figure and its requirements.
 
     Attributes:
-        table: ``results``; ``scores``, one row per victim; ``roc``, with ``label``, ``fpr`` and ``tpr``;
-            ``reliability``, with ``label`` and the bins of an attack with priors; or ``profiles``, see
-            `fedleak.evaluation.evaluation.Evaluation`.
+        table: ``results``; ``scores``, one row per victim; ``roc``, with ``label``, its ``attack`` and ``setting``,
+            ``fpr`` and ``tpr``; ``reliability``, with the same of its label and the bins of an attack with priors; or
+            ``profiles``, see `fedleak.evaluation.evaluation.Evaluation`.
         draw: function that makes the drawings.
         metric: the only metric to draw it for, None for all shown.
         columns: columns that the rows must have.
@@ -80,7 +80,7 @@ def report_figures(
     clients = clients if persons else {}
     tables = {"results": results, "profiles": profiles, "roc": roc_table(evaluation)}
     tables["reliability"] = reliability_table(evaluation)
-    tables |= {name: table.assign(attack=_attack(table)) for name, table in tables.items() if "label" in table}
+    tables |= {name: _with_parts(table, evaluation) for name, table in tables.items() if "label" in table}
     shown_metrics = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
     styles = line_styles(results)
     drawings: list[tuple[str, CaptionedFigure]] = []
@@ -92,7 +92,7 @@ def report_figures(
         for name in names:
             drawings += _drawn(figure, table, name, results=results, scores=scores, styles=styles, clients=clients)
     for label, images in evaluation.pictures.items():
-        line = evaluation.lines.get(label.partition(" (")[0], AttackInfo())
+        line = evaluation.lines.get(label, AttackInfo())
         drawings.append(("", dataclasses.replace(reconstructions(label, images), question=line.question)))
     answers = leading(recorded_answers(results[results["metric"].isin(metrics)]))
     answered = [(answer.question, str(answer.setting.get("data", ""))) for answer in answers]
@@ -159,9 +159,10 @@ def profiles_of(evaluation: Evaluation) -> tuple[pd.DataFrame, dict[int, str]]:
     return profiles, client_labels([*scores["person"], *profiles["person"]])
 
 
-def _attack(table: pd.DataFrame) -> pd.Series:
-    """Attack of each label, which may have a setting after it."""
-    return table["label"].str.partition(" (")[0]
+def _with_parts(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
+    """A table with the attack and the setting of each label."""
+    labels = [evaluation.label(printed) for printed in table["label"]]
+    return table.assign(attack=[label.attack for label in labels], setting=[label.setting for label in labels])
 
 
 def _lines(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str]]]:

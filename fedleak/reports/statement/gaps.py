@@ -9,16 +9,7 @@ from fedleak.core.attack import Attack
 from fedleak.core.class_paths import classes_in
 from fedleak.core.taxonomy import NONE_FITS, TAXONOMY
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.reasons import (
-    is_inapplicable,
-    is_lacking,
-    is_late,
-    is_slow,
-    is_unscored,
-    nearest_reason,
-    needs_other_clients,
-    why_inapplicable,
-)
+from fedleak.evaluation.reasons import Reason, nearest_reason
 from fedleak.reports.statement.content import DoesNotApply, NotMeasured, NotRun, NotTried, OtherServer
 from fedleak.reports.statement.measured import DECLARED_PRIVACY
 from fedleak.reports.statement.numbers import of_taxonomy
@@ -61,7 +52,7 @@ def not_tried(
         manipulation: name of what the recorded server did besides averaging, None for nothing.
         summed: largest number of clients in one message.
     """
-    families = {name: attack.family for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
+    named = {name: attack for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
     asking: dict[str, list[Attack]] = defaultdict(list)  # baselines alone are no question
     for attack in attacks:
         if not attack.baseline and attack.family != DECLARED_PRIVACY and attack.estimates.truth:
@@ -72,18 +63,18 @@ def not_tried(
         if name in measured:
             continue
         reasons = _reasons(of_question, evaluation)
-        inapplicable = [reason for reason in reasons.values() if is_inapplicable(reason)]
+        inapplicable = [reason for reason in reasons.values() if reason.kind == "inapplicable"]
         if inapplicable and len(inapplicable) == len(reasons):
             does_not_apply.append(
                 DoesNotApply(
                     question=", ".join(dict.fromkeys(attack.family for attack in of_question)),
                     infers=of_question[0].estimates.inferred,
-                    reason=why_inapplicable(inapplicable[0]),
+                    reason=inapplicable[0].says,
                 )
             )
         else:
             not_measured.append(_not_measured(of_question, reasons))
-    without = {name: what for name, what in KNOWN_CLASSES.items() if name not in families.values()}
+    without = {name: what for name, what in KNOWN_CLASSES.items() if name not in {attack.family for attack in attacks}}
     for name, what in without.items():
         if name == COLLUSION and summed == 1:
             alone = "the server receives the update of each client by itself"
@@ -94,8 +85,8 @@ def not_tried(
     return NotTried(
         not_measured=not_measured,
         does_not_apply=does_not_apply,
-        could_not_run=_by_reason(evaluation.missing, families),
-        other_questions=_by_reason(evaluation.unrelated, families),
+        could_not_run=_by_reason(evaluation.not_run, named),
+        other_questions=_by_reason(evaluation.unrelated, named),
         without_attack={name: what for name, what in without.items() if name != MANIPULATED or not _made_models()},
         deviations=[
             OtherServer(deviation=kind.__name__, does=kind.does, letter=kind.public_names().letter)
@@ -130,7 +121,7 @@ def _reads_global_model_alone(attack: Attack) -> bool:
     return attack.baseline and model.sees == "no update" and "the global model" in model.knows
 
 
-def _reasons(attacks: Sequence[Attack], evaluation: Evaluation) -> dict[str, str]:
+def _reasons(attacks: Sequence[Attack], evaluation: Evaluation) -> dict[str, Reason]:
     """Reason by ``family/name`` of each attack that gave no result."""
     missing = {**evaluation.missing, **evaluation.unrelated}
     reasons = {}
@@ -142,14 +133,14 @@ def _reasons(attacks: Sequence[Attack], evaluation: Evaluation) -> dict[str, str
     return reasons
 
 
-def _not_measured(attacks: Sequence[Attack], by_attack: Mapping[str, str]) -> NotMeasured:
+def _not_measured(attacks: Sequence[Attack], by_attack: Mapping[str, Reason]) -> NotMeasured:
     """A question that the given attacks ask; `by_attack` has the reason of each by ``family/name``."""
     by_family: dict[str, Counter[str]] = defaultdict(Counter)
     for attack in attacks:
         reason = by_attack.get(f"{attack.family}/{attack.name}")
-        by_family[attack.family].update([] if reason is None else [reason])
+        by_family[attack.family].update([] if reason is None else [reason.sentence])
     reasons = [*dict.fromkeys(of_family.most_common(1)[0][0] for of_family in by_family.values() if of_family)]
-    asked = {name: reason for name, reason in by_attack.items() if not is_inapplicable(reason)}
+    asked = {name: reason for name, reason in by_attack.items() if reason.kind != "inapplicable"}
     letters = ", ".join(sorted({letter for attack in attacks if (letter := attack.public_names().letter)}))
     return NotMeasured(
         question=", ".join(by_family),
@@ -160,23 +151,26 @@ def _not_measured(attacks: Sequence[Attack], by_attack: Mapping[str, str]) -> No
     )
 
 
-def _plain(reason: str) -> str:
+def _plain(reason: Reason) -> str:
     """A reason in plain words, without names of classes and fields, and without what to do about it."""
-    if is_slow(reason):
+    if reason.kind == "slow":
         return "the attacks on it are slow and were left out"
-    if is_late(reason):
+    if reason.kind == "late":
         return "the time of the audit was not enough for the attacks on it"
-    if is_unscored(reason):
+    if reason.kind == "unscored":
         return "the recording does not hold the true answers, with which a result would be compared"
-    if is_lacking(reason):
-        return reason.partition(";")[0]
-    if needs_other_clients(reason):
-        return f"the attacks on it need {reason.partition(';')[0].removeprefix('it needs ')}"
+    if reason.kind == "lacking":
+        return reason.problem
+    if reason.kind == "other-clients":
+        return f"the attacks on it need {', '.join(reason.lacks)}"
     return "the attacks on it do not fit what was recorded (section 6 has the reasons)"
 
 
-def _by_reason(missing: Mapping[str, str], families: Mapping[str, str]) -> list[NotRun]:
+def _by_reason(reasons: Mapping[str, Reason], named: Mapping[str, Attack]) -> list[NotRun]:
+    """What did not run, by question and reason; `named` has the attacks by ``name`` and by ``family/name``."""
     names: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, reason in missing.items():
-        names[families.get(name, name), reason].append(name.rpartition("/")[2])
-    return [NotRun(question=family, attacks=own, reason=reason) for (family, reason), own in sorted(names.items())]
+    for printed_name, reason in reasons.items():
+        attack = named.get(printed_name)
+        question = printed_name if attack is None else attack.family
+        names[question, reason.sentence].append(printed_name if attack is None else attack.name)
+    return [NotRun(question=family, attacks=own, reason=sentence) for (family, sentence), own in sorted(names.items())]

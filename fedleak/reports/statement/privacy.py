@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from fedleak.attacks.declared_privacy.epsilon_bounds import bound_at, gaussian_at
-from fedleak.attacks.declared_privacy.ledger import SUBSAMPLING
+from fedleak.attacks.declared_privacy.ledger import LEDGER_CHECKS, SUBSAMPLING
 from fedleak.core.errors import ViewError
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.result_names import ATTACKS
@@ -177,7 +177,8 @@ def _promised(promise: Promise) -> str:
 
 def _ledger(findings: Sequence[Mapping[str, Cell]]) -> str:
     """Rounds and epsilon of the worst and of the median client; empty if several rounds were not looked at."""
-    rows = {str(row["check"]).removeprefix("ledger: "): row for row in findings if "ledger: " in str(row["check"])}
+    by_check = {row["check"]: row for row in findings}
+    rows = {who: by_check[check] for who, check in LEDGER_CHECKS.items() if check in by_check}
     if not rows:
         return ""
     spent = []

@@ -13,7 +13,7 @@ from fedleak.attacks.words.estimates import WordSetEstimate
 from fedleak.core.attack import Attack
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import POPULARITY, Release, RoundView
-from fedleak.evaluation.posterior.posterior import combined_label, with_posteriors
+from fedleak.evaluation.posterior.posterior import with_posteriors
 from fedleak.evaluation.runner import Evaluation, attack_view, joined
 from fedleak.evaluation.summary import paired_differences, summarise
 from fedleak.reports.figures.report_figures import report_figures
@@ -170,11 +170,6 @@ def test_bits_stay_below_those_that_the_noise_allows() -> None:
     release = Release(clip=1.0, noise_scale=0.6, parameters=("table",))
     found = means(evaluated([Reader(), Popularity()], releases=(release,)))
     assert math.isclose(found["reader", "bits-bound"], ITEMS / 2 * math.log2(1 + 1 / (ITEMS * 0.36)), rel_tol=1e-5)
-
-
-def test_labels_of_two_families_and_of_all_rounds_keep_their_form() -> None:
-    assert combined_label("ranking/codebook") == "ranking/codebook+prior"
-    assert combined_label("codebook (all rounds)") == "codebook+prior (all rounds)"
 
 
 def test_reliability_of_both_is_a_table_and_a_figure() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fedleak.evaluation.reasons import Reason
 from fedleak.reports.exporters.sarif import GATE, Sarif, write_gate_alerts
 from fedleak.reports.run import Place, Recorded, Run
 from tests.reports.toys import LINES, cell, run, table
@@ -36,7 +37,10 @@ def gated(**changed: Any) -> Run:
     verdicts[1] |= {"setting": {"epsilon": 1.5}, "round": 1}
     results = table(cell("codebook", 0.7), cell("raifle", 0.6), cell("chance", 0.5), lines=LINES)
     options: dict[str, Any] = {"results": results, "gate": verdicts, "recording": recorded(0, 1, 2, 3)}
-    options |= {"not_run": {"decaf": "it lacks labels"}, "unrelated": {"dager": "it lacks words"}}
+    options |= {
+        "not_run": {"decaf": Reason("misfit", says="it lacks labels")},
+        "unrelated": {"dager": Reason("misfit", says="it lacks words")},
+    }
     return run(**{**options, **changed})
 
 

@@ -2,6 +2,7 @@ from fedleak import server
 from fedleak.attacks.record_membership.baselines import SentModelLoss
 from fedleak.core.class_paths import classes_in
 from fedleak.core.taxonomy import RECONSTRUCTION
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.time_budget import TimeBudget
@@ -9,10 +10,13 @@ from fedleak.reports.statement.gaps import KNOWN_CLASSES, not_tried
 from fedleak.server.model_manipulation import ModelManipulation
 from tests.places import ROOT
 
+SLOW = Reason("slow", says="it is slow")
+NO_LEARNER = Reason("misfit", says="no learner")
+
 
 def test_gaps_are_named_with_what_was_lacking() -> None:
     attacks = [kind() for kind in REGISTRY.values()]
-    evaluation = Evaluation(missing={"recommendation/raifle": "it is slow"}, unrelated={"decaf": "no learner"})
+    evaluation = Evaluation(missing={"recommendation/raifle": SLOW}, unrelated={"decaf": NO_LEARNER})
     found = not_tried(evaluation, attacks)
     assert [(one.question, one.attacks, one.reason) for one in found.could_not_run] == [
         ("recommendation", ["raifle"], "it is slow")
@@ -29,7 +33,7 @@ def test_a_class_that_the_project_has_is_no_gap() -> None:
 
 def test_every_question_without_a_result_has_a_reason() -> None:
     attacks = [kind() for kind in REGISTRY.values()]
-    evaluation = Evaluation(missing={"recommendation/raifle": "it is slow"}, unrelated={"decaf": "no learner"})
+    evaluation = Evaluation(missing={"recommendation/raifle": SLOW}, unrelated={"decaf": NO_LEARNER})
     found = not_tried(evaluation, attacks, ["InteractionEstimate"], summed=10)
     asked = {kind.estimates.question(): kind for kind in attacks if not kind.baseline and kind.estimates.truth}
     open_ones = {kind.estimates.inferred for name, kind in asked.items() if name != "InteractionEstimate"}
@@ -49,12 +53,12 @@ def test_every_question_without_a_result_has_a_reason() -> None:
 
 def test_the_reason_of_a_question_is_that_of_the_attack_which_lacks_least_in_plain_words() -> None:
     reasons = {
-        "decaf": "it is slow (minutes per victim); add --slow",
-        "direction": "it needs x; the clients' algorithm is SomeAlgorithm",
-        "ranking/raifle": "the recording lacks the items that the server showed, y; give it",
-        "images/raifle": "the recording lacks the items that the server showed; give it",
-        "attribute-lda": "without attributes in truth/ of the recording it cannot be scored; add it",
-        "pac": "expected layer fc2.weight, got none",
+        "decaf": Reason("slow", way_out="add --slow", says="it is slow (minutes per victim)"),
+        "direction": Reason("other-clients", ("x",), says="the clients' algorithm is SomeAlgorithm"),
+        "ranking/raifle": Reason("lacking", ("the items that the server showed", "y"), "give it"),
+        "images/raifle": Reason("lacking", ("the items that the server showed",), "give it"),
+        "attribute-lda": Reason("unscored", ("attributes",), "add it"),
+        "pac": Reason("misfit", says="expected layer fc2.weight, got none"),
     }
     found = not_tried(Evaluation(unrelated=reasons), [kind() for kind in REGISTRY.values()]).not_measured
     summaries = {one.infers: one.summary for one in found}
@@ -72,14 +76,14 @@ def test_the_reason_of_a_question_is_that_of_the_attack_which_lacks_least_in_pla
 
 def test_a_question_that_no_attack_could_be_asked_does_not_apply() -> None:
     attacks = [kind() for kind in REGISTRY.values()]
-    reason = "the question does not apply: there are no items"
+    reason = Reason("inapplicable", says="there are no items")
     asking = [one for one in attacks if one.estimates.question() == "InteractionEstimate" and not one.baseline]
     missing = {f"{one.family}/{one.name}": reason for one in asking}
     found = not_tried(Evaluation(unrelated=missing), attacks)
     (interactions,) = [one for one in found.does_not_apply if "recommendation" in one.question]
     assert interactions.reason == "there are no items"
     assert interactions.infers not in {one.infers for one in found.not_measured}
-    missing[f"{asking[0].family}/{asking[0].name}"] = "it is slow"
+    missing[f"{asking[0].family}/{asking[0].name}"] = SLOW
     measurable = not_tried(Evaluation(unrelated=missing), attacks)
     assert interactions.infers in {one.infers for one in measurable.not_measured}
 
@@ -132,17 +136,19 @@ def test_a_deviation_that_the_recording_declares_is_no_gap() -> None:
 
 
 def test_clients_of_another_kind_are_described_without_the_name_of_their_class() -> None:
-    reason = "it needs clients that factorise a matrix; the clients' algorithm is FNCFAlgorithm, no MFAlgorithm"
+    learner = "the clients' algorithm is FNCFAlgorithm, no MFAlgorithm"
+    reason = Reason("other-clients", ("clients that factorise a matrix",), says=learner)
     attacks = [kind() for kind in REGISTRY.values() if kind.family == "identifiability"]
     evaluation = Evaluation(unrelated={f"{one.family}/{one.name}": reason for one in attacks})
     (vector,) = [one for one in not_tried(evaluation, attacks).not_measured if one.question == "identifiability"]
     assert vector.summary == "the attacks on it need clients that factorise a matrix"
-    assert vector.reasons == [reason]
+    assert vector.reasons == [f"it needs clients that factorise a matrix; {learner}"]
 
 
 def test_want_of_time_is_a_reason_in_plain_words() -> None:
     attacks = [kind() for kind in REGISTRY.values() if kind.family == "linkability"]
     late = TimeBudget(30).reason(3394.0, "seconds per victim")
     missing = {one.name: late for one in attacks if not one.baseline}
-    (links,) = [one for one in not_tried(Evaluation(missing=missing), attacks).not_measured if one.reasons == [late]]
+    gaps = not_tried(Evaluation(missing=missing), attacks).not_measured
+    (links,) = [one for one in gaps if one.reasons == [str(late)]]
     assert links.summary == "the time of the audit was not enough for the attacks on it"
