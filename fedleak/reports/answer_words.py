@@ -71,7 +71,7 @@ def bits_sentence(added: AddedBits | None) -> str:
     if added is None:
         return ""
     row = added.row
-    unbounded = "; ".join(row.get("unbounded") or ())
+    unbounded = row.get("unbounded")
     interval = f"95% interval {bits(row['low'])} to {bits(row['high'])}, {row['attack']}"
     said = f"The update adds {bits(row['mean'])} bits ({interval})"
     if row["low"] <= 0:

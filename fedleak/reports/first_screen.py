@@ -80,7 +80,9 @@ def _scaled(name: str, value: float) -> str:
     return number_in_words(name, value) if metric(name).words else number(value)
 
 
-def what_to_do(first: Answer | None, *, advice: str, is_one_recording: bool, has_gate: bool) -> str:
+def what_to_do(
+    first: Answer | None, *, advice: str, is_one_recording: bool, has_gate: bool, lacks_data: bool = False
+) -> str:
     """The next step after a report, by what its first answer is.
 
     Args:
@@ -88,6 +90,7 @@ def what_to_do(first: Answer | None, *, advice: str, is_one_recording: bool, has
         advice: what a what-if says of its defences; empty where none were tried.
         is_one_recording: whether the report is of one recording, which can be audited again.
         has_gate: whether limits were set.
+        lacks_data: whether questions were not measured, for which more could be recorded.
     """
     if advice:
         return advice
@@ -95,9 +98,10 @@ def what_to_do(first: Answer | None, *, advice: str, is_one_recording: bool, has
         return "Record what the questions below lack (docs/audit/record-your-system.md)."
     if first.status == "leak":
         if is_one_recording:
+            further = " Record what the questions lack that matter to your system." if lacks_data else ""
             return (
                 "See what defences would change, without a new training: fedleak audit DIR --what-if FILE"
-                " (docs/audit/what-if.md)."
+                f" (docs/audit/what-if.md).{further}"
             )
         return "Audit your own system in the same way: fedleak audit DIR (docs/start/audit-your-system.md)."
     if first.status == "undecided":

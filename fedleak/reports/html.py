@@ -95,7 +95,7 @@ def write_report(
         unmeasured=unmeasured,
         not_asked=[inferred_by_family()[family] for family in not_asked],
         scales=meanings({one.answer.metric for one in questions}),
-        lines=_first_lines(run, questions, is_joined=bool(parts)),
+        lines=_first_lines(run, questions, unmeasured, is_joined=bool(parts)),
         defences=[] if (table := defence_table(results, run.defences)) is None else [table],
         changes_first=bool(changes) and order_of_changes([part.data["sha256"] or part.data["name"] for part in parts]),
         pictures=first,
@@ -143,11 +143,19 @@ def _element(figure: CaptionedFigure) -> Markup:
     return Markup('<img alt="{}" src="data:image/svg+xml;base64,{}">').format(figure.caption, content)
 
 
-def _first_lines(run: Run, questions: Sequence[Question], *, is_joined: bool) -> list[FirstLine]:
+def _first_lines(
+    run: Run, questions: Sequence[Question], unmeasured: Sequence[Question], *, is_joined: bool
+) -> list[FirstLine]:
     """The lines below the verdict; none where nothing was measured."""
     first = questions[0].answer if questions else None
     is_one_recording = not is_joined and "learner" in run.system
-    todo = what_to_do(first, advice=run.advice, is_one_recording=is_one_recording, has_gate=bool(run.gate))
+    todo = what_to_do(
+        first,
+        advice=run.advice,
+        is_one_recording=is_one_recording,
+        has_gate=bool(run.gate),
+        lacks_data=any(question.answer.status == "unmeasured" for question in unmeasured),
+    )
     if first is None:
         return [FirstLine("what to do", todo)]
     return first_lines(first, todo)

@@ -66,7 +66,8 @@ def test_a_bar_goes_from_the_best_baseline_to_certainty() -> None:
     assert beyond.answer.reach is not None
     assert beyond.answer.reach.low == 0.0
     assert found.words == (
-        "The best attack assigns 10 of 100 examples of a client to a wrong class; without the update: 40. On 20 clients."
+        "The best attack assigns 10 of 100 examples of a client to a wrong class; without the update: 40. On 20"
+        " clients."
     )
     assert found.numbers == "codebook: l1 0.200 (0.100 to 0.300), n = 20; baseline chance 0.800"
 
