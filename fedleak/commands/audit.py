@@ -31,6 +31,7 @@ from fedleak.recordings.control import Control
 from fedleak.recordings.recording import Recording
 from fedleak.reports.exporters.sarif import write_gate_alerts
 from fedleak.reports.files import Format
+from fedleak.reports.gate_words import verdict_in_words
 from fedleak.reports.junit import write_gate
 from fedleak.reports.results_folder import folder_above, print_outputs, results_folder, results_in, shell_command
 from fedleak.reports.statement.statement import write_statement
@@ -38,6 +39,7 @@ from fedleak.reports.statement.system_file import Declaration
 from fedleak.reports.wandb_log import shows_in_wandb
 from fedleak.reports.write_run import write_run
 
+_PAIRS = "what changed from another run; with one FEDLEAK_KEY in both audits, the same clients are paired"
 _MINUTES = 30.0
 """Time of an audit for which none is set."""
 
@@ -128,7 +130,9 @@ def audit(
             write_statement(
                 directory, done, evaluation, attacks=chosen, recording=opened, declared=declared, persons=persons
             )
-        print("\n".join([*reasons(evaluation.not_run), *(verdict["message"] for verdict in verdicts)]))
+        print("\n".join(reasons(evaluation.not_run)))
+        for verdict in verdicts:
+            print("\n".join(filter(None, [verdict_in_words(verdict, done.results), verdict["message"]])))
         print(time_shares(audited.scores, audited.evaluation.lines, audited.seconds))
         print_outputs(results_in(directory), then=_next(recording, directory, evaluation.not_run, limits, reference))
         return gate_status([verdict["verdict"] for verdict in verdicts])
@@ -169,4 +173,4 @@ def _next(
     if limits is None:
         words = "audit", recording, "--gate", "METRIC=LIMIT"
         return shell_command(*words, why="fails a CI job, see docs/audit/gate.md")
-    return shell_command("report", directory, "RUN", why="joins it with other runs")
+    return shell_command("report", directory, "RUN", why=_PAIRS)

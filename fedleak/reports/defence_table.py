@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.core.metric_table import metric
 from fedleak.evaluation.advice import NOT_SEEN
 from fedleak.evaluation.answers import Answer, answers, leading
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE, NONE
@@ -46,8 +45,8 @@ def defence_table(results: pd.DataFrame, outcomes: Mapping[str, Mapping[str, str
             row[_column_of(question)] = _value(question, by_defence.get(str(defence), []))
         row["loss after the round" if name == LOSS else "cosine of the mean update"] = number(float(signal))
         rows.append(row)
-    is_error = metric(name).lower_is_better
-    signals = [float(signal) if is_error else -float(signal) for signal in left]
+    # A lower loss and a larger cosine are more learning.
+    signals = [float(signal) if name == LOSS else -float(signal) for signal in left]
     kept = [sum(outcome == "ok" for outcome in outcomes.get(str(defence), {}).values()) for defence in left.index]
     plain = [defence == NONE for defence in left.index]
     order = sorted(range(len(rows)), key=lambda place: (not plain[place], -kept[place], signals[place]))

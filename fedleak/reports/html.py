@@ -24,6 +24,7 @@ from fedleak.evaluation.scores import records
 from fedleak.reports.content_policy import content_policy
 from fedleak.reports.defence_table import defence_table
 from fedleak.reports.first_screen import FirstLine, first_lines, order_of_changes, what_to_do
+from fedleak.reports.gate_words import verdict_in_words
 from fedleak.reports.questions import Question, first_verdict, not_measured
 from fedleak.reports.run import Run
 from fedleak.reports.sections import BASELINES, Section
@@ -88,7 +89,7 @@ def write_report(
             *([GENERATED] if generated.all() and len(generated) else []),
             *([FEW] if _is_of_few(run) else []),
             *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),
-            *(str(verdict.get("message", "")) for verdict in run.gate),
+            *(f"{verdict_in_words(one, results)} {one.get('message', '')}".strip() for one in run.gate),
         ],
         generated_too=_generated_too(results[DATA][generated]) if generated.any() and not generated.all() else "",
         questions=questions,

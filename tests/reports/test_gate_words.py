@@ -1,0 +1,44 @@
+"""A verdict of the gate in words."""
+
+from typing import Any
+
+import pytest
+
+from fedleak.evaluation.scores import AttackInfo
+from fedleak.reports.gate_words import verdict_in_words
+from tests.reports.toys import cell, table
+
+LINES = {"exact-counts": AttackInfo(role="ours", family="composition", question="q", tells="what share each class has")}
+
+
+def verdict(**changed: Any) -> dict[str, Any]:
+    fields = {"metric": "composition/l1", "limit": 0.25, "attack": "exact-counts", "value": 0.04, "n": 10}
+    return {**fields, "verdict": "failed", **changed}
+
+
+def words(**changed: Any) -> str:
+    return verdict_in_words(verdict(**changed), table(cell("exact-counts", 0.04, metric="l1"), lines=LINES))
+
+
+def test_it_says_what_is_inferred_by_how_much_and_on_whom() -> None:
+    assert words() == (
+        "Limit exceeded on what share each class has: the attack assigns 2 of 100 examples of a client to a wrong"
+        " class, measured on 10 clients; the limit is 12."
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "start"),
+    [("ok", "Limit kept on"), ("undecided", "Limit not decided on"), ("failed", "Limit exceeded on")],
+)
+def test_the_outcome_comes_first(outcome: str, start: str) -> None:
+    assert words(verdict=outcome).startswith(start)
+
+
+def test_without_an_attack_or_a_unit_there_are_no_words() -> None:
+    assert words(value=None, attack=None, verdict="unchecked") == ""
+    assert words(metric="composition/beyond-baseline") == ""
+
+
+def test_the_worst_client_is_named_as_such() -> None:
+    assert "measured on the most exposed client" in words(metric="epsilon", value=9.0, limit=8.0)
