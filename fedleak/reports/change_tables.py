@@ -6,8 +6,10 @@ from typing import Any
 
 import pandas as pd
 
+from fedleak.core.metric_table import metric
 from fedleak.evaluation.changes import COLUMNS, Changes
 from fedleak.evaluation.scores import SETTING, describe, differing, from_records, number, records, setting_of
+from fedleak.reports.metric_words import number_in_words, value_in_words
 from fedleak.reports.tables import Table
 from fedleak.reports.text_table import text_table
 
@@ -46,6 +48,42 @@ def change_tables(compared: Mapping[str, Any], place: int = 0) -> list[Table]:
     return tables
 
 
+_VERDICTS: Mapping[str, str] = {
+    "more": "more is inferred in {run} than in {reference}",
+    "less": "less is inferred in {run} than in {reference}",
+    "equal": "the same is inferred of every client in both",
+    "undecided": "it is not decided in which of both more is inferred",
+}
+
+
+def change_sentences(compared: Mapping[str, Any]) -> list[str]:
+    """A sentence on each question: whether more or less is inferred, in the metric's everyday unit, and on whom."""
+    rows = change_rows([compared])
+    names = {"run": compared["run"], "reference": compared["reference"]}
+    sentences = []
+    for row in records(rows[rows["best"]]):
+        question = f"{row['question'][:1].upper()}{row['question'][1:]}"
+        verdict = _VERDICTS.get(row["verdict"], row["verdict"]).format(**names)
+        now = value_in_words(row["metric"], float(row["value"]))
+        before = number_in_words(row["metric"], float(row["reference"]))
+        how = f"paired on {row['n']} clients" if row["paired"] else f"not paired, {row['n']} clients in each"
+        difference = _scaled(row["metric"], row["change"])
+        ends = " to ".join(_scaled(row["metric"], row[end]) for end in ("low", "high"))
+        sentences.append(
+            f"{question}: {verdict}. The best attack {now} in {names['run']}; in {names['reference']}: {before}"
+            f" (difference {difference}, 95% interval {ends}, {how})."
+        )
+    return sentences
+
+
+def _scaled(name: str, value: float | None) -> str:
+    """A difference in the unit of a metric's words, with its sign; an infinite end has no number."""
+    entry = metric(name)
+    if value is None or not math.isfinite(value):
+        return "?"
+    return f"{value * entry.words_scale:+.0f}" if entry.words and entry.words_scale != 1 else f"{value:+.3f}"
+
+
 def _shown(rows: pd.DataFrame, reference: str, run: str) -> pd.DataFrame:
     keys = differing(rows)
     loose = not rows["paired"].all()
@@ -73,11 +111,11 @@ def _shown(rows: pd.DataFrame, reference: str, run: str) -> pd.DataFrame:
     return table.drop(columns=empty)
 
 
-def text_of_changes(notes: Sequence[str], tables: Sequence[Table]) -> str:
-    """Tables that are not folded, and sentences, for a terminal."""
+def text_of_changes(sentences: Sequence[str], notes: Sequence[str], tables: Sequence[Table]) -> str:
+    """Sentences on what changed, tables that are not folded, and notes, for a terminal."""
     shown = [
         "\n".join(text_table([*one.rows], one.texts.to_numpy().tolist(), one.numeric))
         for one in tables
         if not one.folded
     ]
-    return "\n\n".join([*shown, "\n".join(notes)])
+    return "\n\n".join(["\n".join(sentences), *shown, "\n".join(notes)])

@@ -55,7 +55,7 @@ def write_report(
     questions: Sequence[Question] = (),
     sections: Sequence[Section] = (),
     differences: Sequence[Table] = (),
-    changes: Sequence[tuple[Sequence[str], Sequence[Table]]] = (),
+    changes: Sequence[tuple[Sequence[str], Sequence[str], Sequence[Table]]] = (),
     parts: Sequence[Run] = (),
     pictures: Sequence[CaptionedFigure] = (),
     figures: Sequence[CaptionedFigure] = (),
@@ -63,7 +63,8 @@ def write_report(
 ) -> Path:
     """Writes report.html into a folder.
 
-    `parts` are the runs that `run` joins, if any; `changes` sentences and tables on what changed from another run.
+    `parts` are the runs that `run` joins, if any; `changes` what changed from another run: a sentence on each
+    question, notes, and tables.
 
     The questions stand first, with the pictures; then the section of each with its figures, then the other sections.
     """

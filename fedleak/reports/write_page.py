@@ -10,7 +10,7 @@ from fedleak.core.io.files import write_whole
 from fedleak.core.progress import say_what_starts
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.reports.change_tables import change_rows, change_tables, text_of_changes
+from fedleak.reports.change_tables import change_rows, change_sentences, change_tables, text_of_changes
 from fedleak.reports.figures.first_pictures import first_pictures
 from fedleak.reports.figures.report_figures import profiles_of, report_figures
 from fedleak.reports.files import Format, write_files
@@ -46,12 +46,15 @@ def write_page(
     differences = difference_tables(run.differences)
     lines = questions(run.results, evaluation.scores, run.gate)
     pictures = first_pictures(evaluation, run.results, lines, persons=persons)
-    changed = [(one["notes"], change_tables(one, place)) for place, one in enumerate(run.changes)]
+    changed = [
+        (change_sentences(compared), compared["notes"], change_tables(compared, place))
+        for place, compared in enumerate(run.changes)
+    ]
     options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
     options |= {"changes": changed}
     write_report(directory, run, questions=lines, sections=[*answered, *details], differences=differences, **options)
     tables = [table for section in [*answered, *details] for table in section.tables] + differences
-    tables += [table for _, change_tables_of_run in changed for table in change_tables_of_run]
+    tables += [table for *_, change_tables_of_run in changed for table in change_tables_of_run]
     numbers = {"results": run.results, "differences": run.differences}
     numbers |= {table.name: table.rows for section in details for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)

@@ -9,7 +9,7 @@ from fedleak.evaluation.changes import changes
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.stored import StoredRun
-from fedleak.reports.change_tables import change_rows, change_tables, stored_changes, text_of_changes
+from fedleak.reports.change_tables import change_rows, change_sentences, change_tables, stored_changes, text_of_changes
 
 LINES = {f"attack-{n}": AttackInfo(role="ours", family="ranking", question="q", tells="clicks") for n in range(14)}
 
@@ -38,9 +38,19 @@ def test_many_attacks_are_folded_and_left_out_of_a_terminal() -> None:
     found = stored_changes(changes(run("a", 0.0, attacks=14), run("b", 0.1, attacks=14)))
     tables = change_tables(found, place=1)
     assert [(table.name, table.folded) for table in tables] == [("changes-1", False), ("changes-by-attack-1", True)]
-    text = text_of_changes(found["notes"], tables)
+    text = text_of_changes(change_sentences(found), found["notes"], tables)
     assert "attack-13" in text
     assert "attack-3" not in text
+
+
+def test_a_sentence_says_what_changed_in_the_unit_of_the_metric() -> None:
+    (sentence,) = change_sentences(stored_changes(changes(run("a", 0.0, people=80), run("b", 0.1, people=80))))
+    assert sentence == (
+        "Clicks: more is inferred in b than in a. The best attack picks the right one of a right and a wrong answer in"
+        " 66 of 100 cases in b; in a: 56 (difference +10, 95% interval +5 to +14, paired on 80 clients)."
+    )
+    (loose,) = change_sentences(stored_changes(changes(run("a", 0.0), run("b", 0.1, first=50))))
+    assert "not paired, 8 clients in each" in loose
 
 
 def test_rows_that_are_not_paired_say_so() -> None:

@@ -15,7 +15,7 @@ from fedleak.evaluation.limits import BEYOND_BASELINE, CHANGE, FEWEST, Limit
 from fedleak.evaluation.persons import over_clients
 from fedleak.recordings.recording import Recording
 from fedleak.reports.html import GENERATED
-from fedleak.reports.metric_words import value_in_words
+from fedleak.reports.metric_words import number_in_words, value_in_words
 from fedleak.reports.run import Run
 from fedleak.reports.statement.assessment import assessment
 from fedleak.reports.statement.combined import combined, why_not_combined
@@ -216,10 +216,22 @@ def _answers(questions: Sequence[Measured]) -> str:
     }
     answers = ["few" if one.n < FEWEST else one.answer for one in questions]
     asked = {
-        start: [one.infers for one, answer in zip(questions, answers, strict=True) if answer == name]
+        start: [
+            _with_words(one) if one is questions[0] and name in ("yes", "slightly") else one.infers
+            for one, answer in zip(questions, answers, strict=True)
+            if answer == name
+        ]
         for name, start in starts.items()
     }
     return " ".join(f"{start}{'; '.join(own)}." for start, own in asked.items() if own)
+
+
+def _with_words(one: Measured) -> str:
+    """What the first question asks, with how well it is answered, and how well without the update."""
+    result, baseline = value_in_words(one.metric, one.result.value), one.baseline
+    start = one.guessing if baseline is None else baseline.result.value
+    without = "" if start is None else f"; without the update: {number_in_words(one.metric, start)}"
+    return f"{one.infers} (the best attack {result}{without})"
 
 
 def _number(count: int, what: str) -> str:
