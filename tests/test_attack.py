@@ -22,10 +22,10 @@ from fedleak.core.threat_model import ThreatModel
 from fedleak.evaluation.reasons import Reason, nothing_scored
 from fedleak.evaluation.registry import REGISTRY, find
 from fedleak.evaluation.scores import records
+from fedleak.evaluation.stored_run import read_results
 from fedleak.recordings.control import ControlRecording
 from fedleak.recordings.recording import Recording
 from fedleak.reports.papers import paper_tables, with_papers
-from fedleak.reports.run import Run
 from fedleak.tables.cell import Cell
 from fedleak.tables.table import Choice, read_table
 from tests.frames import KINDS, results
@@ -102,7 +102,7 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
     )
     assert page.count("<script") == page.count("<script>") == 1  # its own, which loads nothing
     assert "nothing about real people" in page
-    results = Run.read(tmp_path / "results.json").results
+    results = read_results(tmp_path).results
     assert results["n"].max() == 24
     assert {"chance", "direction"} <= set(results["attack"])  # no family: attacks of the same name did not fit
 
@@ -112,7 +112,7 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
 def test_run_takes_its_attack_from_a_config(deltas: Path, tmp_path: Path) -> None:
     config = CONFIGS / "attack/direction_fncf_movielens.yaml"
     assert program.main(["run", "--config", str(config), str(deltas), "--out", str(tmp_path)]) == 0
-    assert set(Run.read(tmp_path / "results.json").results["attack"]) == {"direction"}
+    assert set(read_results(tmp_path).results["attack"]) == {"direction"}
 
 
 @pytest.mark.integration
@@ -121,7 +121,7 @@ def test_reproduce_goes_on_where_it_stopped(tmp_path: Path) -> None:
     found = []
     for _ in range(2):
         assert reproduce(tmp_path, RECOMMENDER, "--victims", "10") == 0
-        found.append(Run.read(tmp_path / "out/results.json").results)
+        found.append(read_results(tmp_path / "out").results)
     pd.testing.assert_frame_equal(found[0], found[1])
     assert program.main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
     assert (tmp_path / "page/report.html").exists()
@@ -178,7 +178,7 @@ def test_a_control_is_at_chance_in_a_folder_of_its_own(deltas: Path, tmp_path: P
     shutil.copytree(deltas, tmp_path / "deltas")
     assert program.main(["audit", str(tmp_path / "deltas"), "--control", control]) == 0
     assert not (tmp_path / "results.json").exists()
-    found = Run.read(tmp_path / f"control-{control}" / "results.json").results
+    found = read_results(tmp_path / f"control-{control}").results
     assert {*found["setting.control"]} == {control}
     own = found[(found["attack"] == "direction") & found["metric"].isin(["auc", "bits"])].set_index("metric")
     assert own["low"]["auc"] < 0.5 + 0.05
@@ -212,7 +212,7 @@ def test_run_leaves_the_audits_report_alone(deltas: Path, tmp_path: Path) -> Non
     kind = "row-norm"
     assert program.main(["run", "--attack", kind, str(tmp_path / "deltas"), "--victims", "3"]) == 0
     assert {name: (tmp_path / name).read_bytes() for name in names} == before
-    assert set(Run.read(tmp_path / "run-row-norm/results.json").results["attack"]) == {"row-norm"}
+    assert set(read_results(tmp_path / "run-row-norm").results["attack"]) == {"row-norm"}
 
 
 @pytest.mark.integration
@@ -289,7 +289,7 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
     monkeypatch.setattr("fedleak.reports.html.write_whole", full)
     assert program.main([*command, str(tmp_path / "out")]) == 2
     assert "No space left on device" in capsys.readouterr().err.splitlines()[-1]
-    assert len(Run.read(tmp_path / "out/results.json").results)
+    assert len(read_results(tmp_path / "out").results)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_what_a_table_is_given_wrong_is_one_line(
 def test_a_table_with_another_training_and_another_attack(tmp_path: Path) -> None:
     more = ("--set", "model.local.epochs=1", "--set", "data.clients_per_round=4", "--also", "row-norm")
     assert reproduce(tmp_path, RECOMMENDER, *more) == 0
-    rows = records(Run.read(tmp_path / "out/results.json").results)
+    rows = records(read_results(tmp_path / "out").results)
     assert {(row["attack"], row["n"]) for row in rows} == {("direction", 4), ("row-norm", 4)}
 
 
@@ -398,7 +398,7 @@ def test_parts_of_a_table_are_joined_by_a_run_without(tmp_path: Path) -> None:
     assert len(done) == 3
     assert reproduce(tmp_path, text) == 0
     assert {path: path.stat().st_mtime_ns for path in done} == done
-    assert set(Run.read(tmp_path / "out/results.json").results["setting.noise"]) == {0, 1, 2}
+    assert set(read_results(tmp_path / "out").results["setting.noise"]) == {0, 1, 2}
 
 
 LACKS_LEARNER = Reason("lacking", ("the clients' training algorithm",))

@@ -12,7 +12,7 @@ import yaml
 from fedleak.commands import program
 from fedleak.core.metric_table import METRICS
 from fedleak.evaluation.scores import records
-from fedleak.reports.run import Run
+from fedleak.evaluation.stored_run import read_results
 from fedleak.tables import training
 from tests import offline_agent, toys
 from tests.command_lines import training_of
@@ -92,7 +92,7 @@ def test_a_point_trains_attacks_and_logs(tmp_path: Path, monkeypatch: pytest.Mon
     assert offline_agent.run(sweep, point, "r1", tmp_path) == 0
 
     run = tmp_path / "raifle_local_dp" / "r1"
-    results = {(r["attack"], r["metric"]): r for r in records(Run.read(run / "results.json").results)}
+    results = {(r["attack"], r["metric"]): r for r in records(read_results(run).results)}
     assert results["direction", "auc"]["mean"] > 0.9
     assert results["popularity", "auc"]["mean"] < results["direction", "auc"]["mean"]
     logged = wandb_files(run)

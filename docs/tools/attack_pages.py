@@ -19,7 +19,7 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError
 from fedleak.core.metric_table import METRICS
 from fedleak.evaluation.registry import REGISTRY
-from fedleak.reports.run import Run
+from fedleak.evaluation.run import read_published
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ROOT / "docs" / "families"
@@ -252,7 +252,7 @@ def _figure(family: str) -> tuple[str, str]:
 
 @functools.cache
 def _results() -> dict[str, pd.DataFrame]:
-    return {file.stem: Run.read(file).results for file in sorted(RESULTS.glob("*.json"))}
+    return {file.stem: read_published(file).results for file in sorted(RESULTS.glob("*.json"))}
 
 
 def _span(values: Any, digits: int = 3) -> str:

@@ -23,12 +23,13 @@ from fedleak.core.errors import InputError, require
 from fedleak.core.io.files import write_whole
 from fedleak.core.provenance import published
 from fedleak.evaluation.result_names import LUCK
+from fedleak.evaluation.run import Run, read_published
 from fedleak.evaluation.scores import SETTING
+from fedleak.evaluation.stored_run import read_results
 from fedleak.evaluation.summary import RATIO
 from fedleak.reports.figures.below_bounds import below_bounds
 from fedleak.reports.figures.figure_data import FigureData
 from fedleak.reports.figures.line_styles import line_styles
-from fedleak.reports.run import Run
 from fedleak.reports.tables import is_single
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,7 +220,7 @@ def figures(folder: Path = FOLDER) -> dict[str, bytes]:
 
 
 def _tables(folder: Path) -> dict[str, Published]:
-    return {path.stem: Published(path.stem, Run.read(path)) for path in sorted(folder.glob("*.json"))}
+    return {path.stem: Published(path.stem, read_published(path)) for path in sorted(folder.glob("*.json"))}
 
 
 def _filled(folder: Path, template: str, tables: Mapping[str, Published]) -> str:
@@ -244,10 +245,10 @@ def add(directory: Path, metrics: Sequence[str] = (), *, folder: Path = FOLDER) 
     Raises:
         InputError: the run's code is not a commit.
     """
-    run = Run.read(directory / "results.json")
+    run = read_results(directory)
     clean = run.commit is not None and not run.commit.endswith("+")
     require(clean, "results of a commit", f"commit {run.commit}", "Commit the changes and run the table again.")
-    content = json.loads((directory / "results.json").read_text(encoding="utf-8"))
+    content = run.plain()
     for name in ("results", "differences"):
         content[name] = [_short(entry) for entry in content[name] if not metrics or entry["metric"] in metrics]
     content["command"] = published(content["command"])

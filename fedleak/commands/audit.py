@@ -24,7 +24,7 @@ from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.processes import default_jobs, place_of
 from fedleak.evaluation.reasons import Reason, reasons
 from fedleak.evaluation.registry import REGISTRY, chosen_attacks
-from fedleak.evaluation.stored import StoredRun, read_run
+from fedleak.evaluation.stored_run import StoredRun, read_reference
 from fedleak.evaluation.time_budget import time_shares
 from fedleak.evaluation.what_if import what_if as with_defences
 from fedleak.recordings.control import Control
@@ -90,7 +90,7 @@ def audit(
         write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
         write_gate_alerts(directory, None)
         limits = None if gate is None else read_gate(gate)
-        compared = None if reference is None else read_run(Path(reference))
+        compared = None if reference is None else read_reference(Path(reference))
         opened = open_recording(recording, learner, learner_arguments, control)
         chosen = chosen_attacks(only, also or ())
         # A system is declared as a whole, whichever attacks run this time.

@@ -261,7 +261,7 @@ _REPORT = Command(
         "what to join": [
             Option(
                 "directories",
-                "folders that hold a results.json; the first is the reference of what changed",
+                "folders of runs; the first is the reference of what changed",
                 required=True,
                 parsing={"metavar": "RUN", "nargs": "+"},
             )
@@ -274,7 +274,7 @@ _EXPORT = Command(
     "writes the results of a run in a format of others, or sends them to a service",
     {
         "what to export": [
-            Option("directory", "folder that holds a results.json", required=True, parsing={"metavar": "RUN"}),
+            Option("directory", "folder of a run", required=True, parsing={"metavar": "RUN"}),
             Option(
                 "--to",
                 "an exporter by its name, e.g. sarif or bundle, see docs/audit/evidence.md, or by a class path such as"

@@ -8,21 +8,21 @@ from typing import Any
 from fedleak.core.class_paths import class_at
 from fedleak.core.errors import InputError
 from fedleak.core.field_types import typed_arguments
+from fedleak.evaluation.stored_run import read_results
 from fedleak.reports.exporters import NAMES, Exporter, exporter_named
-from fedleak.reports.run import Run
 
 
 def export(directory: str, to: str, to_arguments: Mapping[str, Any] | None = None) -> int:
     """Writes or sends the results in a folder of a run.
 
     Args:
-        directory: folder with a results.json.
+        directory: folder that an audit, a run or a table wrote.
         to: name of an exporter, or the path of its class.
         to_arguments: its options.
     """
     exporter = make_exporter(to, to_arguments or {})
     folder = Path(directory)
-    print(f"{exporter.name}: {exporter.export(Run.read(folder / 'results.json'), folder)}")
+    print(f"{exporter.name}: {exporter.export(read_results(folder), folder)}")
     return 0
 
 

@@ -10,9 +10,10 @@ from fedleak.core.errors import ViewError, require
 from fedleak.evaluation.auditing import audit
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.registry import make_attack
+from fedleak.evaluation.run import RESULTS
+from fedleak.evaluation.stored_run import read_results
 from fedleak.reports.files import Format
 from fedleak.reports.results_folder import folder_above, print_outputs, results_folder, results_in, shell_command
-from fedleak.reports.run import Run
 from fedleak.reports.write_run import write_run
 
 
@@ -62,7 +63,7 @@ def run(
 
 def check_own_folder(directory: Path) -> None:
     """Checks that a folder holds no results of several attacks, which those of one would replace."""
-    if (directory / "results.json").is_file():
-        kept = Run.read(directory / "results.json").results["attack"].nunique()
-        found = f"the results of {kept} attacks in {directory}"
-        require(kept <= 1, "--out: a folder of its own", found, "Name another folder, or omit --out.")
+    if (directory / RESULTS).is_file():
+        attacks = read_results(directory).results["attack"].nunique()
+        found = f"the results of {attacks} attacks in {directory}"
+        require(attacks <= 1, "--out: a folder of its own", found, "Name another folder, or omit --out.")

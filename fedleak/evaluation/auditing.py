@@ -38,7 +38,7 @@ from fedleak.evaluation.result_names import UPDATES
 from fedleak.evaluation.scores import concat, differing, setting_columns, stacked, with_setting
 from fedleak.evaluation.steps import RecordingRun, RecordingStep
 from fedleak.evaluation.steps.bounds import bounds_of
-from fedleak.evaluation.stored import StoredRun, read_run
+from fedleak.evaluation.stored_run import StoredRun, read_reference
 from fedleak.evaluation.summary import summarise
 from fedleak.evaluation.time_budget import TimeBudget
 from fedleak.evaluation.update_table import update_table
@@ -132,10 +132,7 @@ class AuditResult:
         Raises:
             InputError: the folder holds no run, or a damaged one.
         """
-        if isinstance(reference, AuditResult):
-            reference = StoredRun("the reference", reference.evaluation, reference.data)
-        stored = reference if isinstance(reference, StoredRun) else read_run(Path(reference))
-        return changes(stored, StoredRun("this audit", self.evaluation, self.data), key=key)
+        return changes(_reference(reference), StoredRun("this audit", self.evaluation, self.data), key=key)
 
     def check(
         self,
@@ -169,10 +166,10 @@ class AuditResult:
         check_limits(checked, self.attacks, reference=reference is not None)
         compared = None
         if reference is not None:
-            earlier_run = reference if isinstance(reference, AuditResult | StoredRun) else read_run(Path(reference))
+            reference_run = _reference(reference)
 
             def compared(evaluation: Evaluation) -> Changes:
-                return dataclasses.replace(self, evaluation=evaluation).changes(earlier_run)
+                return dataclasses.replace(self, evaluation=evaluation).changes(reference_run)
 
         recorded = recorded_clients(self.recording, about)
         verdicts = gate(checked, self.attacks, compared, recorded)(as_recorded(self.results), self.evaluation)
@@ -188,6 +185,13 @@ class AuditResult:
     def _repr_html_(self) -> str:
         """The table, as a notebook shows it."""
         return self.table.to_html(index=False, float_format="{:.3f}".format, border=0)
+
+
+def _reference(reference: "AuditResult | StoredRun | str | Path") -> StoredRun:
+    """The run to compare with, of another audit or of the folder of a run."""
+    if isinstance(reference, AuditResult):
+        return StoredRun("the reference", reference.evaluation, reference.data)
+    return reference if isinstance(reference, StoredRun) else read_reference(Path(reference))
 
 
 def recorded_clients(recording: Recording | None, about: About) -> int | None:

@@ -10,11 +10,10 @@ import pandas as pd
 
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.limits import FEWEST
+from fedleak.evaluation.result_names import CLIENTS, DISTANCE
 
 CLIENT = "client"
 """Column of an attack's own table that holds a client's number."""
-CLIENTS, DISTANCE = "clients", "distance"
-"""Columns of class shares over clients: their number, and the mean distance of inferred shares from the true ones."""
 _OF_A_CLIENT = ("victim", "person", "true", "inferred", "low", "high")
 """Columns of class shares that differ between clients."""
 _SHOWN_DIGITS = 2

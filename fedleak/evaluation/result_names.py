@@ -20,6 +20,8 @@ PROBABILITY, TRUE, ANSWERS = "mean probability", "share true", "answers"
 """Columns of the table of details of an attack with priors: its reliability."""
 LOSS = "auxiliary-loss"
 """Metric of the model after a round under a defence: its loss on auxiliary examples."""
+CLIENTS, DISTANCE = "clients", "distance"
+"""Columns of class shares over clients: their number, and the mean distance of inferred shares from the true ones."""
 
 BOUNDS: Mapping[str, str] = {"uniform": "bound", "count": "bound-count", "cascade": "bound-cascade"}
 """Labels of `fedleak.evaluation.steps.bounds.Bounds`, by the prior of the attacks that they bound."""

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedleak.core.errors import require
 from fedleak.core.io.files import read_bounded
+from fedleak.evaluation.run import Run
 from fedleak.reports.junit import gate_xml
-from fedleak.reports.run import Run
 from fedleak.reports.sarif_log import sarif_log
 from fedleak.reports.shared_run import shared_run
 from fedleak.reports.ssh_signature import SignatureError, signer

@@ -20,13 +20,13 @@ from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.reasons import reasons
 from fedleak.evaluation.result_names import DATA
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import records
 from fedleak.reports.content_policy import content_policy
 from fedleak.reports.defence_table import defence_table
 from fedleak.reports.first_screen import FirstLine, first_lines, order_of_changes, what_to_do
 from fedleak.reports.gate_words import verdict_in_words
 from fedleak.reports.questions import Question, first_verdict, not_measured
-from fedleak.reports.run import Run
 from fedleak.reports.sections import BASELINES, Section
 from fedleak.reports.tables import Table
 

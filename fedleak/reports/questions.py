@@ -20,10 +20,10 @@ from fedleak.evaluation.attack_descriptions import described
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.reasons import Reason, nearest_reason
 from fedleak.evaluation.risk import worst_in_words
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import describe, number
 from fedleak.reports.answer_words import bits, bits_sentence, nothing_scored, verdict_on
 from fedleak.reports.metric_words import number_in_words, value_in_words
-from fedleak.reports.run import Run
 
 WORDS: Mapping[Status, str] = {
     "leak": "leaks",

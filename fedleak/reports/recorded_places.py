@@ -12,9 +12,9 @@ from fedleak.core.history import History
 from fedleak.core.metric_table import METRICS, metric
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.limits import Limit
+from fedleak.evaluation.run import Place, Recorded
 from fedleak.evaluation.scores import SETTING
 from fedleak.recordings.recording import Recording
-from fedleak.reports.run import Place, Recorded
 from fedleak_recorder.format import MANIFEST, journals_in
 
 

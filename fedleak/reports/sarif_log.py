@@ -14,8 +14,8 @@ from fedleak.evaluation.gate import attack_in_words
 from fedleak.evaluation.labels import combined_label, prior_label
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.result_names import ATTACKS
+from fedleak.evaluation.run import Place, Run
 from fedleak.evaluation.scores import records
-from fedleak.reports.run import Place, Run
 from fedleak.reports.shared_run import shared_run
 from fedleak_recorder.format import MANIFEST
 

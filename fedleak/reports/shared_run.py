@@ -4,7 +4,7 @@ import dataclasses
 
 from fedleak.core.provenance import published, without_paths
 from fedleak.evaluation.reasons import Reason
-from fedleak.reports.run import Run
+from fedleak.evaluation.run import Run
 
 
 def shared_run(run: Run) -> Run:

@@ -10,13 +10,13 @@ from fedleak.core.io.files import write_whole
 from fedleak.core.progress import say_what_starts
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.run import Run
 from fedleak.reports.change_tables import change_rows, change_sentences, change_tables, text_of_changes
 from fedleak.reports.figures.first_pictures import first_pictures
 from fedleak.reports.figures.report_figures import profiles_of, report_figures
 from fedleak.reports.files import Format, write_files
 from fedleak.reports.html import write_report
 from fedleak.reports.questions import first_words, questions
-from fedleak.reports.run import Run
 from fedleak.reports.sections import detail_sections, difference_tables, sections, text_tables
 
 CHANGES = "changes.csv"

@@ -1,7 +1,7 @@
-"""Output of a run: results.json, the evaluation and its tables, report.html, and the table on the screen."""
+"""Output of a run: its stored results, tables of scores, verdicts, page, and the table on the screen."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from fedleak.evaluation.gate import Gate
 from fedleak.evaluation.labels import Label
 from fedleak.evaluation.near_guessing import sentences
 from fedleak.evaluation.persons import in_order_of_persons, over_clients, without_persons
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import concat, describe, differing, plain_records, records, setting_of
-from fedleak.evaluation.stored import EVALUATION, StoredRun, write_evaluation
+from fedleak.evaluation.stored_run import StoredRun, store_run
 from fedleak.evaluation.summary import paired_differences
 from fedleak.reports.change_tables import stored_changes
 from fedleak.reports.exporters.sarif import write_gate_alerts
@@ -33,7 +34,6 @@ from fedleak.reports.files import Format
 from fedleak.reports.junit import write_gate
 from fedleak.reports.papers import with_papers
 from fedleak.reports.recorded_places import recorded_places
-from fedleak.reports.run import Run
 from fedleak.reports.system import system_lines
 from fedleak.reports.wandb_log import Show
 from fedleak.reports.write_page import write_page
@@ -70,16 +70,81 @@ def write_run(
         reference: run to compare with; None for none.
     """
     name = experiment or directory.resolve().name
-    evaluation, everything = audit_result.evaluation, with_papers(audit_result.everything)
+    evaluation = audit_result.evaluation
+    everything = with_papers(audit_result.everything)
     results = everything[everything["metric"].isin(audit_result.metrics)].reset_index(drop=True)
-    verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
-    shared = evaluation
-    if not persons:
-        shared = over_clients(in_order_of_persons(without_persons(evaluation, key or secret_key())))
-    outcomes = outcomes_under_defences(results, evaluation, gate)
-    run = Run(
+    # Limits and changes are about the recorded clients, who have other numbers in what is written.
+    changed = []
+    if reference is not None:
+        audited = StoredRun(name, evaluation, audit_result.data)
+        changed = [stored_changes(changes(reference, audited, key=key))]
+    written = evaluation if persons else named_by_key(evaluation, key)
+    run = results_of(
+        audit_result,
+        results,
+        written,
+        gate=gate,
         experiment=name,
-        command=command() if persons else published(command()),
+        command_line=command() if persons else published(command()),
+        read_back=read_back,
+        changed=changed,
+    )
+    store_run(directory, run, written, audit_result.data)
+    write_gate(directory, run.gate)
+    write_gate_alerts(directory, run)
+    write_tables(directory, written, persons=persons)
+    write_tracebacks(directory, evaluation.tracebacks)
+    explained = sentences(audit_result.causes)
+    figures = write_page(
+        directory,
+        run,
+        written,
+        everything,
+        audit_result.metrics,
+        causes=explained,
+        formats=formats,
+        persons=persons,
+    )
+    print_remarks(run, explained)
+    for show in shows:
+        show(results, figures)
+    return run
+
+
+def named_by_key(evaluation: Evaluation, key: bytes | None) -> Evaluation:
+    """An evaluation as it is written without ``--persons``: clients have new numbers, and tables are over several."""
+    return over_clients(in_order_of_persons(without_persons(evaluation, key or secret_key())))
+
+
+def results_of(
+    audit_result: AuditResult,
+    results: pd.DataFrame,
+    written: Evaluation,
+    *,
+    gate: Gate | None,
+    experiment: str,
+    command_line: str,
+    read_back: Sequence[str],
+    changed: Sequence[Mapping[str, Any]],
+) -> Run:
+    """What results.json says of an audit.
+
+    Args:
+        audit_result: the audit.
+        results: its results with the values of papers, of the reported metrics.
+        written: its evaluation as it is written; attacks' own tables are of it.
+        gate: function that checks limits, None for no limits.
+        experiment: name of the run.
+        command_line: how it was started.
+        read_back: keys of the cells that an earlier run had finished.
+        changed: what changed from other runs.
+    """
+    evaluation = audit_result.evaluation
+    verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
+    outcomes = outcomes_under_defences(results, evaluation, gate)
+    return Run(
+        experiment=experiment,
+        command=command_line,
         seed=audit_result.seed,
         commit=commit(),
         versions=versions(),
@@ -92,54 +157,45 @@ def write_run(
         differences=paired_differences(audit_result.reported),
         gate=verdicts,
         read_back=list(read_back),
-        details={label: plain_records(table) for label, table in shared.details.items()},
+        details={label: plain_records(table) for label, table in written.details.items()},
         learner_check=evaluation.learner_check,
         advice=advice(results, evaluation, outcomes),
         defences={name: dict(of_limits) for name, of_limits in outcomes.items()},
+        changes=[dict(one) for one in changed],
         system=system_lines(audit_result),
         unrelated=dict(evaluation.unrelated),
         learner_wrong=evaluation.mismatch is not None,
         false_declarations=[*evaluation.false_declarations, *false_bounds(Cells(as_recorded(results)))],
-        changes=[] if reference is None else [_changed(reference, StoredRun(name, evaluation, audit_result.data), key)],
         recording=recorded_places(audit_result, verdicts),
     )
-    run.write(directory)
-    write_evaluation(directory / EVALUATION, shared, data=dict(audit_result.data))
-    write_gate(directory, verdicts)
-    write_gate_alerts(directory, run)
+
+
+def write_tables(directory: Path, written: Evaluation, *, persons: bool) -> None:
+    """Writes scores, class shares and ROC curves as CSV files, and removes those of an earlier run."""
     # Means of true shares of several rounds, whose clients differ, would give each client's by linear algebra.
-    compositions = shared.profiles if persons else pd.DataFrame()
-    for file, table in {SCORES: shared.scores, COMPOSITIONS: compositions, ROC: roc_table(shared)}.items():
-        (directory / file).unlink(missing_ok=True)  # an earlier run may have written more
+    compositions = written.profiles if persons else pd.DataFrame()
+    for file, table in {SCORES: written.scores, COMPOSITIONS: compositions, ROC: roc_table(written)}.items():
+        (directory / file).unlink(missing_ok=True)
         if len(table):
             write_whole(directory / file, table.to_csv(index=False).encode())
+
+
+def write_tracebacks(directory: Path, tracebacks: Mapping[str, str]) -> None:
+    """Writes the tracebacks of attacks that ended in an exception, and removes those of an earlier run."""
     (directory / TRACEBACKS).unlink(missing_ok=True)
-    if whole := "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items()):
-        write_whole(directory / TRACEBACKS, whole.encode())
-    explained = sentences(audit_result.causes)
-    figures = write_page(
-        directory,
-        run,
-        shared,
-        everything,
-        audit_result.metrics,
-        causes=explained,
-        formats=formats,
-        persons=persons,
-    )
+    if tracebacks:
+        text = "\n".join(f"{attack}\n{traceback}" for attack, traceback in tracebacks.items())
+        write_whole(directory / TRACEBACKS, text.encode())
+
+
+def print_remarks(run: Run, explained: Sequence[str]) -> None:
+    """Prints why attacks failed, which defences keep the limits, and whether the learner fits."""
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     if run.advice:
         print(f"{run.advice} {NOT_SEEN}")
     if run.learner_check:
         print(f"learner: {run.learner_check}.")
-    for show in shows:
-        show(results, figures)
-    return run
-
-
-def _changed(reference: StoredRun, run: StoredRun, key: bytes | None) -> dict[str, Any]:
-    return stored_changes(changes(reference, run, key=key))
 
 
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:

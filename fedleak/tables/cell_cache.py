@@ -23,7 +23,8 @@ from fedleak.core.places import PACKAGE
 from fedleak.core.provenance import commit
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.steps import RecordingRun
-from fedleak.evaluation.stored import DamagedError, read_evaluation, write_evaluation
+from fedleak.evaluation.stored import DamagedError, evaluation_of, read_parts, write_evaluation
+from fedleak.evaluation.stored_kinds import EvaluationParts
 from fedleak.recordings.recording import Recording
 from fedleak.tables.cell import QUIET, Cell, Stamp
 from fedleak.tables.overrides import overridden
@@ -52,6 +53,14 @@ class Finished:
     read_back: bool = False
 
 
+class _CellParts(EvaluationParts):
+    """Entries of the file of a cell."""
+
+    commit: str | None
+    stamp: dict[str, Any]
+    seconds: dict[str, float]
+
+
 def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
     """Writes the file of a finished cell."""
     more = {"commit": commit(), "stamp": dataclasses.asdict(stamp), "seconds": finished.seconds}
@@ -65,15 +74,15 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
         StaleError: the file is damaged, or of another table, other data or other code.
     """
     try:
-        evaluation, more = read_evaluation(path, own=True)
-        changed, finished = stamp.changed(more["stamp"]), Finished(evaluation, more["seconds"], read_back=True)
+        parts = read_parts(path, _CellParts)
+        evaluation = evaluation_of(parts, own=True)
     except FileNotFoundError:
         return None
-    except (DamagedError, KeyError, AttributeError) as error:
+    except DamagedError as error:
         raise StaleError(f"its {path.name} is {error}") from None
-    if changed:
+    if changed := stamp.changed(parts.stamp):
         raise StaleError(f"its {' and '.join(changed)} changed since")
-    return finished
+    return Finished(evaluation, parts.seconds, read_back=True)
 
 
 @dataclass(frozen=True)

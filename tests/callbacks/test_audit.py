@@ -16,7 +16,7 @@ from fedleak.callbacks.audit import Audit
 from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.core.errors import InputError
 from fedleak.evaluation.scores import records
-from fedleak.reports.run import Run
+from fedleak.evaluation.stored_run import read_results
 from tests import toys
 
 
@@ -41,7 +41,7 @@ def train(folder: Path, audit: Callback, *, validations: int = 0, record: bool =
 def test_the_end_of_a_training_is_attacked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     logged = train(tmp_path, Audit(attacks=[Direction(), Chance()]))
     assert "not closed" not in caplog.text
-    results = {(r["attack"], r["metric"]): r for r in records(Run.read(tmp_path / "results.json").results)}
+    results = {(r["attack"], r["metric"]): r for r in records(read_results(tmp_path).results)}
     assert logged["audit/direction/auc"] == [pytest.approx(results["direction", "auc"]["mean"])]
     assert results["direction", "auc"]["n"] == 24
     assert results["direction", "auc"]["low"] > 0.8  # of 24 clients like these
@@ -56,7 +56,7 @@ def test_every_validation_attacks_so_many_victims_of_the_newest_round(tmp_path: 
     logged = train(tmp_path, Audit(attacks=[Direction()], each_validation=True, victims=5), validations=1)
     assert len(logged["audit/direction/auc"]) == 3
     assert min(logged["audit/direction/auc"]) > 0.9
-    assert set(Run.read(tmp_path / "results.json").results["n"]) == {5}
+    assert set(read_results(tmp_path).results["n"]) == {5}
 
 
 class Stops(Callback):

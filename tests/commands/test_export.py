@@ -42,7 +42,7 @@ def test_an_exporter_is_named_by_its_class_path() -> None:
         ("sarif", {"fill": "x"}, "fill"),
         ("sarif", {"results": "some"}, "alerts"),
         ("no_package.Exporter", {}, "no_package"),
-        ("fedleak.reports.run.Run", {}, "Exporter"),
+        ("fedleak.evaluation.run.Run", {}, "Exporter"),
     ],
 )
 def test_what_is_no_exporter_or_option_is_refused(name: str, options: dict[str, str], word: str) -> None:

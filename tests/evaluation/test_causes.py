@@ -23,10 +23,10 @@ from fedleak.defenses.local_dp import LocalDP
 from fedleak.evaluation.auditing import audit
 from fedleak.evaluation.causes import label_effects, measured_causes
 from fedleak.evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
+from fedleak.evaluation.stored_run import read_results
 from fedleak.modules.learners.fpdgd import FPDGD
 from fedleak.recordings.named_algorithm import learner_from
 from fedleak.recordings.recording import Recording
-from fedleak.reports.run import Run
 from fedleak.reports.write_run import write_run
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.federated import FederatedModule
@@ -44,7 +44,7 @@ def causes(folder: Path, deltas: Path, attacks: list[Attack]) -> dict[str, list[
     """What an audit with some attacks leaves in results.json, by attack."""
     write_run(audit(deltas, attacks, slow="all", describe=False), directory=folder)
     found: dict[str, list[str]] = {}
-    for cause in Run.read(folder / "results.json").causes:
+    for cause in read_results(folder).causes:
         found.setdefault(cause["attack"], []).append(cause["cause"])
     return found
 
@@ -153,7 +153,7 @@ def test_declared_noise_is_told_and_without_it_there_is_no_cause(tmp_path: Path,
     found = causes(tmp_path, record(tmp_path, clients, module), [Direction(), Chance()])
     assert found == ({} if epsilon == "inf" else {"direction": ["noise"]})
     if found:
-        (cause,) = Run.read(tmp_path / "results.json").causes
+        (cause,) = read_results(tmp_path).causes
         assert cause["measured"]["clip"] == 0.05
         assert "as the clients declare it" in cause["sentence"]
 
@@ -175,7 +175,7 @@ def test_more_labels_than_parameters_is_told(tmp_path: Path, queries: int) -> No
         assert found == {}
     else:
         assert found == {"list-posterior": ["rank"]}
-        (cause,) = Run.read(tmp_path / "results.json").causes
+        (cause,) = read_results(tmp_path).causes
         assert cause["measured"] == {"unknowns": 10 * queries, "rank": 46, "n": 3}
 
 

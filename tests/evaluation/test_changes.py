@@ -15,7 +15,7 @@ from fedleak.evaluation.changes import Changes, changes
 from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
-from fedleak.evaluation.stored import StoredRun
+from fedleak.evaluation.stored_run import StoredRun
 
 KEY = b"k" * 32
 LINES = {

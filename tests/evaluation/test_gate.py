@@ -28,9 +28,9 @@ from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, records, score_table
+from fedleak.evaluation.stored_run import read_results
 from fedleak.evaluation.summary import summarise
 from fedleak.reports.junit import write_gate
-from fedleak.reports.run import Run
 from tests.frames import cell, results
 from tests.toys import train
 
@@ -438,7 +438,7 @@ def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(
     gates = [word for limit in given for word in ("--gate", limit)]
     assert program.main(["audit", str(deltas), "--out", str(tmp_path), *gates]) == status
     assert said in capsys.readouterr().out
-    verdicts = Run.read(tmp_path / "results.json").gate
+    verdicts = read_results(tmp_path).gate
     assert said in " ".join(verdict["message"] for verdict in verdicts)
     assert verdicts == json.loads((tmp_path / "results.json").read_text())["gate"]
     assert said in (tmp_path / "report.html").read_text()
@@ -458,7 +458,7 @@ def test_an_audit_is_compared_with_its_reference(
     assert program.main(first) == 0
     assert program.main([*again, "--reference", str(tmp_path / "first"), "--gate", "change=0.0"]) == 0
     assert "gate ok: highest change 0.000" in capsys.readouterr().out
-    (compared,) = Run.read(tmp_path / "again/results.json").changes
+    (compared,) = read_results(tmp_path / "again").changes
     assert {(row["verdict"], row["change"]) for row in compared["rows"]} == {("equal", 0.0)}
     assert "What changed" in (tmp_path / "again/report.html").read_text()
     missing = ["--reference", str(tmp_path / "none")]

@@ -15,7 +15,7 @@ from fedleak.evaluation.gate import LimitError, Verdict, gate, hidden
 from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
-from fedleak.evaluation.stored import StoredRun
+from fedleak.evaluation.stored_run import StoredRun
 from fedleak.evaluation.summary import summarise
 from tests.frames import line_of
 

@@ -16,7 +16,9 @@ from fedleak.evaluation.labels import Label
 from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table, with_setting
-from fedleak.evaluation.stored import EVALUATION, read_run, write_evaluation
+from fedleak.evaluation.stored import EVALUATION
+from fedleak.evaluation.stored_run import read_run, store_run
+from tests.reports.toys import run
 
 Change = Callable[[dict[str, Any]], object]
 SVG = "PHN2Zy8+"  # <svg/>, of no namespace
@@ -39,15 +41,15 @@ def body(tmp_path: Path) -> dict[str, Any]:
         details={"a": pd.DataFrame({"n": [1], "text": ["x"]})},
         labels={"a (d)": Label("a", "d")},
     )
-    write_evaluation(tmp_path / EVALUATION, evaluation, data={"name": "d", "sha256": "0"})
+    store_run(tmp_path, run(), evaluation, {"name": "d", "sha256": "0"})
     content: dict[str, Any] = json.loads((tmp_path / EVALUATION).read_text())
-    assert content.pop("format") == 2
+    assert content.pop("format") == 3
     content.pop("sha256")
     return content
 
 
 def write(folder: Path, content: object) -> None:
-    text = {"format": 2, "sha256": hashed(content), **content} if isinstance(content, dict) else content
+    text = {"format": 3, "sha256": hashed(content), **content} if isinstance(content, dict) else content
     (folder / EVALUATION).write_text(json.dumps(text))
 
 
@@ -64,30 +66,6 @@ def test_reasons_are_read_with_their_fields(tmp_path: Path, body: dict[str, Any]
     assert evaluation.missing == {"b": Reason("lacking", ("labels",), "add them")}
     assert evaluation.unrelated == {"c": Reason("inapplicable", says="there are no items")}
     assert evaluation.not_run["a under defences"].kind == "under-defences"
-
-
-def test_sentences_that_the_version_before_stored_are_read(tmp_path: Path, body: dict[str, Any]) -> None:
-    of_then = {name: value for name, value in body.items() if name not in ("unrelated", "not_under_defences")}
-    write(tmp_path, {**of_then, "missing": {"b": "it lacks something; add it"}})
-    evaluation = read_run(tmp_path).evaluation
-    assert evaluation.missing == {"b": Reason("unknown", says="it lacks something; add it")}
-    assert str(evaluation.missing["b"]) == "it lacks something; add it"
-    assert evaluation.unrelated == {}
-
-
-def test_labels_that_the_version_before_stored_are_read(tmp_path: Path, body: dict[str, Any]) -> None:
-    """An attack's label may end in another one's."""
-    line, curve, table = body["lines"]["a"], body["roc"]["a"], body["details"]["a"]
-    of_then = {name: value for name, value in body.items() if name != "labels"}
-    of_then["lines"] = {"a": line, "a (x)": line}
-    of_then["roc"] = {"a (x) (d, epsilon 1)": curve, "b (d)": curve}
-    of_then["details"] = {"a": table, "updates (d)": table}
-    write(tmp_path, of_then)
-    evaluation = read_run(tmp_path).evaluation
-    assert evaluation.label("a (x) (d, epsilon 1)") == Label("a (x)", "d, epsilon 1")
-    assert evaluation.label("updates (d)") == Label("updates", "d")
-    assert evaluation.label("a") == Label("a")
-    assert evaluation.label("b (d)") == Label("b (d)")
 
 
 CHANGES: dict[str, Change] = {
@@ -123,6 +101,10 @@ CHANGES: dict[str, Change] = {
     "a table of an attack with lists": lambda b: b["details"].update(a={"n": ["object", [[1]]]}),
     "a figure that is no drawing": lambda b: b.update(figures=[{"caption": "", "name": "", "files": {"svg": SVG}}]),
     "a figure without a name": lambda b: b.update(figures=[{"caption": 1, "name": 2, "files": {"svg": SVG}}]),
+    "no results": lambda b: b.pop("run"),
+    "results without a mean": lambda b: b["run"]["results"][0].pop("mean"),
+    "a verdict that is a number": lambda b: b["run"]["gate"][0].update(verdict=1),
+    "a part that nobody knows": lambda b: b.update(more={}),
     "data that are a number": lambda b: b.update(data={"name": 1}),
     "data that are a list": lambda b: b.update(data=[1]),
 }

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedleak.commands import program, train
 from fedleak.evaluation.scores import records
+from fedleak.evaluation.stored_run import read_results
 from fedleak.recordings.recording import Recording
-from fedleak.reports.run import Run
 
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
@@ -48,7 +48,7 @@ def by_client(folder: Path, number: int, key: str) -> list[dict[str, Tensor]]:
 
 def decaf(folder: Path) -> dict[str, tuple[float, tuple[float, float], int]]:
     """Distances of Decaf by metric, with interval and n."""
-    results = records(Run.read(folder / "results.json").results)
+    results = records(read_results(folder).results)
     decaf = [r for r in results if r["attack"] == "decaf" and r["metric"] in ("l1", "l2")]
     return {r["metric"]: (r["mean"], (r["low"], r["high"]), r["n"]) for r in decaf}
 

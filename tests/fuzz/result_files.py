@@ -24,15 +24,16 @@ from fedleak.core.provenance import hashed
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.changes import changes
+from fedleak.evaluation.run import read_published
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import concat, score_table, with_setting
-from fedleak.evaluation.stored import EVALUATION, read_run
+from fedleak.evaluation.stored import EVALUATION
+from fedleak.evaluation.stored_run import read_run
 from fedleak.reports.evidence_bundle import MANIFEST, archive
 from fedleak.reports.exporters.model_card import ModelCard
 from fedleak.reports.exporters.sarif import Sarif
 from fedleak.reports.join import join_runs
 from fedleak.reports.junit import NAME, write_gate
-from fedleak.reports.run import Run
 from fedleak.reports.write_run import write_run
 from tests.fuzz.children import AcceptedError
 from tests.fuzz.mutations import at, change_bytes, places_of
@@ -180,7 +181,7 @@ def _with_hostile(value: Any, draws: random.Random) -> str:
 
 def read_exports(folder: Path) -> str:
     """SARIF, model card and JUnit XML of the results, each read back by a parser."""
-    held = Run.read(folder / _RESULTS)
+    held = read_published(folder / _RESULTS)
     sarif = json.loads(Sarif().content(held))
     card = ModelCard().content(held)
     head, text = card.split("---\n", 2)[1:]
@@ -198,7 +199,7 @@ def read_exports(folder: Path) -> str:
 
 @functools.cache
 def whole_run() -> Files:
-    """The folder of a small run, with a figure."""
+    """What is read of the folder of a small run, with a figure."""
     rows = [
         score_table(name, {"auc": [mean, mean + 0.1]}, setting={"data": "d"}, seed=0, victims=[2**62 + 1, 2])
         for name, mean in (("codebook", 0.8), ("chance", 0.45))
@@ -213,7 +214,7 @@ def whole_run() -> Files:
     found = AuditResult(evaluation, ["auc"], {"name": "d", "sha256": "0"}, seconds=1.0)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         write_run(found, directory=Path(folder), experiment="one")
-        return {name: content for name, content in read_tree(Path(folder)).items() if name in (_RESULTS, EVALUATION)}
+        return {EVALUATION: read_tree(Path(folder))[EVALUATION]}
 
 
 def change_evaluation(files: Files, draws: random.Random) -> Mutant:
@@ -238,11 +239,6 @@ def change_evaluation(files: Files, draws: random.Random) -> Mutant:
             raise ValueError("no mapping")
     content = json.dumps({"format": version, "sha256": hashed(body), **body}).encode()
     return {**files, EVALUATION: content}, said
-
-
-def change_run(files: Files, draws: random.Random) -> Mutant:
-    """Another results.json or another evaluation.json."""
-    return draws.choice([change_results, change_evaluation])(files, draws)
 
 
 def read_comparison(folder: Path) -> str:
@@ -325,5 +321,6 @@ def targets() -> list[Parts]:
         ("bundle, another manifest", whole_bundle, change_manifest, read_bundle, wrong_manifest),
         ("results.json, exported", whole_results, change_results, read_exports, nothing_wrong),
         ("evaluation.json, compared", whole_run, change_evaluation, read_comparison, nothing_wrong),
-        ("page of a run", whole_run, change_run, read_page, nothing_wrong),
+        ("page of a run", whole_run, change_evaluation, read_page, nothing_wrong),
+        ("page of a run of an earlier version", whole_results, change_results, read_page, nothing_wrong),
     ]

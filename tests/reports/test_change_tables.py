@@ -8,7 +8,7 @@ import pytest
 from fedleak.evaluation.changes import changes
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
-from fedleak.evaluation.stored import StoredRun
+from fedleak.evaluation.stored_run import StoredRun
 from fedleak.reports.change_tables import change_rows, change_sentences, change_tables, stored_changes, text_of_changes
 
 LINES = {f"attack-{n}": AttackInfo(role="ours", family="ranking", question="q", tells="clicks") for n in range(14)}

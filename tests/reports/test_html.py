@@ -10,10 +10,10 @@ import pytest
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.labels import Label
 from fedleak.evaluation.reasons import Reason
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.reports.html import FEW, GENERATED, write_report
 from fedleak.reports.questions import questions
-from fedleak.reports.run import Run
 from fedleak.reports.sections import detail_sections, sections
 from tests.reports.toys import LINES, cell, table
 from tests.reports.toys import run as toy_run

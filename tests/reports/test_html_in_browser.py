@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.reports.figures.report_figures import report_figures
 from fedleak.reports.html import write_report
 from fedleak.reports.questions import questions
-from fedleak.reports.run import Run
 from fedleak.reports.sections import sections
 from tests.reports.toys import LINES, cell, table
 

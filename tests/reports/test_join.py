@@ -13,8 +13,8 @@ from fedleak.core.estimates import ROC_GRID
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import concat, score_table, with_setting
+from fedleak.evaluation.stored_run import read_results
 from fedleak.reports.join import join_runs
-from fedleak.reports.run import Run
 from fedleak.reports.write_run import write_run
 from tests.reports.toys import LINES
 
@@ -65,7 +65,7 @@ def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path, left: Lef
     assert joined.results["setting.epsilon"].tolist() == [1, 1, "inf", "inf"]
     assert "setting.run" not in joined.results
     assert len(joined.differences) == 2
-    assert len(Run.read(tmp_path / "both" / "results.json").results) == 4
+    assert len(read_results(tmp_path / "both").results) == 4
     kinds = ("against epsilon", "ROC curve", "class shares of every client", "class shares of client")
     assert all(any(kind in caption for caption in captions(tmp_path / "both")) for kind in kinds)
     assert (tmp_path / "both/figures/roc.svg").exists()
@@ -144,6 +144,6 @@ def test_page_starts_with_what_changed_from_the_first_run(tmp_path: Path, left: 
     assert page.index("What changed</h2>") < page.index('<ol class="questions">')
     table = pd.read_csv(tmp_path / "both/changes.csv")
     assert table["verdict"].tolist() == ["equal"] * len(table)
-    assert Run.read(tmp_path / "both/results.json").changes == joined.changes
+    assert read_results(tmp_path / "both").changes == joined.changes
     join_runs([left("three")], tmp_path / "both")
     assert not (tmp_path / "both/changes.csv").exists()

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fedleak.evaluation.reasons import Reason
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.what_if import COSINE
 from fedleak.reports.questions import not_measured, questions
-from fedleak.reports.run import Run
 from tests.reports.toys import LINES, cell, table
 
 LINKS = AttackInfo(role="ours", family="linkability", question="links", tells="who sent it")

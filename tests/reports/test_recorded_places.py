@@ -8,11 +8,11 @@ import pytest
 
 from fedleak.attacks.re_identification.profile_contrast import ProfileContrast
 from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.run import Place
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import concat, score_table
 from fedleak.recordings.recording import Recording
 from fedleak.reports.recorded_places import recorded_places
-from fedleak.reports.run import Place
 from fedleak_recorder import Recorder
 
 

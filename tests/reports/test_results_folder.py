@@ -11,8 +11,8 @@ from fedleak.commands.run import check_own_folder
 from fedleak.core.errors import InputError
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.reasons import Reason
+from fedleak.evaluation.run import Run
 from fedleak.reports.results_folder import print_outputs, results_folder, results_in, shell_command
-from fedleak.reports.run import Run
 from tests.frames import cell, results
 from tests.toys import train as train_toy
 

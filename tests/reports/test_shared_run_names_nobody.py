@@ -20,10 +20,10 @@ from fedleak.core.estimates import ROC_GRID, Reconstruction
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import concat, from_records, score_table
+from fedleak.evaluation.stored_run import read_results
 from fedleak.reports.exporters.bundle import Bundle
 from fedleak.reports.exporters.model_card import ModelCard
 from fedleak.reports.exporters.sarif import Sarif
-from fedleak.reports.run import Run
 from fedleak.reports.write_run import write_run
 from tests.reports.toys import LINES
 
@@ -66,7 +66,7 @@ def audited() -> AuditResult:
 def written(folder: Path, *, persons: bool) -> list[Path]:
     """Files of a run and of its exporters that may be passed on."""
     write_run(audited(), directory=folder, formats=["svg", "csv", "tex"], key=b"k", persons=persons)
-    run = Run.read(folder / "results.json")
+    run = read_results(folder)
     for exporter in (Bundle(), Sarif(), ModelCard()):
         exporter.export(run, folder)
     return [path for path in folder.rglob("*") if path.is_file() and path.name not in STAY]

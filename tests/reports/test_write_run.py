@@ -17,8 +17,8 @@ from fedleak.evaluation.labels import Label
 from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation, joined
 from fedleak.evaluation.scores import concat, from_records, score_table
+from fedleak.evaluation.stored_run import read_results
 from fedleak.reports.join import join_runs
-from fedleak.reports.run import Run
 from fedleak.reports.write_run import combine, write_run
 from tests.reports.toys import LINES
 
@@ -72,7 +72,7 @@ def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.C
 
 def test_the_hash_of_data_may_be_unknown(tmp_path: Path) -> None:
     write_run(audited(evaluation(), data={"name": "own"}), directory=tmp_path)
-    assert Run.read(tmp_path / "results.json").data == {"name": "own", "sha256": ""}
+    assert read_results(tmp_path).data == {"name": "own", "sha256": ""}
     assert "<code>sha256" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -95,7 +95,7 @@ def test_an_attacks_own_table_is_left_and_shown(tmp_path: Path) -> None:
     write_run(audited(found), directory=tmp_path / "one", experiment="e")
     whole = [{"check": "scale", "measured": 0.125, "tied": True, "clients": None}]
     whole += [{"check": "law", "measured": None, "tied": None, "clients": 3}]
-    assert Run.read(tmp_path / "one" / "results.json").details == {"codebook": whole}
+    assert read_results(tmp_path / "one").details == {"codebook": whole}
     page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
     assert '<td>scale</td><td class="number">0.125</td><td>yes</td>' in page
     write_run(audited(evaluation()), directory=tmp_path / "two", experiment="e")

@@ -7,9 +7,9 @@ from typing import Any
 import pandas as pd
 
 from fedleak.evaluation.result_names import LUCK
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import SETTING, AttackInfo, from_records
 from fedleak.evaluation.summary import described
-from fedleak.reports.run import Run
 
 LINES = {
     "codebook": AttackInfo(

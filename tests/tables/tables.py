@@ -13,8 +13,8 @@ import pytest
 from fedleak.commands import program
 from fedleak.evaluation.posterior.posterior import POSTERIOR
 from fedleak.evaluation.scores import records, setting_of
+from fedleak.evaluation.stored_run import read_results
 from fedleak.reports.papers import with_papers
-from fedleak.reports.run import Run
 from fedleak.tables.cell import Cell
 from fedleak.tables.table import Choice, read_table
 from tests.frames import cell, results
@@ -85,7 +85,7 @@ def cells_of(folder: Path, text: str, **choice: Any) -> list[Cell]:
 def read(directory: Path) -> list[Result]:
     """The rows of a results.json."""
     names = ("attack", "metric", "mean", "high", "n", "source")
-    rows = records(Run.read(directory / "results.json").results)
+    rows = records(read_results(directory).results)
     return [
         Result(
             setting=setting_of(row),

@@ -11,7 +11,7 @@ import pytest
 from fedleak.commands import program
 from fedleak.core.errors import InputError
 from fedleak.core.places import table_files
-from fedleak.reports.run import Run
+from fedleak.evaluation.stored_run import read_results
 from fedleak.tables.cell import Cell
 from fedleak.tables.running import run_cell
 from fedleak.tables.table import Choice, Scale, read_table
@@ -102,9 +102,9 @@ def test_several_devices_train_by_train_py(finished: Path, tmp_path: Path) -> No
 
 @pytest.mark.integration
 def test_results_say_what_was_read_back(folder: Path) -> None:
-    assert Run.read(folder / "out" / "results.json").read_back == []
+    assert read_results(folder / "out").read_back == []
     assert reproduce(folder, RECOMMENDER) == 0
-    assert Run.read(folder / "out" / "results.json").read_back == ["synthetic-seed0"]
+    assert read_results(folder / "out").read_back == ["synthetic-seed0"]
 
 
 @pytest.mark.parametrize("path", sorted(table_files().values()), ids=lambda path: path.stem)

@@ -17,7 +17,7 @@ from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, from_records, score_table, with_setting
-from fedleak.reports.run import Run
+from fedleak.evaluation.stored_run import read_results
 from fedleak.tables.cell import Stamp
 from fedleak.tables.cell_cache import Finished, StaleError, read_cell, write_cell
 from tests.tables.tables import RECOMMENDER, cells_of, read, reproduce
@@ -170,7 +170,7 @@ def test_a_changed_table_is_run_again_and_the_results_say_what_was_read_back(
         text = RECOMMENDER.replace("{direction: {}}", attacks).replace("per_round: 10", f"per_round: {clients}")
         assert reproduce(tmp_path, text) == 0
         means = {(r.attack, r.n): r.mean for r in read(out)}
-        return Run.read(out / "results.json").read_back, means, capsys.readouterr().err
+        return read_results(out).read_back, means, capsys.readouterr().err
 
     read_back, means, _ = run("{popularity: {}}", 6)
     assert (read_back, set(means)) == ([], {("popularity", 6)})

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from fedleak.core.errors import InputError
+from fedleak.core.errors import InputError, require
 from fedleak.core.io.files import sha256_of, write_whole
+from fedleak.evaluation.run import Run
 from fedleak.reports.evidence_bundle import (
     MANIFEST,
     RESULTS,
@@ -19,7 +20,6 @@ from fedleak.reports.evidence_bundle import (
     read_statement,
 )
 from fedleak.reports.exporters.exporter import Exporter
-from fedleak.reports.run import Run
 from fedleak.reports.shared_run import shared_run
 from fedleak.reports.ssh_signature import signed
 
@@ -45,10 +45,14 @@ class Bundle(Exporter):
         path = directory / "audit.zip" if self.file is None else Path(self.file)
         statement_file = directory / STATEMENT
         own = {STATEMENT: statement_file.read_bytes()} if statement_file.is_file() else {}
+        results = directory / RESULTS
+        require(
+            results.is_file(), f"{RESULTS}, whose hash a bundle holds", f"none in {directory}", "Run the audit again."
+        )
         shared = shared_run(run)
         try:
             files = files_of(shared, read_statement(own))
-            manifest = manifest_of(shared, sha256_of(directory / RESULTS), files)
+            manifest = manifest_of(shared, sha256_of(results), files)
             check_content(manifest, files)
         except BundleError as error:
             way_out = "Run the audit again with --statement, or delete what an earlier audit left there."

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedleak.core.field_types import check_fields
-from fedleak.reports.run import Run
+from fedleak.evaluation.run import Run
 
 
 class Exporter(abc.ABC):
@@ -18,7 +18,7 @@ class Exporter(abc.ABC):
         >>> from pathlib import Path
         >>> from fedleak import Exporter
         >>> from fedleak.core.places import PACKAGE
-        >>> from fedleak.reports import Run
+        >>> from fedleak.evaluation.run import read_published
         >>> class BestValue(Exporter):
         ...     '''The attack with the largest mean AUC, as a line of text.'''
         ...
@@ -27,7 +27,7 @@ class Exporter(abc.ABC):
         ...     def export(self, run, directory):
         ...         best = run.results.query("metric == 'auc'").sort_values("mean").iloc[-1]
         ...         return f"{best['attack']} {best['mean']:.3f}"
-        >>> run = Run.read(PACKAGE / "reports" / "published_results" / "raifle_table5.json")
+        >>> run = read_published(PACKAGE / "reports" / "published_results" / "raifle_table5.json")
         >>> BestValue().export(run, Path("."))
         'direction 1.000'
     """
@@ -42,7 +42,7 @@ class Exporter(abc.ABC):
         """Writes or sends the results of a run, and returns where they are, for the last line on the screen.
 
         Args:
-            run: results.json of the run.
+            run: results of the run, as results.json has them.
             directory: folder of the run, for its other files and as the default place of what is written.
 
         Raises:

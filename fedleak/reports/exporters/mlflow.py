@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from fedleak.core.errors import InputError
 from fedleak.core.provenance import published
+from fedleak.evaluation.run import Run
 from fedleak.reports.exporters.exporter import Exporter
 from fedleak.reports.leak_numbers import leak_numbers
-from fedleak.reports.run import Run
 
 _NOT_TAKEN = re.compile(r"[^\w.\-/ ]")
 """Characters that MLflow takes in no name of a metric."""

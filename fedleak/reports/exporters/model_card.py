@@ -10,10 +10,10 @@ import yaml
 
 from fedleak.core.io.files import write_whole
 from fedleak.core.metric_table import meanings
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import describe, number, setting_of
 from fedleak.reports.exporters.exporter import Exporter
 from fedleak.reports.questions import Question, not_measured, questions
-from fedleak.reports.run import Run
 
 _MARKUP = re.compile(r"([\\`*_{}|#])")
 _REFERENCES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "<>[]"})

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from fedleak.core.errors import InputError, require
 from fedleak.evaluation.result_names import ATTACKS
+from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import describe, records, setting_of
 from fedleak.reports.exporters.exporter import Exporter
-from fedleak.reports.run import Run
 
 GAUGES = {"": "mean over clients", ".low": "lower end of the 95% interval", ".high": "upper end of the 95% interval"}
 """What each gauge ``fedleak.leak`` with a suffix holds; its unit is that of the metric."""

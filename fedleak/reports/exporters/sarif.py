@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from fedleak.core.io.files import write_whole
+from fedleak.evaluation.run import Run
 from fedleak.reports.exporters.exporter import Exporter
-from fedleak.reports.run import Run
 from fedleak.reports.sarif_log import sarif_log
 
 GATE = "gate.sarif"

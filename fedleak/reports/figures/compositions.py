@@ -6,8 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedleak.evaluation.persons import CLIENTS, DISTANCE
-from fedleak.evaluation.result_names import ATTACKS
+from fedleak.evaluation.result_names import ATTACKS, CLIENTS, DISTANCE
 from fedleak.evaluation.scores import SETTING, setting_columns
 from fedleak.reports.figures.figure_data import DrawnFigure, FigureData, Mark, intervals, mark, of_data, styled
 from fedleak.reports.tables import described_settings

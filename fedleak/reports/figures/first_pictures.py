@@ -9,7 +9,8 @@ from fedleak.evaluation.answers import Answer, Row
 from fedleak.evaluation.as_recorded import COSINE
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.persons import CLIENTS, over_clients
+from fedleak.evaluation.persons import over_clients
+from fedleak.evaluation.result_names import CLIENTS
 from fedleak.evaluation.scores import setting_columns
 from fedleak.reports.figures.by_attack import by_attack
 from fedleak.reports.figures.compositions import mean_shares, one_client

@@ -16,8 +16,8 @@ from fedleak.core.roc_grid import false_positive_rates
 from fedleak.evaluation.answers import leading, recorded_answers
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.persons import CLIENTS, client_labels, over_clients
-from fedleak.evaluation.result_names import DATA, PROBABILITY
+from fedleak.evaluation.persons import client_labels, over_clients
+from fedleak.evaluation.result_names import CLIENTS, DATA, PROBABILITY
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.reports.figures.below_bounds import below_bounds
 from fedleak.reports.figures.by_attack import by_attack

@@ -13,8 +13,8 @@ from fedleak.evaluation.advice import NOT_SEEN
 from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE
 from fedleak.evaluation.result_names import ATTACKS
+from fedleak.evaluation.run import Run, read_published
 from fedleak.evaluation.scores import SETTING, records, setting_columns
-from fedleak.reports.run import Run
 from fedleak.reports.statement.content import At, Effect, Lowering, Measured
 from fedleak.reports.statement.numbers import of_row
 
@@ -45,7 +45,7 @@ def lowering(
         folder: published results.
         audited: the audit, None for none.
     """
-    tables = [(path.stem, Run.read(path)) for path in sorted(folder.glob("*.json"))]
+    tables = [(path.stem, read_published(path)) for path in sorted(folder.glob("*.json"))]
     effects = [effect for one in measured for effect in _published(tables, one)]
     elsewhere = (
         "Effects on other data are those of the published results of this project. Each row has the largest leak at"

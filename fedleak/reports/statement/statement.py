@@ -13,10 +13,10 @@ from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.limits import BEYOND_BASELINE, CHANGE, FEWEST, Limit
 from fedleak.evaluation.persons import over_clients
+from fedleak.evaluation.run import Run
 from fedleak.recordings.recording import Recording
 from fedleak.reports.html import GENERATED
 from fedleak.reports.metric_words import number_in_words, value_in_words
-from fedleak.reports.run import Run
 from fedleak.reports.statement.assessment import assessment
 from fedleak.reports.statement.combined import combined, why_not_combined
 from fedleak.reports.statement.content import Measured, Provenance, Scope, Statement, Verdict

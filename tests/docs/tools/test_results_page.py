@@ -11,7 +11,7 @@ import pytest
 from docs.tools import results_page
 from docs.tools.results_page import FOLDER, PAGE, TEMPLATE, WHAT_LEAKED, Published, add, figures, page, what_leaked
 from fedleak.core.errors import InputError
-from fedleak.reports.run import Run
+from fedleak.evaluation.run import read_published
 from tests.places import ROOT, tracked
 from tests.reports.toys import cell, run, table
 
@@ -59,14 +59,14 @@ def test_the_page_names_the_tables_that_have_no_bootstraps() -> None:
 
 def test_published_results_name_their_commit() -> None:
     for path in FOLDER.glob("*.json"):
-        assert re.fullmatch(r"[0-9a-f]{40}", Run.read(path).commit or ""), path.name
+        assert re.fullmatch(r"[0-9a-f]{40}", read_published(path).commit or ""), path.name
 
 
 def test_the_history_holds_the_commits_of_published_results() -> None:
     if git("rev-parse", "--is-shallow-repository") != "false":
         pytest.skip("the history is not here")
     commits = set(git("rev-list", "HEAD").split())
-    lost = {path.stem for path in FOLDER.glob("*.json") if Run.read(path).commit not in commits}
+    lost = {path.stem for path in FOLDER.glob("*.json") if read_published(path).commit not in commits}
     assert not lost, "measured at commits that nobody can look at: run these tables again"
 
 
@@ -94,7 +94,7 @@ def test_a_single_value_has_no_interval() -> None:
 @pytest.mark.parametrize("name", ["raifle_bounds", "raifle_bounds_fncf", "raifle_bounds_images"])
 def test_attacks_are_drawn_below_their_bound(name: str, drawn: dict[str, str]) -> None:
     kept = (PAGE.parent / "figures" / f"{name}.svg").read_text()
-    results = Run.read(FOLDER / f"{name}.json").results
+    results = read_published(FOLDER / f"{name}.json").results
     for label in results[results["metric"] == "auc"]["attack"]:
         assert f">{label}<" in drawn[f"{name}.svg"]
         assert f">{label}<" in kept

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from fedleak.evaluation.run import Run
 from fedleak.reports.exporters import Exporter
-from fedleak.reports.run import Run
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import pytest
 from fedleak.commands import program
 from fedleak.core.errors import InputError
 from fedleak.core.io.files import sha256_of
+from fedleak.evaluation.stored_run import read_results
 from fedleak.recordings.recording import Recording
 from fedleak.reports.evidence_bundle import FILES, MANIFEST, BundleError, archive, verified
 from fedleak.reports.exporters.bundle import Bundle
-from fedleak.reports.run import Run
 from fedleak_recorder.format import read_manifest
 from tests.places import FILLED_SYSTEM
 from tests.reports.bundle_toys import with_hashes
@@ -35,7 +35,7 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
     made = run()
     made.write(tmp_path)
     first = Path(Bundle(str(tmp_path / "one.zip")).export(made, tmp_path)).read_bytes()
-    again = Path(Bundle(str(tmp_path / "two.zip")).export(Run.read(tmp_path / "results.json"), tmp_path)).read_bytes()
+    again = Path(Bundle(str(tmp_path / "two.zip")).export(read_results(tmp_path), tmp_path)).read_bytes()
     assert first == again
 
 
@@ -53,7 +53,7 @@ def test_tables_of_attacks_stay_in_the_folder(tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.usefixtures("without_figures")
 def test_no_client_is_in_a_bundle(audited: Path) -> None:
-    path = Path(Bundle().export(Run.read(audited / "results.json"), audited))
+    path = Path(Bundle().export(read_results(audited), audited))
     with zipfile.ZipFile(path) as file:
         contents = {name: file.read(name) for name in file.namelist()}
     assert contents.keys() == {MANIFEST, *FILES}
@@ -87,7 +87,7 @@ def test_a_bundle_of_an_audit_is_verified_by_the_command(audited: Path, capsys: 
 @pytest.mark.integration
 @pytest.mark.usefixtures("without_figures")
 def test_a_statement_that_says_something_else_is_not_verified(audited: Path) -> None:
-    path = Path(Bundle(str(audited / "changed.zip")).export(Run.read(audited / "results.json"), audited))
+    path = Path(Bundle(str(audited / "changed.zip")).export(read_results(audited), audited))
     with zipfile.ZipFile(path) as file:
         right = {name: file.read(name) for name in file.namelist()}
     statement = json.loads(right["statement.json"])
@@ -109,10 +109,13 @@ def test_a_statement_that_says_something_else_is_not_verified(audited: Path) -> 
 @pytest.mark.integration
 @pytest.mark.usefixtures("without_figures")
 def test_a_statement_of_other_results_is_not_bundled(audited: Path) -> None:
-    made: Any = Run.read(audited / "results.json")
+    made: Any = read_results(audited)
     results = audited / "results.json"
     kept = results.read_bytes()
     results.write_bytes(kept + b"\n")
     with pytest.raises(InputError, match="other results"):
+        Bundle().export(made, audited)
+    results.unlink()
+    with pytest.raises(InputError, match=r"results\.json, whose hash a bundle holds"):
         Bundle().export(made, audited)
     results.write_bytes(kept)

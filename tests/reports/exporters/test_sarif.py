@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fedleak.evaluation.reasons import Reason
+from fedleak.evaluation.run import Place, Recorded, Run
 from fedleak.reports.exporters.sarif import GATE, Sarif, write_gate_alerts
-from fedleak.reports.run import Place, Recorded, Run
 from tests.reports.toys import LINES, cell, run, table
 
 OUTCOMES = ("ok", "failed", "undecided", "unchecked")

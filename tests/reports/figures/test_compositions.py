@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedleak.evaluation.persons import CLIENTS, DISTANCE, client_labels
+from fedleak.evaluation.persons import client_labels
+from fedleak.evaluation.result_names import CLIENTS, DISTANCE
 from fedleak.evaluation.scores import with_setting
 from fedleak.reports.figures.compositions import compositions, mean_compositions
 from fedleak.reports.figures.figure_data import FigureData

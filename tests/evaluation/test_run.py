@@ -11,8 +11,8 @@ import pytest
 
 from fedleak.commands import program
 from fedleak.core.errors import InputError
+from fedleak.evaluation.run import read_published
 from fedleak.evaluation.scores import AttackInfo
-from fedleak.reports.run import Run
 from tests.reports.toys import cell, run, table
 
 
@@ -23,7 +23,7 @@ def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
 
 
 def test_a_run_is_read_back(tmp_path: Path) -> None:
-    found, plain = Run.read(run().write(tmp_path)), pd.DataFrame()
+    found, plain = read_published(run().write(tmp_path)), pd.DataFrame()
     same(found.results, run().results)
     same(found.differences, run().differences)
     assert type(found.results["setting.queries"][0]) is int
@@ -55,7 +55,7 @@ def test_a_file_without_the_newer_keys_is_read(tmp_path: Path) -> None:
         for key in ("name", "variant", "with_prior"):
             del result[key]
     (tmp_path / "results.json").write_text(json.dumps({**content, "of a later version": 1}))
-    old = Run.read(tmp_path / "results.json")
+    old = read_published(tmp_path / "results.json")
     assert (len(old.differences), old.gate, old.read_back) == (0, [], [])
     later = {"role": "ours", "question": None, "sees": "", "knows": "", "tells": "", "family": None, "seeds": 1}
     later |= {"name": ""}
@@ -86,7 +86,7 @@ def test_whatever_is_put_in_place_of_an_entry_is_read_or_refused_in_a_line(
             inside[path[-1]] = wrong
             (tmp_path / "results.json").write_text(json.dumps(content))
             try:
-                Run.read(tmp_path / "results.json")
+                read_published(tmp_path / "results.json")
                 read.append(content)
             except InputError:
                 refused += 1
@@ -102,7 +102,7 @@ def test_whatever_is_put_in_place_of_an_entry_is_read_or_refused_in_a_line(
 def test_what_is_no_results_file_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "results.json").write_text(content)
     with pytest.raises(InputError, match="format"):
-        Run.read(tmp_path / "results.json")
+        read_published(tmp_path / "results.json")
 
 
 @pytest.mark.parametrize("setting", [{"data": []}, {"data": {}}, {"data": 10**400}])
@@ -111,7 +111,7 @@ def test_a_setting_that_is_no_value_is_refused(tmp_path: Path, setting: dict[str
     content["results"][0]["setting"] = setting
     (tmp_path / "results.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="format"):
-        Run.read(tmp_path / "results.json")
+        read_published(tmp_path / "results.json")
 
 
 def test_a_joined_report_has_the_threat_models_of_its_runs(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_joined_report_has_the_threat_models_of_its_runs(tmp_path: Path) -> No
     assert 'data-attack="raifle in passive"' in page
     assert "<td>raifle in active</td><td>active</td>" in page
     assert "what a active server sees" in page
-    joined = Run.read(tmp_path / "page/results.json").results
+    joined = read_published(tmp_path / "page/results.json").results
     assert joined[["sees", "active"]].values.tolist() == [
         ["what a passive server sees", False],
         ["what a active server sees", True],
@@ -154,4 +154,4 @@ def test_a_verdict_with_other_fields_is_refused_by_the_reader(tmp_path: Path, ch
     content["gate"][0] |= changed
     (tmp_path / "results.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match=r"results\.json"):
-        Run.read(tmp_path / "results.json")
+        read_published(tmp_path / "results.json")

@@ -1,6 +1,7 @@
-"""Results of an experiment and their file, results.json: one schema for writing and reading."""
+"""Results of an experiment: what results.json holds, what evaluation.json holds of it, and what was published."""
 
 import functools
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from fedleak.evaluation.reasons import Reason, reason_of_sentence
 from fedleak.evaluation.result_names import ATTACKS, DIFFERENCE, LUCK, RATIO, RESULT
 from fedleak.evaluation.scores import SETTING, from_records, records, setting_of
 
+RESULTS = "results.json"
+"""Name of the file of results in the folder of a run: it is written for programs of others, and never read again."""
 FORMAT = 1
 _LINE = (
     *("name", "variant", "with_prior", "role", "comparison", "family", "question"),
@@ -219,7 +222,7 @@ else:
 
 @dataclass(frozen=True)
 class Run:
-    """Results of one experiment.
+    """Results of one experiment: numbers over clients, and how they came about.
 
     Attributes:
         experiment: name.
@@ -281,9 +284,14 @@ class Run:
 
     def write(self, directory: Path) -> Path:
         """Writes results.json, with null for NaN."""
-        path = directory / "results.json"
+        path = directory / RESULTS
         write_whole(path, self.json())
         return path
+
+    def plain(self) -> dict[str, Any]:
+        """Content of results.json as plain values."""
+        content: dict[str, Any] = json.loads(self.json())
+        return content
 
     def json(self) -> bytes:
         """Content of results.json, with null for NaN."""
@@ -303,26 +311,6 @@ class Run:
         return TypeAdapter(Run).dump_json(self, indent=2, exclude=empty)
 
     @classmethod
-    def read(cls, path: Path) -> "Run":
-        """Reads results.json.
-
-        Raises:
-            InputError: the file is missing, damaged or in another format.
-        """
-        know_metrics()  # those of its attacks, which pages explain
-        way_out = "Give a folder written by fedleak, e.g. runs/NAME."
-        require(path.is_file(), f"a results.json of format {FORMAT}", f"none in {path.parent}", way_out)
-        try:
-            return cls.of_json(path.read_bytes())
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            found = f"{place or 'the file'}: {first['msg']}, {first['input']!r:.60} in {path}"
-        except (OSError, OverflowError) as error:
-            found = f"{error!s:.200} in {path}"
-        raise InputError(expected=f"a results.json of format {FORMAT}", found=found, way_out=way_out)
-
-    @classmethod
     def of_json(cls, content: bytes) -> "Run":
         """The run of the content of a results.json.
 
@@ -331,3 +319,25 @@ class Run:
             OverflowError: a number is too large.
         """
         return TypeAdapter(cls).validate_json(content)
+
+
+def read_published(path: Path) -> Run:
+    """Reads a results.json without an evaluation: a published one, or one of a run of an earlier version.
+
+    Of a run that this version wrote, `fedleak.evaluation.stored_run.read_run` reads evaluation.json.
+
+    Raises:
+        InputError: the file is missing, damaged or in another format.
+    """
+    know_metrics()  # those of its attacks, which pages explain
+    way_out = "Give a folder written by fedleak, e.g. runs/NAME."
+    require(path.is_file(), f"a {RESULTS} of format {FORMAT}", f"none in {path.parent}", way_out)
+    try:
+        return Run.of_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        found = f"{place or 'the file'}: {first['msg']}, {first['input']!r:.60} in {path}"
+    except (OSError, OverflowError) as error:
+        found = f"{error!s:.200} in {path}"
+    raise InputError(expected=f"a {RESULTS} of format {FORMAT}", found=found, way_out=way_out)
