@@ -132,7 +132,9 @@ class AuditResult:
         Raises:
             InputError: the folder holds no run, or a damaged one.
         """
-        return changes(_reference(reference), StoredRun("this audit", self.evaluation, self.data), key=key)
+        return changes(
+            _reference(reference), StoredRun("this audit", self.evaluation, self.data, summary=self.results), key=key
+        )
 
     def check(
         self,

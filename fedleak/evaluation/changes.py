@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fedleak.core.metric_table import metric
+from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
@@ -20,6 +22,7 @@ from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING, AttackInfo, describe, from_records, setting_columns
 from fedleak.evaluation.stored_run import StoredRun
+from fedleak.evaluation.summary import summarise
 from fedleak_recorder.pseudonyms import KEY_VARIABLE, secret_key
 
 _DATA = SETTING + "data"
@@ -181,13 +184,17 @@ def changes(reference: StoredRun, run: StoredRun, *, key: bytes | None = None) -
     common = [cell for cell in new_cells if cell in old_cells]
     alike = why_not is None
     rows = []
-    for old, new in _best_pairs(after, old_cells, new_cells, common):
+    ranks = _ranks(reference, varied), _ranks(run, varied)
+    for old, new in _best_pairs(after, new_cells, common, ranks):
         rows.append(change(old_cells[old], new_cells[new], after.info(new_cells[new]), alike=alike, best=True))
     for cell in common:
         rows.append(change(old_cells[cell], new_cells[cell], after.info(new_cells[cell]), alike=alike))
     listed = [name for name in varied if name != _DATA]
     how = [*_matching(before, after, rows, why_not), *_reading(rows)]
-    not_compared = [*_only(before, old_cells, new_cells, listed), *_only(after, new_cells, old_cells, listed)]
+    not_compared = [
+        *_only(before, old_cells, new_cells, listed, ranks[0]),
+        *_only(after, new_cells, old_cells, listed, ranks[1]),
+    ]
     return Changes(before.name, after.name, rows, how, not_compared)
 
 
@@ -247,24 +254,46 @@ def _numbered_alike(
 _Cells = Mapping[tuple[str, Key], pd.DataFrame]
 
 
-def _leak(rows: pd.DataFrame) -> float:
-    """Mean of some scores, with the sign with which more is more leakage."""
-    return metric(str(rows["metric"].iloc[0])).leakage(float(np.nanmean(crossed(rows).to_numpy())))
+_Rank = tuple[bool, float, float]
+"""What puts one attack before another, see `fedleak.evaluation.answers.Cells.rank`."""
+
+
+def _ranks(run: StoredRun, settings: Sequence[str]) -> dict[tuple[str, Key], _Rank]:
+    """Rank of every attack of a run by attack and `Key`."""
+    table = run.table
+    results = as_recorded(summarise(run.evaluation) if table is None else table)
+    cells = Cells(results)
+    # An attack of which no result is reported comes last.
+    ranks: dict[tuple[str, Key], _Rank] = defaultdict(lambda: (False, -math.inf, -math.inf))
+    for row in cells.rows:
+        key = str(row["metric"]), *(repr(row.get(name)) for name in settings)
+        ranks[str(row["attack"]), key] = cells.rank(row)
+    return ranks
 
 
 def _best_pairs(
-    after: _Side, old: _Cells, new: _Cells, common: Sequence[tuple[str, Key]]
+    after: _Side,
+    new: _Cells,
+    common: Sequence[tuple[str, Key]],
+    ranks: tuple[Mapping[tuple[str, Key], _Rank], Mapping[tuple[str, Key], _Rank]],
 ) -> Iterator[tuple[tuple[str, Key], tuple[str, Key]]]:
     """Best attack in the reference and in the run for each question and `Key`, among those that both have."""
+    before_ranks, after_ranks = ranks
     asked: dict[tuple[Any, Key], list[tuple[str, Key]]] = {}
     for cell in common:
         _, key = cell
         asked.setdefault((after.info(new[cell]).question, key), []).append(cell)
     for cells in asked.values():
-        yield max(cells, key=lambda cell: _leak(old[cell])), max(cells, key=lambda cell: _leak(new[cell]))
+        yield max(cells, key=lambda cell: before_ranks[cell]), max(cells, key=lambda cell: after_ranks[cell])
 
 
-def _only(side: _Side, cells: _Cells, of_other: _Cells, settings: Sequence[str]) -> list[str]:
+def _only(
+    side: _Side,
+    cells: _Cells,
+    of_other: _Cells,
+    settings: Sequence[str],
+    ranks: Mapping[tuple[str, Key], _Rank],
+) -> list[str]:
     """Sentence on the attacks that only one run has, and on those of them that are better than all that both have."""
     labels, better = [], []
     for (attack, key), rows in cells.items():
@@ -273,14 +302,15 @@ def _only(side: _Side, cells: _Cells, of_other: _Cells, settings: Sequence[str])
         label, question = side.label(rows, settings), side.info(rows).question
         labels.append(label)
         compared = [
-            _leak(compared_rows)
+            ranks[other_attack, other_key]
             for (other_attack, other_key), compared_rows in cells.items()
             if (other_attack, other_key) in of_other
             and other_key == key
             and side.info(compared_rows).question == question
         ]
-        if compared and _leak(rows) > max(compared):
-            better.append(f"{label} ({rows['metric'].iloc[0]} {abs(_leak(rows)):.3f})")
+        if compared and ranks[attack, key] > max(compared):
+            name = str(rows["metric"].iloc[0])
+            better.append(f"{label} ({name} {float(np.nanmean(crossed(rows).to_numpy())):.3f})")
     if not labels:
         return []
     sentence = f"Only in {side.name}, and not compared: {', '.join(dict.fromkeys(labels))}."

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from fedleak.core.errors import InputError, require
 from fedleak.evaluation.attack_descriptions import know_metrics
 from fedleak.evaluation.earlier_run import earlier_run
@@ -34,12 +36,19 @@ class StoredRun:
         evaluation: its evaluation.
         data: name and hash of its data; empty if an earlier version of this project did not keep them.
         results: what results.json holds; None for an audit that is not stored.
+        summary: its results, see `fedleak.evaluation.summary.summarise`, where it is not stored; None if unknown.
     """
 
     name: str
     evaluation: Evaluation
     data: Mapping[str, str]
     results: Run | None = None
+    summary: pd.DataFrame | None = None
+
+    @property
+    def table(self) -> pd.DataFrame | None:
+        """Its results, a row per attack, metric and setting; None if they are unknown."""
+        return self.summary if self.results is None else self.results.results
 
 
 class _RunParts(EvaluationParts):

@@ -43,7 +43,8 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     if "pdf" in formats and any(evaluation.figures for evaluation in evaluations):
         print("figures that steps of a table drew are written as SVG only: the files of a run may be a stranger's")
     reference, *later_runs = [
-        StoredRun(name, evaluation, run.data) for name, evaluation, run in zip(names, evaluations, runs, strict=True)
+        StoredRun(name, evaluation, run.data, run)
+        for name, evaluation, run in zip(names, evaluations, runs, strict=True)
     ]
     compared = [changes(reference, later) for later in later_runs]
     name_curves(evaluations, names)

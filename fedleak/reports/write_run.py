@@ -76,7 +76,7 @@ def write_run(
     # Limits and changes are about the recorded clients, who have other numbers in what is written.
     changed = []
     if reference is not None:
-        audited = StoredRun(name, evaluation, audit_result.data)
+        audited = StoredRun(name, evaluation, audit_result.data, summary=results)
         changed = [stored_changes(changes(reference, audited, key=key))]
     written = evaluation if persons else named_by_key(evaluation, key)
     run = results_of(
