@@ -9,7 +9,7 @@ from scipy.stats import binom
 from fedleak.evaluation.result_names import ATTACKS
 
 if TYPE_CHECKING:
-    from fedleak.evaluation.answers import Cells
+    from fedleak.evaluation.comparisons import Cells
 
 Row = dict[str, Any]
 _CHANCE = 1e-3

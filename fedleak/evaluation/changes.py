@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from fedleak.core.metric_table import metric
-from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.as_recorded import as_recorded
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.limits import FEWEST
@@ -255,7 +255,7 @@ _Cells = Mapping[tuple[str, Key], pd.DataFrame]
 
 
 _Rank = tuple[bool, float, float]
-"""What puts one attack before another, see `fedleak.evaluation.answers.Cells.rank`."""
+"""What puts one attack before another, see `fedleak.evaluation.comparisons.Cells.rank`."""
 
 
 def _ranks(run: StoredRun, settings: Sequence[str]) -> dict[tuple[str, Key], _Rank]:

@@ -14,9 +14,9 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.memory import gibibytes, memory_bound
 from fedleak.core.view import View
-from fedleak.evaluation.answers import NEAR, Cells, Row
 from fedleak.evaluation.cause import POSSIBLE, Cause
 from fedleak.evaluation.causes import measured_causes
+from fedleak.evaluation.comparisons import NEAR, Cells, Row
 from fedleak.evaluation.near_guessing import near_guessing, no_reconstructions
 from fedleak.evaluation.reasons import Reason, lacks
 from fedleak.recordings.adversary_devices import PSEUDONYMS as KNOWN_PSEUDONYMS

@@ -22,8 +22,8 @@ from scipy import stats
 
 from fedleak.core.attack import Attack
 from fedleak.core.metric_table import metric
-from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.changes import Change, Changes
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.learner_match import simulates
@@ -639,7 +639,7 @@ def _change(limit: Limit, row: Change, changes: Changes, tests: int) -> Measured
 def _beyond_baseline(limit: Limit, rows: Sequence[Mapping[str, Any]], audited: _Audited) -> AgainstLimit:
     """Differences between attacks and the best baseline of their question and setting, on the same clients.
 
-    What an attack is compared with is that of `fedleak.evaluation.answers.Cells.comparison`.
+    What an attack is compared with is that of `fedleak.evaluation.comparisons.Cells.comparison`.
     `rows` are results of attacks for metrics that judge them.
     """
     values, without_baseline = [], []

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedleak.core.metric_table import Metric, judges, metric
-from fedleak.evaluation.answers import Cells
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.mean_interval import MeanOverClients, Values
 from fedleak.evaluation.paired_means import mean_over_clients, paired
 from fedleak.evaluation.result_names import ATTACKS, LUCK
@@ -27,7 +27,7 @@ def with_luck(results: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Results with the column `LUCK`: NaN for comparisons, and where nothing ran that an attack is compared with.
 
     The column has the largest of the probabilities of luck against guessing, what the attack's own answers reach by
-    chance, and the best baseline, see `fedleak.evaluation.answers.Cells.comparisons`, on the same clients.
+    chance, and the best baseline, see `fedleak.evaluation.comparisons.Cells.comparisons`, on the same clients.
 
     Args:
         results: see `fedleak.evaluation.summary.summarise`.

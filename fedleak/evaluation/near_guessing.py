@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fedleak.core.metric_table import METRICS
-from fedleak.evaluation.answers import Cells, Row
 from fedleak.evaluation.cause import Cause
+from fedleak.evaluation.comparisons import Cells, Row
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records, setting_columns

@@ -235,6 +235,8 @@ class Run:
         seconds: wall time.
         results: a row per line, setting and metric, see `fedleak.evaluation.summary.summarise`, with the papers' values
             in ``paper`` and ``source``.
+        answers: a row per question, data set and run, see `fedleak.evaluation.answers.plain`; empty in files of earlier
+            versions.
         not_run: reason by attack that could not run.
         causes: likely causes of failed attacks, see `fedleak.evaluation.causes.Cause`.
         differences: paired differences, see `fedleak.evaluation.summary.paired_differences`.
@@ -280,6 +282,7 @@ class Run:
     learner_wrong: bool = False
     false_declarations: list[str] = field(default_factory=list)
     recording: Recorded | None = None
+    answers: list[dict[str, Any]] = field(default_factory=list)
     format: Literal[1] = 1
 
     def write(self, directory: Path) -> Path:
@@ -298,6 +301,7 @@ class Run:
         optional = {
             "details": self.details,
             "learner_check": self.learner_check,
+            "answers": self.answers,
             "advice": self.advice,
             "defences": self.defences,
             "changes": self.changes,

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from fedleak.core.metric_table import meanings, metric
 from fedleak.evaluation.added_bits import AddedBits, DeclaredBound
-from fedleak.evaluation.answers import NEAR, Answer
+from fedleak.evaluation.answers import Answer
+from fedleak.evaluation.comparisons import NEAR
 from fedleak.evaluation.scores import describe, number
 from fedleak.reports.metric_words import value_in_words
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedleak.core.metric_table import metric
-from fedleak.evaluation.answers import Answer, Comparison
+from fedleak.evaluation.answers import Answer
+from fedleak.evaluation.comparisons import Comparison
 from fedleak.evaluation.scores import number
 from fedleak.reports.metric_words import number_in_words, value_in_words
 

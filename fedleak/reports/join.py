@@ -126,6 +126,7 @@ def joined_results(runs: Sequence[Run]) -> Run:
         data={key: _listed(run.data[key] for run in runs) for key in ("name", "sha256")},
         seconds=sum(run.seconds for run in runs),
         results=stacked([run.results for run in runs]),
+        answers=[answer for run in runs for answer in run.answers],
         not_run={name: reason for run in runs for name, reason in run.not_run.items()},
         causes=[cause for run in runs for cause in run.causes],
         differences=stacked([run.differences for run in runs]),

@@ -1,24 +1,14 @@
 """Questions of a report, a line each: what leaks most, what is near its comparison, and what was not measured."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from fedleak.evaluation.answers import (
-    Answer,
-    Kind,
-    Status,
-    inferred_by_family,
-    is_about_data,
-    leading,
-    recorded_answers,
-)
-from fedleak.evaluation.attack_descriptions import described
+from fedleak.evaluation.answers import Answer, Status, leading, recorded_answers, unanswered
+from fedleak.evaluation.comparisons import Kind
 from fedleak.evaluation.limits import Limit
-from fedleak.evaluation.reasons import Reason, nearest_reason
 from fedleak.evaluation.risk import worst_in_words
 from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import describe, number
@@ -166,39 +156,9 @@ def _verdict(gate: Sequence[Mapping[str, Any]], family: str, attacks: set[str], 
 
 
 def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question], list[str]]:
-    """Questions of this version that a run asked and did not measure, with the reason, and those that it did not ask.
-
-    The reason is that of the attack of a family which lacks least. A question does not apply where none of them could
-    be asked of the recorded system.
-    """
-    asks, families = inferred_by_family(), dict[str, str]()
-    for one in described():
-        families |= {one.name: one.family, f"{one.family}/{one.name}": one.family}
-    reasons: dict[str, dict[str, Reason]] = defaultdict(dict)
-    baselines = {name for one in described() if one.baseline for name in (one.name, f"{one.family}/{one.name}")}
+    """Lines on the questions that a run did not measure, and the families that it did not ask, see `unanswered`."""
     # What was left out under defences ran on the recording: its question is measured.
-    for name, reason in {**run.not_run, **run.unrelated}.items():
-        if name in families and name not in baselines:
-            reasons[families[name]][name] = reason
-    answered = {one.answer.family for one in measured}
-    missing = [family for family in asks if family not in answered]
-    unmeasured = []
-    for family in missing:
-        if family not in reasons:
-            continue
-        reason = nearest_reason(reasons[family])
-        inapplicable = reason.kind == "inapplicable"  # which is the last of all reasons
-        unmeasured.append(
-            Question(
-                Answer(
-                    family=family,
-                    question=None,
-                    inferred=asks[family],
-                    status="inapplicable" if inapplicable else "unmeasured",
-                    about_data=is_about_data().get(family, True),
-                    reason=reason.says if inapplicable else reason.sentence,
-                ),
-                verdict=_verdict(run.gate, family, set(), set()),
-            )
-        )
-    return sorted(unmeasured, key=lambda one: one.answer.place), [family for family in missing if family not in reasons]
+    reasons = {**run.not_run, **run.unrelated}
+    lacking, not_asked = unanswered(reasons, [line.answer for line in measured])
+    lines = [Question(answer, verdict=_verdict(run.gate, answer.family, set(), set())) for answer in lacking]
+    return lines, not_asked

@@ -13,10 +13,11 @@ from fedleak.core.provenance import command, commit, published, versions
 from fedleak.core.seeding import secret_key
 from fedleak.evaluation.added_bits import false_bounds
 from fedleak.evaluation.advice import NOT_SEEN, advice, outcomes_under_defences
-from fedleak.evaluation.answers import Cells
+from fedleak.evaluation.answers import leading, plain, recorded_answers, unanswered
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.changes import changes
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.evaluate import TRACEBACKS
 from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.gate import Gate
@@ -142,6 +143,8 @@ def results_of(
     evaluation = audit_result.evaluation
     verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
     outcomes = outcomes_under_defences(results, evaluation, gate)
+    measured = leading(recorded_answers(results, evaluation.scores))
+    lacking, _ = unanswered({**evaluation.not_run, **evaluation.unrelated}, measured)
     return Run(
         experiment=experiment,
         command=command_line,
@@ -152,6 +155,7 @@ def results_of(
         hardware=hardware(),
         seconds=audit_result.seconds,
         results=results,
+        answers=[plain(answer) for answer in [*measured, *lacking]],
         not_run=evaluation.not_run,
         causes=[dataclasses.asdict(cause) for cause in audit_result.causes],
         differences=paired_differences(audit_result.reported),

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from fedleak.core.metric_table import METRICS
-from fedleak.evaluation.answers import Answer, Cells, Comparison, answers, leading, recorded_answers
+from fedleak.evaluation.answers import Answer, answers, leading, recorded_answers
 from fedleak.evaluation.as_recorded import COSINE
+from fedleak.evaluation.comparisons import Cells, Comparison
 from fedleak.evaluation.result_names import LUCK
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from tests.reports.toys import cell, table

@@ -18,7 +18,7 @@ from fedleak.attacks.matching.same_user import MatchingChance
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.fncf import FNCFAlgorithm
 from fedleak.core.view import RoundView
-from fedleak.evaluation.answers import Cells
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.failures import explain, unfit
 from fedleak.evaluation.near_guessing import near_guessing, no_reconstructions
 from fedleak.evaluation.reasons import Reason

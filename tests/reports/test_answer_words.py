@@ -8,7 +8,8 @@ import pytest
 
 import fedleak.attacks.words.estimates  # noqa: F401 - says by which metric sets of words are judged
 from fedleak.evaluation.added_bits import false_bounds
-from fedleak.evaluation.answers import Answer, Cells, leading, recorded_answers
+from fedleak.evaluation.answers import Answer, leading, recorded_answers
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.result_names import LUCK
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.reports.answer_words import bits_sentence, nothing_scored, numbers, verdict_on

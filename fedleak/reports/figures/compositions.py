@@ -1,11 +1,14 @@
 """Figures of true and inferred class shares: means over clients, or a panel per client."""
 
 import dataclasses
+import math
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedleak.core.metric_table import judges
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.result_names import ATTACKS, CLIENTS, DISTANCE
 from fedleak.evaluation.scores import SETTING, setting_columns
 from fedleak.reports.figures.figure_data import DrawnFigure, FigureData, Mark, intervals, mark, of_data, styled
@@ -15,6 +18,8 @@ _MOST_SETTINGS, _MOST_CLIENTS, _MOST_ATTACKS = 8, 12, 3
 _COLUMNS = 4
 INFERRED = "what the server infers"
 """Legend of the attack in a picture of one."""
+_LAST = False, -math.inf, -math.inf
+"""Rank of an attack whose results do not compare it."""
 _MOST_LABELS = 12
 """Largest number of classes with a label each."""
 
@@ -118,13 +123,16 @@ def one_client(data: FigureData, attack: str) -> DrawnFigure:
 
 
 def _best(data: FigureData) -> list[str]:
-    """Attacks, or baselines where there is none, by their mean absolute error."""
+    """Attacks, or baselines where there is none, those first that infer most, see `fedleak.evaluation.answers`."""
     rows = data.rows
     attacks = rows[rows["role"].isin(ATTACKS)]
-    rows = rows if attacks.empty else attacks
-    distances = rows[DISTANCE] if DISTANCE in rows else (rows["inferred"] - rows["true"]).abs()
-    wrong = distances.groupby(rows["attack"], sort=False).mean()
-    return [str(name) for name in wrong.sort_values(kind="stable").index]
+    labels = [str(label) for label in (rows if attacks.empty else attacks)["attack"].unique()]
+    cells = Cells(data.results)
+    ranks: dict[str, tuple[bool, float, float]] = {}
+    for row in cells.rows:
+        if row["attack"] in labels and judges(row["metric"], row["question"]):
+            ranks[row["attack"]] = max(cells.rank(row), ranks.get(row["attack"], _LAST))
+    return sorted(labels, key=lambda label: ranks.get(label, _LAST), reverse=True)
 
 
 def _panels(rows: pd.DataFrame, names: list[str], data: FigureData, marks: dict[str, Mark]) -> Figure:

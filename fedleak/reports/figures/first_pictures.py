@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from fedleak.evaluation.answers import Answer, Row
+from fedleak.evaluation.answers import Answer
 from fedleak.evaluation.as_recorded import COSINE
 from fedleak.evaluation.captioned_figure import CaptionedFigure
+from fedleak.evaluation.comparisons import Row
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.persons import over_clients
 from fedleak.evaluation.result_names import CLIENTS

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedleak.evaluation.answers import NEAR
 from fedleak.evaluation.answers import Answer as Answered
+from fedleak.evaluation.comparisons import NEAR
 from fedleak.evaluation.limits import FEWEST
 from fedleak.reports.metric_words import number_in_words, value_in_words
 from fedleak.reports.statement.content import Answer
@@ -13,7 +13,7 @@ from fedleak.reports.statement.content import Answer
 def answer_in_a_word(answer: Answered, *, summed: int = 1) -> Answer:
     """Whether a result is beyond what it is compared with; it cannot be said without a comparison, or of few clients.
 
-    A gain is slight below a fifth of the way to certainty, see `fedleak.evaluation.answers.NEAR`. A slight one is not
+    A gain is slight below a fifth of the way to certainty (`fedleak.evaluation.comparisons.NEAR`). A slight one is not
     shown if the interval has no width (equal values of a metric without a span), or if clients share messages (`summed`
     in each), which may make intervals over them too narrow.
     """

@@ -10,8 +10,8 @@ import yaml
 
 from fedleak.core.places import PACKAGE, table_files
 from fedleak.evaluation.advice import NOT_SEEN
-from fedleak.evaluation.answers import Cells
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.run import Run, read_published
 from fedleak.evaluation.scores import SETTING, records, setting_columns

@@ -11,8 +11,9 @@ from fedleak.attacks.record_membership.estimates import PLACE
 from fedleak.core.attack import Attack
 from fedleak.core.metric_table import metric
 from fedleak.core.taxonomy import MANIPULATING, NONE_FITS, TAXONOMY
-from fedleak.evaluation.answers import Answer, Cells, Comparison, answers, leading
+from fedleak.evaluation.answers import Answer, answers, leading
 from fedleak.evaluation.attack_descriptions import NO_DATA
+from fedleak.evaluation.comparisons import Cells, Comparison
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.paired_means import crossed
 from fedleak.evaluation.result_names import ATTACKS

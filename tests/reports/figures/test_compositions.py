@@ -37,7 +37,7 @@ def test_every_client_has_a_panel_of_its_composition() -> None:
     assert isinstance(drawing.figure, Figure)
     assert len({axes.get_ylim() for axes in drawing.figure.axes}) == 1
     labels = drawing.figure.axes[0].get_legend_handles_labels()[1]
-    assert labels.index("raifle") < labels.index("codebook")  # the best first
+    assert labels.index("codebook") < labels.index("raifle")  # the best by their results first
 
 
 def test_many_clients_are_cut_and_baselines_alone_are_drawn() -> None:

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from fedleak.core.metric_table import METRICS, metric
-from fedleak.evaluation.answers import Cells, answers, leading
+from fedleak.evaluation.answers import answers, leading
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.reports.statement.content import Baseline
 from fedleak.reports.statement.everyday import answer_in_a_word, everyday
