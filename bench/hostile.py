@@ -16,9 +16,10 @@ from bench.hostile_federations import HONEST, HOSTILE, Federation, honest
 from fedleak.core.metric_table import METRICS
 from fedleak.evaluation import audit
 from fedleak.evaluation.added_bits import false_bounds
-from fedleak.evaluation.answers import Cells, leading, recorded_answers
+from fedleak.evaluation.answers import leading, recorded_answers
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.gate import gate
 from fedleak.evaluation.limits import limits_of
 from fedleak.evaluation.scores import records

@@ -81,7 +81,7 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
     assert {"experiment", "command", "seed", "commit", "versions", "data", "hardware", "seconds"} < content.keys()
     cell = next(r for r in content["results"] if (r["attack"], r["metric"]) == ("direction", "auc"))
     fields = {"attack", "setting", "metric", "mean", "std", "ci95", "n", "seconds_per_victim", "paper"}
-    fields |= {"seeds", "family", "baseline", "threat_model", "role", "question", "tells", "unbounded"}
+    fields |= {"seeds", "family", "baseline", "threat_model", "role", "comparison", "question", "tells", "unbounded"}
     fields |= {"name", "variant", "with_prior", "luck"}
     assert cell.keys() == fields
     assert (cell["seeds"], cell["family"], cell["baseline"]) == (1, "recommendation", False)

@@ -22,7 +22,6 @@ from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import SETTING, AttackInfo, describe, from_records, setting_columns
 from fedleak.evaluation.stored_run import StoredRun
-from fedleak.evaluation.summary import summarise
 from fedleak_recorder.pseudonyms import KEY_VARIABLE, secret_key
 
 _DATA = SETTING + "data"
@@ -261,7 +260,11 @@ _Rank = tuple[bool, float, float]
 def _ranks(run: StoredRun, settings: Sequence[str]) -> dict[tuple[str, Key], _Rank]:
     """Rank of every attack of a run by attack and `Key`."""
     table = run.table
-    results = as_recorded(summarise(run.evaluation) if table is None else table)
+    if table is None:
+        from fedleak.evaluation.summary import summarise  # it imports torch, which stored runs do without
+
+        table = summarise(run.evaluation)
+    results = as_recorded(table)
     cells = Cells(results)
     # An attack of which no result is reported comes last.
     ranks: dict[tuple[str, Key], _Rank] = defaultdict(lambda: (False, -math.inf, -math.inf))

@@ -26,13 +26,14 @@ from fedleak.evaluation.changes import Change, Changes
 from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.judging import is_judged
+from fedleak.evaluation.labels import attack_in_words
 from fedleak.evaluation.learner_match import simulates
 from fedleak.evaluation.limits import BEYOND_BASELINE, CHANGE, FEWEST, MOST_UNSCORED, Limit
 from fedleak.evaluation.mean_interval import MOST_TIMES, TAIL, MeanOverClients
 from fedleak.evaluation.paired_means import crossed, mean_over_clients, paired
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.risk import worst_clients, worst_in_words
-from fedleak.evaluation.scores import describe, differing, number, records, rows_of, setting_of
+from fedleak.evaluation.scores import differing, number, records, rows_of, setting_of
 from fedleak.evaluation.unmeasured_limits import BITS, measured_metric, why_unmeasured, without_bits
 
 FAILED = 3
@@ -128,18 +129,6 @@ def gate(
 def gate_status(outcomes: Sequence[str]) -> int:
     """Exit status of the verdicts' outcomes: `FAILED` before `UNCHECKED` before `UNDECIDED` before 0."""
     return next((status for outcome, status in _STATUS.items() if outcome in outcomes), 0)
-
-
-def attack_in_words(attack: str, setting: Mapping[str, Any], round_number: int | None) -> str:
-    """Label of an attack with the setting and the round that it decides in.
-
-    >>> attack_in_words("direction", {"epsilon": 8}, 2)
-    'direction in epsilon 8 in round 2'
-    """
-    described = describe(setting)
-    in_setting = f" in {described}" if described else ""
-    in_round = "" if round_number is None else f" in round {round_number}"
-    return f"{attack}{in_setting}{in_round}"
 
 
 @dataclass(frozen=True)

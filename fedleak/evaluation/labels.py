@@ -1,7 +1,10 @@
 """Labels of curves and of attacks' own tables: of which attack, in which cell and in which run."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from fedleak.evaluation.scores import describe
 
 _PRIOR = "prior"
 
@@ -52,6 +55,18 @@ def prior_label(family: str | None) -> str:
     'ranking/prior'
     """
     return f"{family}/{_PRIOR}"
+
+
+def attack_in_words(attack: str, setting: Mapping[str, Any], round_number: int | None) -> str:
+    """Label of an attack with the setting and the round that it decides in.
+
+    >>> attack_in_words("direction", {"epsilon": 8}, 2)
+    'direction in epsilon 8 in round 2'
+    """
+    described = describe(setting)
+    in_setting = f" in {described}" if described else ""
+    in_round = "" if round_number is None else f" in round {round_number}"
+    return f"{attack}{in_setting}{in_round}"
 
 
 def label_of_text(printed: str, attacks: Collection[str]) -> Label:

@@ -10,8 +10,7 @@ from urllib.parse import quote
 
 from fedleak.core.taxonomy import NONE_FITS, TAXONOMY, Taxonomy
 from fedleak.evaluation.attack_descriptions import AttackDescription, descriptions
-from fedleak.evaluation.gate import attack_in_words
-from fedleak.evaluation.labels import combined_label, prior_label
+from fedleak.evaluation.labels import attack_in_words, combined_label, prior_label
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.run import Place, Run

@@ -35,7 +35,8 @@ def test_shares_of_the_first_client_by_the_best_attack() -> None:
     audited.__dict__["results"] = results(cell("weak", "l1", 0.5, role="ours"), cell("best", "l1", 0.1, role="ours"))
     outcome = Outcome(DIGITS, {}, audited)
     head, first, second = shares(outcome, first_client(outcome))
-    assert "inferred (best)" in head
+    assert "what the server infers" in head
+    assert outcome.attack == "best"
     assert first.split() == ["0", "0.75", "█" * 18, "0.70", "█" * 17]
     assert second.split() == ["1", "0.25", "█" * 6, "0.30", "█" * 7]
 
