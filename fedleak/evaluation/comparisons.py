@@ -266,3 +266,12 @@ def _comparison_by_name() -> dict[str, str]:
         for label in attack.labels:
             kinds[label] = kinds[f"{attack.family}/{label}"] = attack.comparison
     return kinds
+
+
+def baselines_of(question: str | None) -> list[str]:
+    """Names of the baselines of a question in this version that need no update."""
+    return [
+        attack.name
+        for attack in described()
+        if attack.estimates == question and attack.comparison in ("prior", "blind")
+    ]

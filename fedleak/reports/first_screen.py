@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 from fedleak.core.metric_table import metric
 from fedleak.evaluation.answers import Answer
-from fedleak.evaluation.comparisons import Comparison
+from fedleak.evaluation.comparisons import Comparison, baselines_of
 from fedleak.evaluation.scores import number
 from fedleak.reports.metric_words import number_in_words, value_in_words
+
+_NAMED = 3
+"""Most baselines that are named where none ran."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,11 @@ def compared_in_words(answer: Answer) -> str:
     """What the best attack is compared with, and its value in the same words."""
     comparison = answer.comparison
     if comparison is None:
-        return "Nothing: no baseline of this question ran, so it cannot be said whether the update adds anything."
+        named = ", ".join(baselines_of(answer.question)[:_NAMED])
+        such = f" ({named})" if named else ""
+        return (
+            f"Nothing: no baseline of this question ran{such}, so it cannot be said whether the update adds anything."
+        )
     if comparison.kind == "least":
         return "Nothing: the question has no baseline; 0 is what an attack without any knowledge reaches."
     value = value_in_words(answer.metric, comparison.value)

@@ -90,9 +90,10 @@ def first_verdict(lines: Sequence[Question], results: pd.DataFrame) -> str:
 
 
 def first_words(lines: Sequence[Question], results: pd.DataFrame) -> str:
-    """The same for a terminal, after what the update adds in bits."""
+    """The same for a terminal, between what the update adds in bits and the best attack's result in words."""
     added = bits_sentence(lines[0].answer.bits) if lines else ""
-    return f"{added} {first_verdict(lines, results)}".strip()
+    words = lines[0].words if lines else ""
+    return " ".join(filter(None, [added, first_verdict(lines, results), words]))
 
 
 def _words(answer: Answer) -> str:

@@ -147,12 +147,13 @@ def text_tables(shown_sections: Sequence[Section]) -> str:
     """Tables of sections for a terminal."""
     blocks = []
     for section in shown_sections:
-        shown = [_aligned(table) for table in section.tables if not table.folded]
+        shown = [aligned(table) for table in section.tables if not table.folded]
         blocks.append("\n".join(line for lines in [[section.title], *shown] for line in [*lines, ""]))
     return "\n".join(blocks).rstrip()
 
 
-def _aligned(table: Table) -> list[str]:
+def aligned(table: Table) -> list[str]:
+    """Lines of a table for a terminal."""
     lines = text_table([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
     if table.attacks not in (None, 0, len(table.rows)):
         lines.insert(2 + (table.attacks or 0), f"{BASELINES}:")

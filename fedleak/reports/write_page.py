@@ -12,12 +12,13 @@ from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.run import Run
 from fedleak.reports.change_tables import change_rows, change_sentences, change_tables, text_of_changes
+from fedleak.reports.defence_table import defence_table
 from fedleak.reports.figures.first_pictures import first_pictures
 from fedleak.reports.figures.report_figures import profiles_of, report_figures
 from fedleak.reports.files import Format, write_files
 from fedleak.reports.html import write_report
 from fedleak.reports.questions import first_words, questions
-from fedleak.reports.sections import detail_sections, difference_tables, sections, text_tables
+from fedleak.reports.sections import aligned, detail_sections, difference_tables, sections, text_tables
 
 CHANGES = "changes.csv"
 
@@ -64,6 +65,9 @@ def write_page(
         print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
     for sentence in run.false_declarations:
         print(f"{sentence}.")
+    defences = defence_table(run.results, run.defences)
+    if defences is not None:
+        print("\n".join([defences.caption, "", *aligned(defences)]), end="\n\n")
     print(f"{first_words(lines, run.results)}\n\n{text_tables(answered)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
