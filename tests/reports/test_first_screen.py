@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedleak.evaluation.answers import Answer, leading, recorded_answers
-from fedleak.evaluation.scores import concat, score_table
+from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.reports.first_screen import compared_in_words, first_lines, measured_on, order_of_changes, what_to_do
 from tests.reports.toys import cell, table
 
@@ -34,6 +34,9 @@ def test_the_lines_say_it_in_words_without_names() -> None:
 def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
     alone = first(cell("codebook", 0.2, metric="l1"))
     assert compared_in_words(alone).startswith("Nothing: no baseline of this question ran")
+    shares = {"codebook": AttackInfo(role="ours", family="composition", question="CompositionEstimate")}
+    answer = leading(recorded_answers(table(cell("codebook", 0.2, metric="l1"), lines=shares)))[0]
+    assert "no baseline of this question ran (equal-counts, random-guess)" in compared_in_words(answer)
     guessed = first(cell("codebook", 0.9))
     assert compared_in_words(guessed).startswith("Guessing, which picks the right one")
 
