@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedleak.core.metric_table import metric
 from fedleak.evaluation.advice import NOT_SEEN
 from fedleak.evaluation.answers import Answer, answers, leading
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE, NONE
@@ -40,7 +41,7 @@ def defence_table(results: pd.DataFrame, outcomes: Mapping[str, Mapping[str, str
     for defence, signal in left.items():
         row: dict[str, Any] = {"defence": "none, as recorded" if defence == NONE else str(defence)}
         for limit, outcome in outcomes.get(str(defence), {}).items():
-            row[limit] = _WORDS.get(outcome, outcome)
+            row[f"limit {limit}"] = _WORDS.get(outcome, outcome)
         for question in asked:
             row[_column_of(question)] = _value(question, by_defence.get(str(defence), []))
         row["loss after the round" if name == LOSS else "cosine of the mean update"] = number(float(signal))
@@ -55,7 +56,12 @@ def defence_table(results: pd.DataFrame, outcomes: Mapping[str, Mapping[str, str
 
 
 def _column_of(question: Answer) -> str:
-    """Head of the column of a question."""
+    """Head of the column of a question, with the direction in which its numbers leak more."""
+    direction = "less" if metric(question.metric).lower_is_better else "more"
+    return f"{_inferred(question)} ({direction} leaks more)"
+
+
+def _inferred(question: Answer) -> str:
     return f"{question.inferred[:1].upper()}{question.inferred[1:]}"
 
 
@@ -77,9 +83,9 @@ def _caption(asked: Sequence[Answer], signal: str, *, has_limits: bool) -> str:
         best = value_in_words(question.metric, float(question.row["mean"]))
         start = question.comparison
         without = "" if start is None else f", without the update {number_in_words(question.metric, start.value)}"
-        sentences.append(f"{_column_of(question)}: as recorded, the best attack {best}{without}.")
+        sentences.append(f"{_inferred(question)}: as recorded, the best attack {best}{without}.")
     if signal == LOSS:
         sentences.append("A lower loss after the round is more learning.")
     else:
         sentences.append("A cosine of 1 leaves the round's mean update as it is.")
-    return " ".join(["Which defence keeps which limit, and what it leaves.", *sentences, NOT_SEEN])
+    return " ".join([*sentences, NOT_SEEN])

@@ -67,7 +67,7 @@ def write_page(
         print(f"{sentence}.")
     defences = defence_table(run.results, run.defences)
     if defences is not None:
-        print("\n".join([defences.caption, "", *aligned(defences)]), end="\n\n")
+        print("\n".join([*aligned(defences), "", defences.caption]), end="\n\n")
     print(f"{first_words(lines, run.results)}\n\n{text_tables(answered)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")

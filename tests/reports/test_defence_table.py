@@ -23,8 +23,8 @@ def test_those_that_keep_more_limits_come_first_below_the_recording() -> None:
     made = defence_table(results(), outcomes)
     assert made is not None
     assert made.rows["defence"].tolist() == ["none, as recorded", "top-k 0.1", "clip"]
-    assert made.rows["auc=0.7"].tolist() == ["exceeded", "kept", "exceeded"]
-    assert made.rows["What it clicked"].tolist() == ["95", "65", "90"]
+    assert made.rows["limit auc=0.7"].tolist() == ["exceeded", "kept", "exceeded"]
+    assert made.rows["What it clicked (more leaks more)"].tolist() == ["95", "65", "90"]
     assert made.rows["cosine of the mean update"].tolist() == ["1.000", "0.500", "0.900"]
     assert "without the update 60" in made.caption
 
@@ -47,7 +47,7 @@ def test_an_attack_that_did_not_run_under_a_defence_has_no_value() -> None:
     rows = [cell("bound", left, metric=COSINE, defence=name) for name, left in LEFT.items()]
     made = defence_table(table(*rows, cell("codebook", 0.9, defence="none")), {})
     assert made is not None
-    assert made.rows["What it clicked"].tolist() == ["90", "not measured", "not measured"]
+    assert made.rows["What it clicked (more leaks more)"].tolist() == ["90", "not measured", "not measured"]
 
 
 def test_where_nothing_was_tried_there_is_no_table() -> None:
