@@ -16,7 +16,7 @@ from fedleak.core.metric_table import judges, metric
 from fedleak.evaluation.added_bits import AddedBits, added_bits
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.attack_descriptions import described
-from fedleak.evaluation.comparisons import LEVEL, NEAR, Cells, Comparison, Row, known
+from fedleak.evaluation.comparisons import LEVEL, NEAR, Cells, Comparison, Row, known, share_of_the_way
 from fedleak.evaluation.limits import FEWEST
 from fedleak.evaluation.reasons import Reason, nearest_reason
 from fedleak.evaluation.result_names import ATTACKS, DATA, RUN, SETTING, setting_of
@@ -40,7 +40,7 @@ class Reach:
     mean: float
     low: float
     high: float
-    worst: float | None
+    worst: float | None = None
 
 
 @dataclass(frozen=True)
@@ -151,12 +151,11 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def answers(results: pd.DataFrame, scores: pd.DataFrame | None = None) -> list[Answer]:
+def answers(results: pd.DataFrame) -> list[Answer]:
     """An answer for each question, setting and metric by which its attacks are compared.
 
     Args:
         results: see `fedleak.evaluation.summary.summarise`.
-        scores: scores of the clients, for the worst tenth; None if they are unknown.
     """
     if results.empty:
         return []
@@ -174,16 +173,13 @@ def answers(results: pd.DataFrame, scores: pd.DataFrame | None = None) -> list[A
         values = (known(row.get(setting)) for setting in cells.settings)
         by_cell.setdefault((*_asked(row), row["metric"], *values), []).append(row)
     varied = _varied_settings(cells.rows, cells.settings)
-    return [_answer(cells, rows, varied[rows[0].get("question")], scores) for rows in by_cell.values()]
+    return [_answer(cells, rows, varied[rows[0].get("question")]) for rows in by_cell.values()]
 
 
-def _answer(cells: Cells, rows: Sequence[Row], varied: frozenset[str], scores: pd.DataFrame | None) -> Answer:
+def _answer(cells: Cells, rows: Sequence[Row], varied: frozenset[str]) -> Answer:
     """The answer of one cell, of the results of its attacks."""
     ranked = sorted(rows, key=cells.rank, reverse=True)
     best = ranked[0]
-    worst = pd.Series(dtype=float)
-    if scores is not None and not scores.empty:
-        worst = worst_clients(rows_of(scores, best))
     is_shown = cells.is_shown(best)
     family = str(known(best.get("family")) or "")
     return Answer(
@@ -197,10 +193,9 @@ def _answer(cells: Cells, rows: Sequence[Row], varied: frozenset[str], scores: p
         baseline=cells.baseline(best),
         gain=cells.gain(best),
         is_shown=is_shown,
-        reach=_reach(cells, best, worst),
+        reach=_reach(cells, best),
         attacks=tuple(dict.fromkeys(str(row["attack"]) for row in rows)),
         ranked=tuple(ranked),
-        worst=worst,
         bits=added_bits(best, cells),
         varied=varied,
         generated=str(best.get(DATA) or "").startswith("synthetic"),
@@ -222,24 +217,27 @@ def _status(cells: Cells, best: Row, *, is_shown: bool) -> Status:
     return "near" if furthest is not None and furthest < HALF else "undecided"
 
 
-def _reach(cells: Cells, best: Row, worst: "pd.Series[float]") -> Reach | None:
+def _reach(cells: Cells, best: Row) -> Reach | None:
     shares = [cells.gain(best, best[name]) for name in ("mean", "low", "high")]
     mean, low, high = (None if share is None else _within(share) for share in shares)
     if mean is None or low is None or high is None:
         return None
-    of_worst = cells.gain(best, float(worst.mean())) if len(worst) else None
-    return Reach(mean, min(low, high), max(low, high), None if of_worst is None else _within(of_worst))
+    return Reach(mean, min(low, high), max(low, high))
 
 
 def _within(share: float) -> float:
     return min(max(share, 0.0), 1.0)
 
 
-def leading(all_answers: Iterable[Answer]) -> list[Answer]:
+def leading(all_answers: Iterable[Answer], scores: pd.DataFrame | None = None) -> list[Answer]:
     """For each question, data set and run the answer that goes furthest, in the order of `Answer.place`.
 
     A leak that is shown comes before one that is not. The attacks of all settings by the same metric count as those
     among which it was chosen.
+
+    Args:
+        all_answers: answers, of several settings and metrics.
+        scores: scores of the clients, for the worst tenth of each; None if they are unknown.
     """
     by_question: dict[tuple[Any, ...], list[Answer]] = {}
     for answer in all_answers:
@@ -249,8 +247,20 @@ def leading(all_answers: Iterable[Answer]) -> list[Answer]:
     for of_question in by_question.values():
         best = max(of_question, key=goes_furthest)
         labels = [label for one in of_question if one.metric == best.metric for label in one.attacks]
-        chosen.append(replace(best, attacks=tuple(dict.fromkeys(labels))))
+        best = replace(best, attacks=tuple(dict.fromkeys(labels)))
+        chosen.append(best if scores is None or scores.empty else _with_worst(best, scores))
     return sorted(chosen, key=lambda answer: answer.place)
+
+
+def _with_worst(answer: Answer, scores: pd.DataFrame) -> Answer:
+    """An answer with the clients about whom most is inferred."""
+    assert answer.row is not None  # it was measured
+    worst = worst_clients(rows_of(scores, answer.row))
+    reach, comparison = answer.reach, answer.comparison
+    if reach is not None and comparison is not None and len(worst):
+        share = share_of_the_way(answer.row, float(worst.mean()), comparison.value)
+        reach = replace(reach, worst=None if share is None else _within(share))
+    return replace(answer, worst=worst, reach=reach)
 
 
 def goes_furthest(answer: Answer) -> tuple[bool, float]:
@@ -258,9 +268,9 @@ def goes_furthest(answer: Answer) -> tuple[bool, float]:
     return answer.is_shown, -math.inf if answer.gain is None else answer.gain
 
 
-def recorded_answers(results: pd.DataFrame, scores: pd.DataFrame | None = None) -> list[Answer]:
+def recorded_answers(results: pd.DataFrame) -> list[Answer]:
     """The `answers` about a recording as it is, without results under defences that were tried on it."""
-    return answers(as_recorded(results), scores)
+    return answers(as_recorded(results))
 
 
 def _asked(row: Mapping[str, Any]) -> tuple[Any, Any]:

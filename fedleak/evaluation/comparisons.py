@@ -168,12 +168,12 @@ class Cells:
             The share; None without a comparison or a value, or for a metric by which attacks are not compared.
         """
         comparison = self.comparison(row)
-        return None if comparison is None else _share_of_the_way(row, value, comparison.value)
+        return None if comparison is None else share_of_the_way(row, value, comparison.value)
 
     def most_gain(self, row: Mapping[str, Any], value: float | None = None) -> float | None:
         """The most that `gain` could be: that from guessing, where a stronger comparison did not run."""
         gain, guessing = self.gain(row, value), metric(row["metric"]).guessing
-        return gain if gain is not None or guessing is None else _share_of_the_way(row, value, guessing)
+        return gain if gain is not None or guessing is None else share_of_the_way(row, value, guessing)
 
     def is_shown(self, row: Mapping[str, Any]) -> bool:
         """Whether an attack is better than everything that it is compared with, and not by luck.
@@ -217,7 +217,7 @@ class Cells:
         return self.is_shown(row), -math.inf if gain is None else gain, leakage
 
 
-def _share_of_the_way(row: Mapping[str, Any], value: float | None, start: float) -> float | None:
+def share_of_the_way(row: Mapping[str, Any], value: float | None, start: float) -> float | None:
     """Share of the way from a value to certainty at which another one, or the mean, of a result lies."""
     value = float(row["mean"]) if value is None else float(value)
     if not judges(row["metric"], row.get("question")) or math.isnan(value):

@@ -65,7 +65,7 @@ def questions(
         scores: scores of the clients, for the worst tenth; None if they are unknown.
         gate: verdicts of the gate.
     """
-    answers = leading(recorded_answers(results, scores))
+    answers = leading(recorded_answers(results), scores)
     places = [{key: answer.setting.get(key) for key in ("data", "run")} for answer in answers]
     several = [key for key in ("data", "run") if len({repr(place[key]) for place in places}) > 1]
     return [_line(answer, several, gate) for answer in answers]

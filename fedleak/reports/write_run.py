@@ -143,7 +143,7 @@ def results_of(
     evaluation = audit_result.evaluation
     verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
     outcomes = outcomes_under_defences(results, evaluation, gate)
-    measured = leading(recorded_answers(results, evaluation.scores))
+    measured = leading(recorded_answers(results), evaluation.scores)
     lacking, _ = unanswered({**evaluation.not_run, **evaluation.unrelated}, measured)
     return Run(
         experiment=experiment,

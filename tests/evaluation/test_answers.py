@@ -160,7 +160,7 @@ def test_the_worst_tenth_lies_on_the_same_way() -> None:
     scores = concat(
         [score_table("codebook", {"auc": [0.6, 0.9, 0.6]}, setting={"data": "d"}, seed=0, victims=[1, 2, 3])]
     )
-    (answer,) = answers(table(cell("codebook", 0.7), cell("popularity", 0.6)), scores)
+    (answer,) = leading(answers(table(cell("codebook", 0.7), cell("popularity", 0.6))), scores)
     assert answer.reach is not None
     assert answer.reach.mean == pytest.approx(0.25)
     assert answer.reach.worst == pytest.approx(0.25)  # all three, as fewer would be known

@@ -15,7 +15,7 @@ SCORES = concat(
 
 
 def first(*rows: dict[str, Any]) -> Answer:
-    return leading(recorded_answers(table(*rows), SCORES))[0]
+    return leading(recorded_answers(table(*rows)), SCORES)[0]
 
 
 def test_the_lines_say_it_in_words_without_names() -> None:

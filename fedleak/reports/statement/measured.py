@@ -64,7 +64,7 @@ def measured(
     of_content = {one.estimates.question() for one in attacks if set(one.estimates.truth) - NO_DATA}
     cells = Cells(results)
     found = []
-    for answer in leading(answers(results, evaluation.scores)):
+    for answer in leading(answers(results)):
         row = answer.row
         if row is None or answer.question not in asked or answer.family in ("", DECLARED_PRIVACY):
             continue
