@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from fedleak.core.metric_table import metric as metric_of
 from fedleak.evaluation.as_recorded import COSINE, NONE
+from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.judging import is_judged
 from fedleak.evaluation.result_names import ATTACKS, DATA
 from fedleak.evaluation.scores import SETTING, number, records, setting_columns
@@ -139,11 +140,14 @@ def _scatter(
     lower = metric_of(data.metric).lower_is_better
     attacks = data.rows[data.rows["role"].isin(ATTACKS) & data.rows["mean"].notna()]
     others = {name.removeprefix(SETTING) for name in words(values) if name not in (DATA, column)}
+    # Of each choice the best attack, and the largest value.
+    cells = Cells(data.results)
+    ranks = pd.Series([cells.rank(row) for row in records(attacks)], index=attacks.index, dtype=object)
     points = []
-    for frame in (attacks, values):
+    for frame in (attacks.assign(order=ranks), values.assign(order=values["mean"])):
         keyed = frame.assign(panel=described_settings(frame, others), choice=frame[column].map(str))
-        ascending = lower and frame is attacks
-        points.append(keyed.sort_values("mean", ascending=ascending).drop_duplicates(["panel", "choice"]))
+        ordered = keyed.sort_values("order", ascending=False)
+        points.append(ordered.drop_duplicates(["panel", "choice"]).drop(columns="order"))
     both = points[0].merge(points[1], on=["panel", "choice"], suffixes=("_x", "_y"))
     if both.empty:
         return []
