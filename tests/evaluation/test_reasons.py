@@ -20,10 +20,6 @@ from tests.read_back import read_back, read_back_in
 READS = {
     "fedleak/evaluation/reasons.py": "the kind that pages of earlier versions need, of a sentence that they stored",
     "fedleak/evaluation/labels.py": "labels that earlier versions stored without their parts",
-    # The verdict of a limit has its attack and its setting in one text.
-    "fedleak/reports/questions.py": "the attack of a verdict",
-    "fedleak/reports/recorded_places.py": "the attack of a verdict",
-    "fedleak/reports/sarif_log.py": "the attack of a verdict",
 }
 """Files that may read such a text, with what they read."""
 
