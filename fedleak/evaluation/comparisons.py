@@ -1,7 +1,7 @@
 """What attacks are compared with, how far they go from there towards certainty, and whether that is shown.
 
-The rule for a comparison and for a gain stands here and nowhere else; docs/audit/reports.md ("How an answer is made")
-has it with its formulas.
+The rules for a comparison and for a gain stand here; docs/audit/reports.md ("How an answer is made") has them with
+their formulas.
 """
 
 import functools
@@ -218,7 +218,16 @@ class Cells:
 
 
 def share_of_the_way(row: Mapping[str, Any], value: float | None, start: float) -> float | None:
-    """Share of the way from a value to certainty at which another one, or the mean, of a result lies."""
+    """Share of the way from `start` to certainty at which a value of the metric of a result lies.
+
+    Args:
+        row: the result.
+        value: value of its metric; None for its mean.
+        start: value that has the share 0.
+
+    Returns:
+        The share; None for no value, or for a metric by which attacks are not compared.
+    """
     value = float(row["mean"]) if value is None else float(value)
     if not judges(row["metric"], row.get("question")) or math.isnan(value):
         return None

@@ -60,13 +60,16 @@ def change_sentences(compared: Mapping[str, Any]) -> list[str]:
     """A sentence on each question: whether more or less is inferred, in the metric's everyday unit, and on whom."""
     rows = change_rows([compared])
     names = {"run": compared["run"], "reference": compared["reference"]}
+    best = rows[rows["best"]]
     sentences = []
-    for row in records(rows[rows["best"]]):
-        question = f"{row['question'][:1].upper()}{row['question'][1:]}"
+    for row in records(best):
+        setting = describe(setting_of(row), differing(best))
+        where = f" ({setting})" if setting else ""
+        question = f"{row['question'][:1].upper()}{row['question'][1:]}{where}"
         verdict = _VERDICTS.get(row["verdict"], row["verdict"]).format(**names)
         now = value_in_words(row["metric"], float(row["value"]))
         before = number_in_words(row["metric"], float(row["reference"]))
-        how = f"paired on {row['n']} clients" if row["paired"] else f"not paired, {row['n']} clients in each"
+        how = f"paired on {row['n']} clients" if row["paired"] else f"not paired, {row['n']} clients or more in each"
         difference = _scaled(row["metric"], row["change"])
         ends = " to ".join(_scaled(row["metric"], row[end]) for end in ("low", "high"))
         sentences.append(
@@ -81,7 +84,11 @@ def _scaled(name: str, value: float | None) -> str:
     entry = metric(name)
     if value is None or not math.isfinite(value):
         return "?"
-    return f"{value * entry.words_scale:+.0f}" if entry.words and entry.words_scale != 1 else f"{value:+.3f}"
+    if not entry.words or entry.words_scale == 1:
+        return f"{value:+.3f}"
+    scaled = round(value * entry.words_scale, 1)
+    # Below ten a whole number would hide the sign of a difference, or be -0.
+    return f"{scaled:+.0f}" if abs(scaled) >= 10 else f"{scaled:+.1f}"
 
 
 def _shown(rows: pd.DataFrame, reference: str, run: str) -> pd.DataFrame:

@@ -1,11 +1,12 @@
 """First screen of a page, for a stranger: what leaks most, compared with what, on whom, and what to do."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedleak.core.metric_table import metric
 from fedleak.evaluation.answers import Answer
-from fedleak.evaluation.comparisons import Comparison, baselines_of
+from fedleak.evaluation.comparisons import Kind, baselines_of
 from fedleak.evaluation.scores import number
 from fedleak.reports.metric_words import number_in_words, value_in_words
 
@@ -55,18 +56,18 @@ def compared_in_words(answer: Answer) -> str:
     if comparison.kind == "least":
         return "Nothing: the question has no baseline; 0 is what an attack without any knowledge reaches."
     value = value_in_words(answer.metric, comparison.value)
-    return f"{_whose(comparison)} {value}."
+    elsewhere = " (measured in another setting of the same data)" if comparison.elsewhere else ""
+    return f"{_WHOSE[comparison.kind]} {value}{elsewhere}."
 
 
-def _whose(comparison: Comparison) -> str:
-    """The subject of a sentence on a comparison."""
-    if comparison.kind == "guessing":
-        return "Guessing, which"
-    if comparison.kind == "chance":
-        return "The attack's own answers in a random order: that"
-    if comparison.kind == "control":
-        return "The same on updates that say nothing of the client, which"
-    return "The best answer without the update, which"
+_WHOSE: Mapping[Kind, str] = {
+    "guessing": "Guessing, which",
+    "chance": "What the attack's own answers reach by chance: it",
+    "prior": "The best answer without the update, which",
+    "blind": "The best answer without the update, which",
+    "control": "A control on updates that say nothing more of the client, which",
+}
+"""Start of a sentence on each kind of comparison that has a value of its own."""
 
 
 def measured_on(answer: Answer) -> str:
@@ -75,8 +76,9 @@ def measured_on(answer: Answer) -> str:
     assert row is not None  # it was measured
     clients = "One client" if row["n"] == 1 else f"{row['n']} clients"
     parts = [clients]
-    low, high = (_scaled(name, float(row[end])) for end in ("low", "high"))
-    if row["low"] == row["low"] and row["high"] == row["high"] and low != high:
+    has_interval = not math.isnan(row["low"]) and not math.isnan(row["high"]) and row["low"] < row["high"]
+    if has_interval:
+        low, high = _scaled(name, float(row["low"])), _scaled(name, float(row["high"]))
         parts.append(f"for clients like these {low} to {high} (95% interval)")
     if 0 < len(answer.worst) < row["n"]:
         parts.append(f"the {len(answer.worst)} most exposed of them: {_scaled(name, float(answer.worst.mean()))}")
@@ -112,9 +114,11 @@ def what_to_do(
                 f" (docs/audit/what-if.md).{further}"
             )
         return "Audit your own system in the same way: fedleak audit DIR (docs/start/audit-your-system.md)."
+    if first.comparison is None and first.status == "undecided":
+        return "Run the baselines of the question too: fedleak audit DIR runs all attacks and baselines."
     if first.status == "undecided":
-        return "Attack more clients or rounds: few of them decide nothing."
-    if has_gate or not is_one_recording:
+        return "Record and attack more clients or rounds: these do not decide it."
+    if has_gate or not is_one_recording or first.status == "measured":
         return ""
     return "Keep it so: fedleak audit DIR --gate METRIC=LIMIT fails a CI job (docs/audit/gate.md)."
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.result_names import ATTACKS
+from fedleak.evaluation.scores import number
 from fedleak.reports.metric_words import number_in_words, value_in_words
 
 _OUTCOMES: Mapping[str, str] = {
@@ -33,7 +34,12 @@ def verdict_in_words(verdict: Mapping[str, Any], results: pd.DataFrame) -> str:
     n = verdict.get("n")
     clients = "one client" if n == 1 else f"{n} clients"
     whose = "the most exposed client" if limit.entry.worst_client else clients
+    in_round = "" if verdict.get("round") is None else f" of round {verdict['round']}"
+    bound = number_in_words(limit.metric, float(limit.bound))
+    if number_in_words(limit.metric, float(value)) == bound:
+        # Rounded alike, they say nothing of the side on which the value lies.
+        bound += f" ({limit.metric} {number(float(value))}, limit {limit.bound:g})"
     return (
         f"{_OUTCOMES[str(verdict['verdict'])]} on {inferred}: the attack {value_in_words(limit.metric, float(value))},"
-        f" measured on {whose}; the limit is {number_in_words(limit.metric, float(limit.bound))}."
+        f" measured on {whose}{in_round}; the limit is {bound}."
     )

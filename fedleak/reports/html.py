@@ -72,6 +72,9 @@ def write_report(
     results = run.results
     unmeasured, not_asked = not_measured(run, questions)
     generated = results.get(DATA, pd.Series("", results.index)).map(str).str.startswith("synthetic")
+    tried = defence_table(results, run.defences)
+    # Runs of one data set are compared, and so is an audit with its reference: what changed stands first.
+    compared_data = [part.data["sha256"] or part.data["name"] for part in parts or [run]]
     first = _numbered(pictures, 1)
     asked = [section for section in sections if section.question is not None]
     blocks, count = list[_Part](), len(first)
@@ -90,16 +93,16 @@ def write_report(
             *([GENERATED] if generated.all() and len(generated) else []),
             *([FEW] if _is_of_few(run) else []),
             *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),
-            *(f"{verdict_in_words(one, results)} {one.get('message', '')}".strip() for one in run.gate),
+            *(f"{verdict_in_words(verdict, results)} {verdict.get('message', '')}".strip() for verdict in run.gate),
         ],
         generated_too=_generated_too(results[DATA][generated]) if generated.any() and not generated.all() else "",
         questions=questions,
         unmeasured=unmeasured,
         not_asked=[inferred_by_family()[family] for family in not_asked],
-        scales=meanings({one.answer.metric for one in questions}),
+        scales=meanings({question.answer.metric for question in questions}),
         lines=_first_lines(run, questions, unmeasured, is_joined=bool(parts)),
-        defences=[] if (table := defence_table(results, run.defences)) is None else [table],
-        changes_first=bool(changes) and order_of_changes([part.data["sha256"] or part.data["name"] for part in parts]),
+        defences=[] if tried is None else [tried],
+        changes_first=bool(changes) and order_of_changes(compared_data),
         pictures=first,
         parts=blocks,
         anchors={part.section.question: part.anchor for part in blocks},

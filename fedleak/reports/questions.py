@@ -111,10 +111,10 @@ def _words(answer: Answer) -> str:
 
 _BESIDE: Mapping[Kind, str] = {
     "guessing": "guessing",
-    "chance": "its answers in a random order",
+    "chance": "its answers by chance",
     "prior": "without the update",
     "blind": "without the update",
-    "control": "on updates that say nothing of the client",
+    "control": "a control",
     "least": "nothing",
 }
 """What a comparison is, next to a value."""

@@ -47,10 +47,10 @@ def test_a_sentence_says_what_changed_in_the_unit_of_the_metric() -> None:
     (sentence,) = change_sentences(stored_changes(changes(run("a", 0.0, people=80), run("b", 0.1, people=80))))
     assert sentence == (
         "Clicks: more is inferred in b than in a. The best attack picks the right one of a right and a wrong answer in"
-        " 66 of 100 cases in b; in a: 56 (difference +10, 95% interval +5 to +14, paired on 80 clients)."
+        " 66 of 100 cases in b; in a: 56 (difference +10, 95% interval +5.0 to +14, paired on 80 clients)."
     )
     (loose,) = change_sentences(stored_changes(changes(run("a", 0.0), run("b", 0.1, first=50))))
-    assert "not paired, 8 clients in each" in loose
+    assert "not paired, 8 clients or more in each" in loose
 
 
 def test_rows_that_are_not_paired_say_so() -> None:

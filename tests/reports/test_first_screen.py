@@ -1,5 +1,6 @@
 """The lines below the verdict: what the best attack infers, compared with what, on whom, and what to do."""
 
+import math
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ def test_of_one_client_there_is_no_interval_and_no_tenth() -> None:
 
 LEAK = first(cell("codebook", 0.95), cell("popularity", 0.6))
 NEAR = first(cell("codebook", 0.61, half=0.01), cell("popularity", 0.6))
+WITHOUT_BASELINE = first(cell("codebook", 0.2, metric="l1"))
 UNDECIDED = first(cell("codebook", 0.9, n=3), cell("popularity", 0.6))
 
 
@@ -58,7 +60,8 @@ UNDECIDED = first(cell("codebook", 0.9, n=3), cell("popularity", 0.6))
         (LEAK, {"is_one_recording": True, "lacks_data": True}, "Record what the questions lack"),
         (LEAK, {"is_one_recording": False}, "Audit your own system"),
         (LEAK, {"is_one_recording": True, "advice": "Take this one."}, "Take this one."),
-        (UNDECIDED, {"is_one_recording": True}, "Attack more clients"),
+        (UNDECIDED, {"is_one_recording": True}, "attack more clients"),
+        (WITHOUT_BASELINE, {"is_one_recording": True}, "Run the baselines"),
         (NEAR, {"is_one_recording": True}, "--gate METRIC=LIMIT"),
         (None, {"is_one_recording": True}, "Record what the questions below lack"),
     ],
@@ -74,3 +77,15 @@ def test_a_system_within_its_limits_needs_nothing() -> None:
 def test_runs_of_one_data_set_begin_with_what_changed() -> None:
     assert order_of_changes(["d", "d"])
     assert not order_of_changes(["d", "d", "other"])
+
+
+def test_a_comparison_from_another_setting_and_one_by_chance_say_so() -> None:
+    elsewhere = first(cell("codebook", 0.9, epsilon=1), cell("popularity", 0.6, epsilon=2))
+    assert "(measured in another setting of the same data)" in compared_in_words(elsewhere)
+    by_chance = first(cell("codebook", 0.9, metric="identified"), cell("codebook", 0.3, metric="identified-by-chance"))
+    assert compared_in_words(by_chance).startswith("What the attack's own answers reach by chance: it ")
+
+
+def test_a_result_without_an_interval_has_none_in_words() -> None:
+    answer = first({**cell("codebook", 0.9), "low": math.nan, "high": math.nan})
+    assert measured_on(answer) == "20 clients."

@@ -42,3 +42,11 @@ def test_without_an_attack_or_a_unit_there_are_no_words() -> None:
 
 def test_the_worst_client_is_named_as_such() -> None:
     assert "measured on the most exposed client" in words(metric="epsilon", value=9.0, limit=8.0)
+
+
+def test_a_value_that_is_rounded_to_the_limit_has_both_as_they_are() -> None:
+    assert words(value=0.247).endswith("the limit is 12 (l1 0.247, limit 0.25).")
+
+
+def test_the_round_that_decides_is_named() -> None:
+    assert "measured on 10 clients of round 2;" in words(round=2)

@@ -172,6 +172,21 @@ def test_what_was_recorded_and_what_to_do_stand_on_the_first_screen(tmp_path: Pa
     assert "--what-if FILE" not in joined
 
 
+def test_what_changed_stands_first_where_one_data_set_is_compared(tmp_path: Path) -> None:
+    results = table(cell("codebook", 0.9), cell("chance", 0.5))
+    changed: Any = [(["More is inferred."], ["a note"], [])]
+
+    def is_first(*data: str) -> bool:
+        runs = [Run("test", "", 0, None, {}, {**DATA, "sha256": one}, "", 1.0, results) for one in data]
+        options: dict[str, Any] = {"questions": questions(results), "changes": changed, "parts": runs}
+        text = write_report(tmp_path, Run("test", "", 0, None, {}, DATA, "", 1.0, results), **options).read_text()
+        return text.index("More is inferred.") < text.index("the server can infer")
+
+    assert is_first()  # an audit with a reference
+    assert is_first("a", "a")
+    assert not is_first("a", "a", "b")
+
+
 def test_a_wide_table_is_in_parts_with_the_attack_in_each(tmp_path: Path) -> None:
     rows = [cell("codebook", 0.9)]
     rows += [cell("codebook", 0.5, metric=f"a-metric-with-a-long-name-{number}") for number in range(9)]

@@ -230,7 +230,8 @@ def _with_words(one: Measured) -> str:
     """What the first question asks, with how well it is answered, and how well without the update."""
     result, baseline = value_in_words(one.metric, one.result.value), one.baseline
     start = one.guessing if baseline is None else baseline.result.value
-    without = "" if start is None else f"; without the update: {number_in_words(one.metric, start)}"
+    compared = "guessing" if baseline is None else "a control" if baseline.reads_update else "without the update"
+    without = "" if start is None else f"; {compared}: {number_in_words(one.metric, start)}"
     return f"{one.infers} (the best attack {result}{without})"
 
 
