@@ -17,7 +17,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import audit, run_audit
+from fedleak.evaluation.engines.processes import Processes
+from fedleak.evaluation.registry import chosen_attacks
+from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
 from fedleak_recorder.gathered_round import Sent
 
@@ -68,7 +72,8 @@ def audit_million(folder: Path, victims: int, jobs: int) -> None:
         "composition/output-counts-alone",
         "composition/equal-counts",
     ]
-    print(audit(folder, counts, victims=victims, jobs=jobs, describe=False, progress=False), flush=True)
+    plan = AuditPlan(recording=Recording(folder), attacks=chosen_attacks(counts), victims=victims, describe=False)
+    print(run_audit(plan, engine=Processes(jobs=jobs) if jobs > 1 else None, progress=False), flush=True)
 
 
 def record_adapter(folder: Path) -> None:

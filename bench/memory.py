@@ -13,7 +13,9 @@ from fedleak.attacks.recommendation.item_deltas import Direction
 from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from fedleak.evaluation.evaluate import evaluate
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.execution import Execution
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.recordings.recording import Recording
 
@@ -48,7 +50,8 @@ def _record(rounds: int, folder: Path) -> None:
 
 
 def _attack(folder: Path) -> float:
-    evaluate(Recording(str(folder / "deltas")), [Direction()], seed=0, setting={}, progress=False)
+    plan = AuditPlan(recording=Recording(folder / "deltas"), attacks=[Direction()], setting={})
+    evaluate_recording(plan, Execution(progress=False))
     return peak_mib()
 
 

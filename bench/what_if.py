@@ -65,14 +65,8 @@ def _rest(cell: Cell) -> str:
 def tried(cell: Cell, plain: Cell) -> Evaluation:
     """Evaluation of a cell's attacks on the recording without its defences, as if clients had used them."""
     defences = built(_defences(cell), f"{cell.key} in {cell.table}")
-    result = audited_under(
-        DefendedRecording.of(recording_of(plain), defences, seed=cell.seed),
-        list(cell.make_attacks().values()),
-        **cell.audit_options(),
-        steps=[SignalKept()],
-        progress=False,
-    )
-    return result.evaluation
+    recording = DefendedRecording.of(recording_of(plain), defences, seed=cell.seed)
+    return audited_under(cell.plan(recording, [SignalKept()])).evaluation
 
 
 def compare(

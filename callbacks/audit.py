@@ -1,8 +1,8 @@
 """Audit of a training: attacks on its recording after the last round, or after every validation."""
 
+import dataclasses
 import functools
 from pathlib import Path
-from typing import Any
 
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
@@ -13,7 +13,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError
-from fedleak.evaluation.auditing import AuditResult, audit
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import run_audit
 from fedleak.evaluation.reasons import nothing_scored
 from fedleak.evaluation.registry import make_attack
 from fedleak.recordings.recording import Recording
@@ -65,15 +66,15 @@ class Audit(Callback):
             return
         recording = self._recording(trainer)
         if recording is not None:
-            newest: dict[str, Any] = {"rounds": recording.rounds[-1:], "describe": False, "progress": False}
-            self._log(trainer, leaks(self._audit(recording, **newest).results))
+            newest = dataclasses.replace(self._plan(recording), rounds=recording.rounds[-1:], describe=False)
+            self._log(trainer, leaks(run_audit(newest, progress=False).results))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Attacks the whole recording and writes the report."""
         recording = self._recording(trainer)
         if recording is None:
             return
-        found = self._audit(recording)
+        found = run_audit(self._plan(recording))
         if not {*found.scores["attack"]} & {*found.evaluation.lines}:  # an empty report would replace an earlier one
             missing = found.evaluation.unrelated | found.missing
             rank_zero_warn(f"Audit writes no report: {nothing_scored(missing, self.attacks)}")
@@ -83,8 +84,9 @@ class Audit(Callback):
         run = write_run(found, directory=directory, shows=shows, persons=self.persons)
         self._log(trainer, leaks(run.results))
 
-    def _audit(self, recording: Recording, **options: Any) -> AuditResult:
-        return audit(recording, self.attacks, seed=self.seed, victims=self.victims, slow="all", **options)
+    def _plan(self, recording: Recording) -> AuditPlan:
+        """Plan of the audit of all recorded rounds."""
+        return AuditPlan(recording=recording, attacks=self.attacks, seed=self.seed, victims=self.victims, slow="all")
 
     def _recording(self, trainer: Trainer) -> Recording | None:
         """Recording after all ranks have written their shards; None except on rank zero."""

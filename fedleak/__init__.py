@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from fedleak.defenses.base import Update as Update
     from fedleak.defenses.manipulation_checks import Check as Check
     from fedleak.defenses.model_checks.base import ModelCheck as ModelCheck
+    from fedleak.evaluation.audit_plan import AuditPlan as AuditPlan
     from fedleak.evaluation.auditing import AuditResult as AuditResult
     from fedleak.evaluation.auditing import audit as audit
+    from fedleak.evaluation.auditing import run_audit as run_audit
     from fedleak.evaluation.steps.step import RecordingStep as RecordingStep
     from fedleak.evaluation.steps.step import Step as Step
     from fedleak.modules.learners.network import NetworkLearner as NetworkLearner
@@ -65,8 +67,10 @@ else:
             "Update": "fedleak.defenses.base",
             "Check": "fedleak.defenses.manipulation_checks",
             "ModelCheck": "fedleak.defenses.model_checks.base",
+            "AuditPlan": "fedleak.evaluation.audit_plan",
             "AuditResult": "fedleak.evaluation.auditing",
             "audit": "fedleak.evaluation.auditing",
+            "run_audit": "fedleak.evaluation.auditing",
             "RecordingStep": "fedleak.evaluation.steps.step",
             "Step": "fedleak.evaluation.steps.step",
             "NetworkLearner": "fedleak.modules.learners.network",

@@ -8,17 +8,17 @@ from typing import Any
 from fedleak.commands.defences_file import read_defences
 from fedleak.commands.open_recording import open_recording
 from fedleak.commands.results_place import check_results_place, only_command
-from fedleak.core.attack import Attack
 from fedleak.core.errors import require
 from fedleak.core.seeding import secret_key
-from fedleak.evaluation.auditing import audit as run_audit
-from fedleak.evaluation.auditing import recorded_clients
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import recorded_clients, run_audit
 from fedleak.evaluation.changes import Changes, changes
-from fedleak.evaluation.estimates_in_processes import estimate_in_processes
+from fedleak.evaluation.engines.processes import Processes
+from fedleak.evaluation.estimate_jobs import estimate
+from fedleak.evaluation.estimate_store import UNFINISHED, EstimateStore, kept_until_end
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.gate import About, gate_status
 from fedleak.evaluation.gate import gate as check_gate
-from fedleak.evaluation.kept_estimates import UNFINISHED, KeptEstimates, kept_until_end
 from fedleak.evaluation.limits import Limit, check_limits, read_gate
 from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.processes import default_jobs, place_of
@@ -28,7 +28,6 @@ from fedleak.evaluation.stored_run import StoredRun, read_reference
 from fedleak.evaluation.time_budget import time_shares
 from fedleak.evaluation.what_if import what_if as with_defences
 from fedleak.recordings.control import Control
-from fedleak.recordings.recording import Recording
 from fedleak.reports.exporters.sarif import write_gate_alerts
 from fedleak.reports.files import Format
 from fedleak.reports.gate_words import verdict_in_words
@@ -98,17 +97,23 @@ def audit(
         declared = None if statement is None else Declaration.read(Path(statement), questions)
         limits = limits if declared is None else declared.with_limits(limits)
         check_limits(limits or (), chosen, reference=compared is not None)
+        plan = AuditPlan(
+            recording=opened,
+            attacks=chosen,
+            seed=seed,
+            victims=victims,
+            slow="few" if slow else "none",
+            minutes=minutes,
+        )
         if part is not None:
-            return _estimated(directory / UNFINISHED, opened, chosen, part, jobs, seed=seed, victims=victims, slow=slow)
-        keeps = nullcontext() if what_if else kept_until_end(directory / UNFINISHED, opened, chosen, seed=seed)
-        with keeps as estimates_on_disk:
-            options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
+            return _estimated(directory / UNFINISHED, plan, part, jobs)
+        keeps = nullcontext() if what_if else kept_until_end(directory / UNFINISHED, plan)
+        with keeps as store:
             if defences is None:
-                audited = run_audit(
-                    opened, chosen, estimates_on_disk=estimates_on_disk, jobs=jobs or 1, minutes=minutes, **options
-                )
+                engine = Processes(jobs=jobs) if jobs is not None and jobs > 1 else None
+                audited = run_audit(plan, engine=engine, store=store)
             else:
-                audited = with_defences(opened, defences, chosen, jobs=jobs or default_jobs(), **options)
+                audited = with_defences(plan, defences, engine=Processes(jobs=jobs or default_jobs()))
             key = secret_key()
 
             def changed(evaluation: Evaluation) -> Changes:
@@ -138,22 +143,11 @@ def audit(
         return gate_status([verdict["verdict"] for verdict in verdicts])
 
 
-def _estimated(
-    folder: Path,
-    recording: Recording,
-    attacks: Sequence[Attack],
-    part: str,
-    jobs: int | None,
-    *,
-    seed: int,
-    victims: int | None,
-    slow: bool,
-) -> int:
+def _estimated(folder: Path, plan: AuditPlan, part: str, jobs: int | None) -> int:
     """Writes the estimates of one part of an audit into the folder that all parts share."""
-    estimates_on_disk, place = KeptEstimates(folder, recording, attacks, seed=seed, part=True), place_of(part)
-    options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
-    estimate_in_processes(recording, attacks, estimates_on_disk, jobs=jobs or default_jobs(), machine=place, **options)
-    print(f"part {part}: {estimates_on_disk.made} new estimates")
+    store = EstimateStore(folder, plan, part=True)
+    estimate(plan, store, Processes(jobs=jobs or default_jobs()), machine=place_of(part))
+    print(f"part {part}: {store.made} new estimates")
     print_outputs({"estimates": [folder]}, then="the same command without --part, after all parts")
     return 0
 

@@ -7,7 +7,8 @@ from fedleak.commands.open_recording import open_recording
 from fedleak.commands.results_place import check_results_place, only_command
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError, require
-from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import run_audit
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.registry import make_attack
 from fedleak.evaluation.run import RESULTS
@@ -43,9 +44,9 @@ def run(
     if out is not None:
         check_own_folder(Path(out))
     with results_folder(place) as directory, only_command(directory):
-        found = audit(
-            opened,
-            [attack],
+        plan = AuditPlan(
+            recording=opened,
+            attacks=[attack],
             seed=seed,
             limits={} if victims is None else {attack.name: victims},
             rounds=rounds,
@@ -54,6 +55,7 @@ def run(
             slow="all",
             describe=False,
         )
+        found = run_audit(plan)
         if found.scores.empty:
             raise ViewError(f"attack {attack.name!r} could not run: {found.missing.get(attack.name, 'no victims')}")
         write_run(found, directory=directory, formats=format or (), persons=persons)

@@ -86,6 +86,10 @@ class AttackBar:
         rate = (self._declared | self._measured).get(attack)
         return None if rate is None else rate * self._left.get(attack, 0.0)
 
+    def victims_of(self, attack: str) -> int:
+        """Number of victims of an attack in all rounds together."""
+        return self._whole[attack]
+
     def needed(self) -> dict[str, float]:
         """Seconds that each attack still needs whose speed was measured."""
         return {name: rate * self._left.get(name, 0.0) for name, rate in self._measured.items()}

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -16,20 +15,22 @@ from fedleak.core.errors import InputError, require
 from fedleak.core.metric_table import METRICS, metric_names
 from fedleak.core.progress import say_what_starts
 from fedleak.evaluation.as_recorded import as_recorded
+from fedleak.evaluation.audit_plan import AuditPlan
 from fedleak.evaluation.cause import Cause
 from fedleak.evaluation.changes import Changes, changes
 from fedleak.evaluation.declarations import false_declarations
 from fedleak.evaluation.derived import derived
-from fedleak.evaluation.estimates_in_processes import estimate_in_processes
-from fedleak.evaluation.evaluate import Slow, default_setting, evaluate_recording
+from fedleak.evaluation.engines.engine import Engine
+from fedleak.evaluation.estimate_jobs import estimate
+from fedleak.evaluation.estimate_store import EstimateStore
+from fedleak.evaluation.evaluate import evaluate_recording
 from fedleak.evaluation.evaluation import Evaluation
+from fedleak.evaluation.execution import Execution
 from fedleak.evaluation.failures import explain
 from fedleak.evaluation.gate import About, LimitError, Outcome, Verdict, gate
-from fedleak.evaluation.kept_estimates import KeptEstimates
 from fedleak.evaluation.learner_match import with_learner_check
 from fedleak.evaluation.limits import check_limits, limits_of
 from fedleak.evaluation.luck import with_luck
-from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.posterior.posterior import POSTERIOR
 from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.registry import chosen_attacks
@@ -60,6 +61,7 @@ class AuditResult:
         seconds: wall time.
         recording: recording that was attacked; None for the cells of a table.
         attacks: attacks that were asked for, also those that could not run.
+        plan: what was done, see `fedleak.evaluation.audit_plan.AuditPlan.described`; empty for the cells of a table.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -82,6 +84,7 @@ class AuditResult:
     seconds: float = 0.0
     recording: Recording | None = None
     attacks: Sequence[Attack] = ()
+    plan: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def reported(self) -> Evaluation:
@@ -216,24 +219,14 @@ def audit(
     *,
     also: Sequence[Attack | str] = (),
     seed: int = 0,
-    setting: Mapping[str, Any] | None = None,
     victims: int | None = None,
-    limits: Mapping[str, int] | None = None,
     rounds: Sequence[int] | None = None,
-    by_round: bool = False,
-    history: bool = False,
-    messages: MessageSelection = MessageSelection(),  # noqa: B008 - frozen
-    slow: Slow = "none",
-    steps: Sequence[RecordingStep] = (),
-    describe: bool = True,
-    check_learner: bool = True,
-    separate: bool = True,
-    estimates_on_disk: KeptEstimates | None = None,
-    jobs: int = 1,
-    minutes: float | None = None,
+    engine: Engine | None = None,
     progress: bool = True,
 ) -> AuditResult:
-    """Runs attacks on a recording and scores them, as ``fedleak audit`` does; every command evaluates by this.
+    """Runs attacks on a recording and scores them, as ``fedleak audit`` does.
+
+    Further options are those of a plan: ``run_audit(AuditPlan(recording=..., attacks=..., slow="few"))``.
 
     Args:
         recording: recording, or its folder.
@@ -241,23 +234,9 @@ def audit(
             recording are listed in `AuditResult.missing` if their question fits.
         also: attacks to add to all of this project.
         seed: seed of the attacks' draws.
-        setting: cell that the scores belong to; None for the name of the data.
         victims: number of clients to attack, drawn at random; None for all.
-        limits: largest number of victims by attack, drawn at random within the first rounds.
         rounds: numbers of the rounds to attack, from 0; None for all.
-        by_round: whether each round has its own rows, with the setting ``round``, from 1.
-        history: whether attacks get the earlier messages of the same victims.
-        messages: selection of messages for attacks on all messages together.
-        slow: whether attacks that take minutes run on ``all`` clients, on a ``few`` of the first round, or on none.
-        steps: comparisons next to the attacks, which need only the recording.
-        describe: whether to describe the updates, to bound what any attack could infer from them, and to leave out what
-            does not fit the recording.
-        check_learner: whether to compare simulated with recorded updates, if an attack simulates clients.
-        separate: whether an attack that ends in an exception is listed as missing, and the others go on.
-        estimates_on_disk: files of the estimates of an earlier run that did not end; None to keep none.
-        jobs: number of processes in which attacks run, with one thread each; 1 for this process with all threads.
-        minutes: time for all of it, most of it for attacks; those that do not fit in are missing. None for no
-            bound.
+        engine: who runs the attacks, e.g. ``Processes(jobs=4)``; None for this process with all its threads.
         progress: whether to show a progress bar.
 
     Raises:
@@ -277,40 +256,82 @@ def audit(
         >>> round(float(means["direction"]), 3)  # every item that a client interacted with comes first
         1.0
     """
+    plan = AuditPlan(
+        recording=recording if isinstance(recording, Recording) else Recording(recording),
+        attacks=chosen_attacks(only, also),
+        seed=seed,
+        victims=victims,
+        rounds=rounds,
+    )
+    return run_audit(plan, engine=engine, progress=progress)
+
+
+def run_audit(
+    plan: AuditPlan, *, engine: Engine | None = None, store: EstimateStore | None = None, progress: bool = True
+) -> AuditResult:
+    """Runs a plan: its attacks, their scores, its steps, and what describes the recording.
+
+    Args:
+        plan: what to run.
+        engine: who computes the estimates of the attacks; None for this process with all its threads. The scores are
+            the same, bit for bit.
+        store: files of the estimates of an earlier run that did not end; None to keep none.
+        progress: whether to show a progress bar.
+
+    Raises:
+        InputError: the recording is damaged.
+    """
     start = time.perf_counter()
-    recording = recording if isinstance(recording, Recording) else Recording(recording)
-    chosen = chosen_attacks(only, also)
-    setting = default_setting(recording) if setting is None else setting
-    steps = [*steps, *(bounds_of(recording) if describe else ())]
-    options: dict[str, Any] = {"seed": seed, "setting": setting, "victims": victims, "limits": limits, "rounds": rounds}
-    options |= {"history": history, "messages": messages, "slow": slow, "progress": progress}
-    options["budget"] = TimeBudget(minutes)
+    budget = TimeBudget(plan.minutes)
     with contextlib.ExitStack() as stack:
-        if jobs > 1:
-            if estimates_on_disk is None:
+        if engine is not None:
+            if store is None:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                estimates_on_disk = KeptEstimates(folder, recording, chosen, seed=seed)
-            estimate_in_processes(recording, chosen, estimates_on_disk, jobs=jobs, **options)
-        unscored = [step.unscored for step in steps]
-        options |= {"unscored": unscored, "separate": separate, "estimates_on_disk": estimates_on_disk}
-        evaluation = evaluate_recording(recording, chosen, **options)
-    if progress and (describe or check_learner):
+                store = EstimateStore(folder, plan)
+            estimate(plan, store, engine, budget=budget, progress=progress)
+        evaluation = evaluate_recording(plan, Execution(store=store, budget=budget, progress=progress))
+    steps = list(plan.steps)
+    if plan.describe:
+        steps += bounds_of(plan.recording)
+    evaluation = _described(plan, evaluation, progress=progress)
+    run = RecordingRun(plan.recording, plan.cell, plan.seed)
+    evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
+    return AuditResult(
+        evaluation,
+        _metrics(plan, steps),
+        dict(plan.recording.manifest.data),
+        plan.seed,
+        time.perf_counter() - start,
+        plan.recording,
+        plan.attacks,
+        plan.described(),
+    )
+
+
+def _described(plan: AuditPlan, evaluation: Evaluation, *, progress: bool) -> Evaluation:
+    """An evaluation with what describes the recording, and with the check of the learner, as far as a plan asks."""
+    recording, is_control = plan.recording, isinstance(plan.recording, ControlRecording)
+    if progress and (plan.describe or plan.check_learner):
         say_what_starts("describing the updates")
-    if describe:
-        evaluation = relevant(evaluation, chosen, truth_names(recording))
+    if plan.describe:
+        evaluation = relevant(evaluation, plan.attacks, truth_names(recording))
         evaluation.details[UPDATES] = update_table(recording)
-        if not isinstance(recording, ControlRecording):
+        if not is_control:
             evaluation.false_declarations = false_declarations(recording)
-    if check_learner and not isinstance(recording, ControlRecording):
-        evaluation = with_learner_check(evaluation, recording, chosen, seed=seed)
-    if by_round:
+    if plan.check_learner and not is_control:
+        evaluation = with_learner_check(evaluation, recording, plan.attacks, seed=plan.seed)
+    if plan.by_round:
         for name in ("scores", "profiles"):
             if len(table := getattr(evaluation, name)):
                 setattr(evaluation, name, with_setting(table, round=table["round"] + 1))
-    run = RecordingRun(recording, setting, seed)
-    evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
-    measured = {name for attack in chosen for name in attack.estimates.metric_names()}
-    measured |= {name for step in steps for name in metric_names(step.metrics)} | set(POSTERIOR)
-    metrics = [name for name in METRICS if name in measured]
-    data = dict(recording.manifest.data)
-    return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording, chosen)
+    return evaluation
+
+
+def _metrics(plan: AuditPlan, steps: Sequence[RecordingStep]) -> list[str]:
+    """Names of the metrics that the attacks and the steps of a plan measure, in the order of all metrics."""
+    measured = set(POSTERIOR)
+    for attack in plan.attacks:
+        measured |= set(attack.estimates.metric_names())
+    for step in steps:
+        measured |= set(metric_names(step.metrics))
+    return [name for name in METRICS if name in measured]

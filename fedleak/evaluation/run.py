@@ -249,6 +249,7 @@ class Run:
         defences: by defence that was tried on the recording, the outcome of each limit by its name.
         changes: what changed from other runs, see `fedleak.reports.change_tables.stored_changes`.
         system: what was recorded, for the first lines of a page, see `fedleak.reports.system`.
+        plan: what the audit did, see `fedleak.evaluation.audit_plan.AuditPlan.described`; empty for a table.
         unrelated: reason by attack on a question that does not fit the recording.
         learner_wrong: whether that comparison found another learner.
         false_declarations: a sentence on each declaration of the clients that their updates contradict.
@@ -278,6 +279,7 @@ class Run:
     defences: dict[str, dict[str, str]] = field(default_factory=dict)
     changes: list[dict[str, Any]] = field(default_factory=list)
     system: dict[str, str] = field(default_factory=dict)
+    plan: dict[str, str] = field(default_factory=dict)
     unrelated: _Reasons = field(default_factory=dict)
     learner_wrong: bool = False
     false_declarations: list[str] = field(default_factory=list)
@@ -306,6 +308,7 @@ class Run:
             "defences": self.defences,
             "changes": self.changes,
             "system": self.system,
+            "plan": self.plan,
             "unrelated": self.unrelated,
             "learner_wrong": self.learner_wrong,
             "false_declarations": self.false_declarations,

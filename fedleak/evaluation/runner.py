@@ -20,9 +20,9 @@ from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView, View
 from fedleak.evaluation.attack_line import line_of
 from fedleak.evaluation.channel import pure_epsilon, update_bits
+from fedleak.evaluation.estimate_store import EstimateStore
 from fedleak.evaluation.evaluation import Evaluation as Evaluation
 from fedleak.evaluation.evaluation import joined as joined
-from fedleak.evaluation.kept_estimates import KeptEstimates
 from fedleak.evaluation.scores import AttackInfo, from_records, score_table, with_setting
 
 MOST_CANDIDATES = 2**22
@@ -80,13 +80,13 @@ def attack_view(
     setting: Mapping[str, Any],
     label: str | None = None,
     unscored: Tensor | None = None,
-    estimates_on_disk: KeptEstimates | None = None,
+    store: EstimateStore | None = None,
 ) -> Evaluation:
     """Scores of an attack on one view, by the ground truth of its victims, in a cell of a table.
 
     The label of the rows is the attack's own unless one is given; victims in the mask ``unscored (V,)`` have undefined
     scores. The time of an attack includes that of what another attack on the view had computed before.
-    An estimate that is among `estimates_on_disk` is read back, and a new one is added.
+    An estimate that is in the `store` is read back, and a new one is added.
 
     Raises:
         ViewError: the view lacks what the attack needs.
@@ -95,15 +95,15 @@ def attack_view(
     own = attack.label(view)
     label = label or own
     key = (int(view.pseudonyms[0]) % 2**31,) if attack.view is RoundView else ()
-    if estimates_on_disk is not None and (before := estimates_on_disk.read(attack, own, view)) is not None:
+    if store is not None and (before := store.read(attack, own, view)) is not None:
         estimate, whole = before
     else:
         view.asked.clear()
         start = time.perf_counter()
         estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
         whole = time.perf_counter() - start + sum(view.asked.values())
-        if estimates_on_disk is not None:
-            estimates_on_disk.write(attack, own, view, estimate, whole)
+        if store is not None:
+            store.write(attack, own, view, estimate, whole)
     seconds = whole / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
     victims = scores.units is None

@@ -12,7 +12,8 @@ from typing import Any
 
 from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, require
-from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.audit_plan import AuditPlan, Slow
+from fedleak.evaluation.auditing import run_audit
 from fedleak.evaluation.learner_match import simulates
 from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.sequential_gate import LimitState, RoundScores, SequentialGate, overall, scores_of_round
@@ -92,7 +93,8 @@ class Watch:
         self.deltas, self.folder, self.limits, self.attacks = deltas, folder, limits, list(attacks)
         self.every, self.until, self.expected = every, until, expected
         self._open = open_recording
-        self._options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": "few" if slow else "none"}
+        self._seed, self._victims = seed, victims
+        self._slow: Slow = "few" if slow else "none"
         self._gate = SequentialGate(limits, expected)
         self._scores: dict[int, str] = {}
         """Hash of the files of each audited round, by number."""
@@ -174,7 +176,9 @@ class Watch:
             "limits": {limit.name: limit.bound for limit in self.limits},
             "attacks": sorted(f"{attack.family}/{attack.name}" for attack in self.attacks),
             "rounds": self.expected,
-            **self._options,
+            "seed": self._seed,
+            "victims": self._victims,
+            "slow": self._slow,
         }
 
     def _read(self, path: Path) -> tuple[int, str, list[RoundScores]]:
@@ -189,10 +193,19 @@ class Watch:
     def _audit(self, number: int, files: str) -> None:
         start = time.perf_counter()
         first = not self._scores
-        options = {**self._options, "rounds": [number], "describe": False, "check_learner": first, "progress": False}
         recording = self._open()
         self._run = recording.manifest.run
-        evaluation = audit(recording, self.attacks, **options).evaluation
+        plan = AuditPlan(
+            recording=recording,
+            attacks=self.attacks,
+            seed=self._seed,
+            victims=self._victims,
+            rounds=[number],
+            slow=self._slow,
+            describe=False,
+            check_learner=first,
+        )
+        evaluation = run_audit(plan, progress=False).evaluation
         if evaluation.mismatch is not None:  # what attacks that simulate clients find would be too little
             self.attacks = [attack for attack in self.attacks if not simulates(attack)]
             kept = {name for attack in self.attacks for name in attack.names()}

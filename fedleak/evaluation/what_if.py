@@ -15,27 +15,24 @@ from tqdm import tqdm
 from fedleak.attacks.composition.base import IMAGES, LABELS
 from fedleak.attacks.record_membership.pool import record_losses
 from fedleak.client.algorithm import ClientAlgorithm, RecordAlgorithm
-from fedleak.core.attack import Attack
-from fedleak.core.history import History
 from fedleak.core.metric_table import CORRELATION, METRICS, POSITIVE, Metric
 from fedleak.defenses.base import Defense
 from fedleak.evaluation.answers import Answer, answers, goes_furthest
 from fedleak.evaluation.as_recorded import COSINE as COSINE
 from fedleak.evaluation.as_recorded import DEFENCE as DEFENCE
 from fedleak.evaluation.as_recorded import NONE as NONE
-from fedleak.evaluation.auditing import AuditResult, audit
-from fedleak.evaluation.evaluate import Slow, default_setting
+from fedleak.evaluation.audit_plan import AuditPlan, of_all_messages
+from fedleak.evaluation.auditing import AuditResult, run_audit
+from fedleak.evaluation.engines.engine import Engine
+from fedleak.evaluation.engines.processes import Processes
 from fedleak.evaluation.evaluation import Evaluation, joined
-from fedleak.evaluation.processes import in_processes
 from fedleak.evaluation.reasons import Reason
-from fedleak.evaluation.registry import REGISTRY
 from fedleak.evaluation.relevance import full_name
 from fedleak.evaluation.result_names import LOSS as LOSS
 from fedleak.evaluation.scores import SETTING, concat
 from fedleak.evaluation.steps.step import RecordingRun, RecordingStep
 from fedleak.recordings import adversary_devices
 from fedleak.recordings.recorded_learner import recorded_learner
-from fedleak.recordings.recording import Recording
 from fedleak.recordings.what_if import DefendedRecording
 
 ERROR = "aggregate-error"
@@ -120,66 +117,67 @@ def _signal(recording: DefendedRecording, number: int, learner: ClientAlgorithm 
 
 
 def what_if(
-    recording: Recording,
+    plan: AuditPlan,
     defences: Mapping[tuple[str, Any], Sequence[Defense]],
-    attacks: Sequence[Attack] | None = None,
     *,
-    seed: int = 0,
-    victims: int | None = None,
-    slow: Slow = "none",
-    jobs: int = 1,
+    engine: Engine | None = None,
     progress: bool = True,
 ) -> AuditResult:
     """Audits a recording as it is, and as if clients had used each of some defences.
 
     All attacks run on the recording as it is; under every defence, those run again that were best at a question, and
-    their baselines. Without `slow`, the slowest of them are left out, with the reason, where all together would take
-    more than two minutes under the defences, if their question has another. Results have the setting ``defence``, e.g.
-    ``top-k 0.1``, and metrics of the mean update, see `SignalKept`. Attacks know what a defence publicly does, and
-    adapt if they can. Rounds are those of a training with the defence, see `audited_under`.
+    their baselines. Unless the plan runs slow attacks, the slowest of them are left out, with the reason, where all
+    together would take more than two minutes under the defences, if their question has another. Results have the
+    setting ``defence``, e.g. ``top-k 0.1``, and metrics of the mean update, see `SignalKept`. Attacks know what a
+    defence publicly does, and adapt if they can. Rounds are those of a training with the defence, see `audited_under`.
 
     Args:
-        recording: what the server saw.
+        plan: the audit of the recording as it is; its seed is also that of the defences' draws.
         defences: those of a client, in order, by a name and a strength.
-        attacks: attacks; None for all of this project.
-        seed: seed of the attacks' and of the defences' draws.
-        victims: number of clients to attack; None for all.
-        slow: see `evaluation.audit`.
-        jobs: number of processes in which attacks run, and then defences are tried, at the same time.
+        engine: who runs the attacks, and then tries the defences; None for this process.
         progress: whether to show a progress bar.
 
     Raises:
         InputError: a defence is no function of the update; see `DefendedRecording`.
     """
     start = time.perf_counter()
-    defended = {key: DefendedRecording.of(recording, chosen, seed=seed) for key, chosen in defences.items()}
-    tried = [kind() for kind in REGISTRY.values()] if attacks is None else list(attacks)
-    options: dict[str, Any] = {"seed": seed, "victims": victims, "slow": slow}
-    plain = {**default_setting(recording), DEFENCE: NONE}
-    as_it_is = DefendedRecording.of(recording, [])
-    steps = [SignalKept()]
-    plain_result = audit(as_it_is, tried, setting=plain, jobs=jobs, progress=progress, steps=steps, **options)
+    recording = plan.recording
+    defended = {key: DefendedRecording.of(recording, chosen, seed=plan.seed) for key, chosen in defences.items()}
+    cell = {**plan.cell, DEFENCE: NONE}
+    steps = [*plan.steps, SignalKept()]
+    as_it_is = dataclasses.replace(plan, recording=DefendedRecording.of(recording, []), setting=cell, steps=steps)
+    plain_result = run_audit(as_it_is, engine=engine, progress=progress)
+    # Attacks that were best at a question run again, the fastest of them first where time is short.
     spent = _seconds(plain_result)
     best = _best(plain_result, spent)
-    each = math.inf if slow != "none" else _SECONDS * min(jobs, len(defended) or 1) / max(len(defended), 1)
-    chosen = _best(plain_result, spent, most=_shared_out(each, [spent.get(name, 0.0) for name in best]))
-    repeated = [attack for attack in tried if attack.baseline or (attack.family, attack.name) in chosen]
-    options |= {"describe": False, "check_learner": False, "progress": False, "steps": steps}
-    work = [
-        (one, repeated, options | {"setting": {**plain, DEFENCE: name if strength is None else f"{name} {strength}"}})
-        for (name, strength), one in defended.items()
-    ]
-    under = in_processes(_evaluated, work, jobs=jobs)
-    parts = [plain_result, *tqdm(under, total=len(work), desc="defences", disable=not progress)]
+    at_once = min(1 if engine is None else engine.jobs, len(defended) or 1)
+    seconds_each = math.inf if plan.slow != "none" else _SECONDS * at_once / max(len(defended), 1)
+    chosen = _best(plain_result, spent, most=_shared_out(seconds_each, [spent.get(name, 0.0) for name in best]))
+    repeated = [attack for attack in plan.attacks if attack.baseline or (attack.family, attack.name) in chosen]
+    plans = []
+    for (name, strength), under in defended.items():
+        named = name if strength is None else f"{name} {strength}"
+        plans.append(
+            dataclasses.replace(
+                plan.with_attacks(repeated),
+                recording=under,
+                setting={**cell, DEFENCE: named},
+                steps=steps,
+                describe=False,
+                check_learner=False,
+            )
+        )
+    results = (engine or Processes(jobs=1)).run(_audited, plans)
+    parts = [plain_result, *tqdm(results, total=len(plans), desc="defences", disable=not progress)]
     evaluation = joined([part.evaluation for part in parts])
     evaluation.details, evaluation.missing = dict(plain_result.evaluation.details), dict(plain_result.missing)
-    for attack in tried:
-        name = attack.family, attack.name
-        if name in best - chosen:
-            evaluation.not_under_defences[full_name(attack, tried)] = Reason(
+    for attack in plan.attacks:
+        of_question = attack.family, attack.name
+        if of_question in best - chosen:
+            evaluation.not_under_defences[full_name(attack, plan.attacks)] = Reason(
                 "under-defences",
                 way_out="give --slow",
-                says=f"it takes {spent[name]:.0f} s under each",
+                says=f"it takes {spent[of_question]:.0f} s under each",
             )
     measured = {name for part in parts for name in part.metrics}
     return dataclasses.replace(
@@ -187,17 +185,16 @@ def what_if(
         evaluation=evaluation,
         metrics=[name for name in METRICS if name in measured],
         seconds=time.perf_counter() - start,
+        plan={**plain_result.plan, "what-if": f"{len(defended)} defences, the best attacks of each question again"},
     )
 
 
-def _evaluated(work: tuple[DefendedRecording, Sequence[Attack], Mapping[str, Any]]) -> AuditResult:
-    recording, attacks, options = work
-    return dataclasses.replace(audited_under(recording, attacks, **options), recording=None)
+def _audited(plan: AuditPlan) -> AuditResult:
+    """Result of a plan on a recording with defences, without the recording: another process may have made it."""
+    return dataclasses.replace(audited_under(plan), recording=None)
 
 
-def audited_under(
-    recording: DefendedRecording, attacks: Sequence[Attack], *, rounds: Sequence[int] | None = None, **options: Any
-) -> AuditResult:
+def audited_under(plan: AuditPlan) -> AuditResult:
     """Audit of a recording under its defences, in rounds of a training with them.
 
     A training that the defences delay stands in each round where the recorded one stood earlier, see
@@ -206,26 +203,26 @@ def audited_under(
     rounds as they are.
 
     Args:
-        recording: a recording with defences.
-        attacks: attacks.
-        rounds: numbers of the rounds to attack; None for all.
-        options: further options of `evaluation.audit`.
+        plan: plan of the audit, on a `DefendedRecording`.
     """
-    places = {number: place for number, place in recording.stands_at.items() if rounds is None or number in rounds}
+    assert isinstance(plan.recording, DefendedRecording)
+    attacked = plan.attacked_rounds
+    places = {number: place for number, place in plan.recording.stands_at.items() if number in attacked}
     if all(number == place for number, place in places.items()):
-        return audit(recording, attacks, rounds=rounds, **options)
-    of_one_round = [attack for attack in attacks if attack.view is not History]
-    of_all_messages = [attack for attack in attacks if attack.view is History]
-    result = audit(recording, of_one_round, rounds=sorted({*places.values()}), **options)
+        return run_audit(plan, progress=False)
+    single = [attack for attack in plan.attacks if not of_all_messages(attack)]
+    on_messages = [attack for attack in plan.attacks if of_all_messages(attack)]
+    earlier_rounds = sorted({*places.values()})
+    result = run_audit(dataclasses.replace(plan.with_attacks(single), rounds=earlier_rounds), progress=False)
     result.evaluation.scores = _in_rounds_of_training(result.evaluation, places)
-    if not of_all_messages:
+    if not on_messages:
         return result
-    of_messages = audit(recording, of_all_messages, rounds=rounds, **options | {"steps": ()})
+    of_messages = run_audit(dataclasses.replace(plan.with_attacks(on_messages), steps=()), progress=False)
     return dataclasses.replace(
         result,
         evaluation=joined([result.evaluation, of_messages.evaluation]),
         metrics=[name for name in METRICS if name in {*result.metrics, *of_messages.metrics}],
-        attacks=attacks,
+        attacks=plan.attacks,
     )
 
 

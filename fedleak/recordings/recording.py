@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ from fedleak_recorder.shard_check import (
     common_shapes,
 )
 
+ViewPlace = tuple[int, int]
+"""Number of a round, and place of a view among those of the round."""
 _logger = logging.getLogger(__name__)
 
 
@@ -142,7 +144,7 @@ class Recording:
         pseudonyms: set[int] | None = None,
         learner: ClientAlgorithm | None = None,
         history: bool = False,
-        share: tuple[int, int] = (0, 1),
+        only: Collection[ViewPlace] | None = None,
         by_size: bool = True,
     ) -> Iterator[RoundView]:
         """Server views of a few victims of similar size each; memory does not grow with the rounds.
@@ -154,20 +156,37 @@ class Recording:
             learner: the clients' algorithm; None if it is unknown.
             history: fill ``earlier`` from the recorded rounds before, in which all the victims of a view took part;
                 memory then grows with the rounds.
-            share: ``(i, n)``, only the views whose place among all is i modulo n; the others are not read.
+            only: places of the views to make; None for all.
             by_size: whether victims of similar size are together; else they are sorted by pseudonym in each file.
         """
-        index, parts = share
-        places = itertools.count()
         wanted = self.rounds if rounds is None else sorted(set(rounds) & set(self.rounds))
-        for name in (name for number in wanted for name in self._seen.names(number)):
-            with self._open(name) as shard:
-                source = self._source(name, shard)
-                for chunk in source.chunks(victims_per_view, pseudonyms, by_size=by_size):
-                    if next(places) % parts != index:
-                        continue
-                    # No name holds a view while the next one is read.
-                    yield self._with_earlier(source.view(chunk, learner), learner, history)
+        if only is not None:
+            asked = {number for number, _ in only}
+            wanted = [number for number in wanted if number in asked]
+        for place, source, chunk in self._chunks(wanted, victims_per_view, pseudonyms, by_size=by_size):
+            if only is None or place in only:
+                # No name holds a view while the next one is read.
+                yield self._with_earlier(source.view(chunk, learner), learner, history)
+
+    def victims_of_views(
+        self, *, victims_per_view: int = 64, rounds: Sequence[int] | None = None, pseudonyms: set[int] | None = None
+    ) -> Iterator[tuple[ViewPlace, list[int]]]:
+        """Place and victims of each view that `views` makes with the same arguments, without reading any update."""
+        wanted = self.rounds if rounds is None else sorted(set(rounds) & set(self.rounds))
+        for place, source, chunk in self._chunks(wanted, victims_per_view, pseudonyms):
+            yield place, source.clients[chunk].tolist()
+
+    def _chunks(
+        self, rounds: Sequence[int], victims_per_view: int, pseudonyms: set[int] | None, *, by_size: bool = True
+    ) -> Iterator[tuple[ViewPlace, ShardView, Tensor]]:
+        """Place of each view, the file that it is of, and the positions of its victims there."""
+        for number in rounds:
+            places = itertools.count()
+            for name in self._seen.names(number):
+                with self._open(name) as shard:
+                    source = self._source(name, shard)
+                    for chunk in source.chunks(victims_per_view, pseudonyms, by_size=by_size):
+                        yield (number, next(places)), source, chunk
 
     def _source(self, name: str, shard: Any) -> ShardView:
         return ShardView(

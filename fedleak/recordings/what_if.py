@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
 from fedleak.defenses.base import Defense, Update, shown_counts, with_whole_tables
 from fedleak.recordings.recorded_learner import recorded_learner
-from fedleak.recordings.recording import Recording
+from fedleak.recordings.recording import Recording, ViewPlace
 from fedleak.training.server_optimizer import add_background_noise, weighted_sum
 
 _NO_FUNCTION = {
@@ -111,25 +111,67 @@ class DefendedRecording(Recording):
         return min(max(product / squared, 0.0), _LARGEST_ADVANCE)
 
     def views(
-        self, *, victims_per_view: int = 64, pseudonyms: set[int] | None = None, **options: Any
+        self,
+        *,
+        victims_per_view: int = 64,
+        rounds: Sequence[int] | None = None,
+        pseudonyms: set[int] | None = None,
+        only: Collection[ViewPlace] | None = None,
+        **options: Any,
     ) -> Iterator[RoundView]:
         """Views as of `Recording.views`, with what the server would have seen."""
-        if not any(one.joint for one in self.defenses):
-            for view in super().views(victims_per_view=victims_per_view, pseudonyms=pseudonyms, **options):
+        if not self._is_joint:
+            views = super().views(
+                victims_per_view=victims_per_view, rounds=rounds, pseudonyms=pseudonyms, only=only, **options
+            )
+            for view in views:
                 yield self._seen_of(view)
             return
-        for whole in super().views(victims_per_view=_ALL, **options):
-            seen = self._seen_of(whole)
-            wanted = [
-                place for place, one in enumerate(seen.pseudonyms.tolist()) if pseudonyms is None or one in pseudonyms
-            ]
+        if only is not None:
+            asked = {number for number, _ in only}
+            rounds = [number for number in (self.rounds if rounds is None else rounds) if number in asked]
+        for place, view in self._joint_views(victims_per_view, rounds, pseudonyms, options):
+            if only is None or place in only:
+                yield view
+
+    def victims_of_views(
+        self, *, victims_per_view: int = 64, rounds: Sequence[int] | None = None, pseudonyms: set[int] | None = None
+    ) -> Iterator[tuple[ViewPlace, list[int]]]:
+        """As of `Recording.victims_of_views`; where a defence acts on all clients together, the views are made."""
+        if not self._is_joint:
+            yield from super().victims_of_views(victims_per_view=victims_per_view, rounds=rounds, pseudonyms=pseudonyms)
+            return
+        for place, view in self._joint_views(victims_per_view, rounds, pseudonyms, {}):
+            yield place, view.pseudonyms.tolist()
+
+    @property
+    def _is_joint(self) -> bool:
+        """Whether a defence acts on all clients of a round together."""
+        return any(defense.joint for defense in self.defenses)
+
+    def _joint_views(
+        self,
+        victims_per_view: int,
+        rounds: Sequence[int] | None,
+        pseudonyms: set[int] | None,
+        options: Mapping[str, Any],
+    ) -> Iterator[tuple[ViewPlace, RoundView]]:
+        """Views of parts of each round's clients, after the defences acted on all of them, with their places."""
+        number, views_of_round = -1, 0
+        for everyone in super().views(victims_per_view=_ALL, rounds=rounds, **options):
+            if everyone.round != number:
+                number, views_of_round = everyone.round, 0
+            seen = self._seen_of(everyone)
+            senders = seen.pseudonyms.tolist()
+            wanted = [place for place, sender in enumerate(senders) if pseudonyms is None or sender in pseudonyms]
             for part in torch.split(torch.tensor(wanted, dtype=torch.int64), victims_per_view):
                 if len(part):
-                    yield seen.select(part)
+                    yield (number, views_of_round), seen.select(part)
+                    views_of_round += 1
 
     def participants(self, round_number: int) -> dict[int, list[int]]:
         """Those of the sums that the server would have seen."""
-        if not any(one.joint for one in self.defenses):
+        if not self._is_joint:
             return super().participants(round_number)
         found: dict[int, list[int]] = {}
         for view in self.views(victims_per_view=_ALL, rounds=[round_number]):
@@ -145,7 +187,7 @@ class DefendedRecording(Recording):
         sums: list[Any] = [None, None]
         scales: dict[str, float] = {}
         learner = recorded_learner(self)
-        at_once = _ALL if any(one.joint for one in self.defenses) else _AT_ONCE
+        at_once = _ALL if self._is_joint else _AT_ONCE
         for view in super().views(victims_per_view=at_once, rounds=[round_number], learner=learner):
             counts = view.example_counts, shown_counts(self.defenses, view.example_counts)
             before = self._update(view)

@@ -15,10 +15,10 @@ from fedleak.evaluation.added_bits import false_bounds
 from fedleak.evaluation.advice import NOT_SEEN, advice, outcomes_under_defences
 from fedleak.evaluation.answers import leading, plain, recorded_answers, unanswered
 from fedleak.evaluation.as_recorded import as_recorded
+from fedleak.evaluation.attack_run import TRACEBACKS
 from fedleak.evaluation.auditing import AuditResult
 from fedleak.evaluation.changes import changes
 from fedleak.evaluation.comparisons import Cells
-from fedleak.evaluation.evaluate import TRACEBACKS
 from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.gate import Gate
 from fedleak.evaluation.labels import Label
@@ -167,6 +167,7 @@ def results_of(
         defences={name: dict(of_limits) for name, of_limits in outcomes.items()},
         changes=[dict(one) for one in changed],
         system=system_lines(audit_result),
+        plan=dict(audit_result.plan),
         unrelated=dict(evaluation.unrelated),
         learner_wrong=evaluation.mismatch is not None,
         false_declarations=[*evaluation.false_declarations, *false_bounds(Cells(as_recorded(results)))],

@@ -6,7 +6,7 @@ import json
 import pydoc
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,11 @@ from fedleak.core.bounded_yaml import load_yaml
 from fedleak.core.errors import InputError
 from fedleak.core.moved import with_current_paths
 from fedleak.core.provenance import hashed, outside_sources, source_hash, versions
+from fedleak.evaluation.audit_plan import AuditPlan
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.registry import find, make_attack
+from fedleak.evaluation.steps.step import RecordingStep
+from fedleak.recordings.recording import Recording
 from fedleak.tables.overrides import Config, option_words, options_of, overridden
 from fedleak.tables.parsed_training import Training
 from fedleak.training.lightning.hyper_parameters import argument_names
@@ -206,21 +209,25 @@ class Cell:
             recording = shlex.quote(str(self.folder / "deltas"))
             yield " ".join(["fedleak run", recording, "--attack", name, *words, *victims, *more, *out])
 
-    def audit_options(self) -> dict[str, Any]:
-        """Options of `evaluation.audit` for the cell's attacks."""
-        return {
-            "seed": self.seed,
-            "setting": self.setting,
-            "victims": self.victims,
-            "limits": {find(name).name: own[VICTIMS] for name, own in self.attacks.items() if VICTIMS in own},
-            "rounds": self.rounds.which,
-            "by_round": self.rounds.separate,
-            "history": self.rounds.history,
-            "messages": self.selection(),
-            "slow": "all",
-            "describe": False,
-            "check_learner": False,
-        }
+    def plan(self, recording: Recording, steps: Sequence[RecordingStep] = ()) -> AuditPlan:
+        """Plan of the audit of the cell's recording by the cell's attacks, with some steps."""
+        return AuditPlan(
+            recording=recording,
+            attacks=list(self.make_attacks().values()),
+            seed=self.seed,
+            setting=self.setting,
+            victims=self.victims,
+            limits={find(name).name: own[VICTIMS] for name, own in self.attacks.items() if VICTIMS in own},
+            rounds=self.rounds.which,
+            by_round=self.rounds.separate,
+            history=self.rounds.history,
+            messages=self.selection(),
+            slow="all",
+            steps=steps,
+            describe=False,
+            check_learner=False,
+            separate=False,
+        )
 
 
 def _own(arguments: Mapping[str, Any]) -> Arguments:

@@ -17,7 +17,10 @@ import yaml
 from fedleak.core.errors import require
 from fedleak.core.places import CONFIGS
 from fedleak.evaluation.answers import Answer, answers, leading
-from fedleak.evaluation.auditing import AuditResult, audit
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import AuditResult, run_audit
+from fedleak.evaluation.registry import chosen_attacks
+from fedleak.recordings.recording import Recording
 from fedleak.reports.join import join_runs
 from fedleak.reports.metric_words import number_in_words
 from fedleak.reports.write_run import write_run
@@ -108,7 +111,13 @@ def run_system(system: System, root: Path, seed: int = 0, key: bytes | None = No
     """Trains a system, attacks its recording, and writes its results below a folder."""
     start, folder = time.perf_counter(), root / system.name
     utility = trained(system, folder)
-    result = audit(folder / "deltas", system.attacks, seed=seed, rounds=system.rounds)
+    plan = AuditPlan(
+        recording=Recording(folder / "deltas"),
+        attacks=chosen_attacks(system.attacks),
+        seed=seed,
+        rounds=system.rounds,
+    )
+    result = run_audit(plan)
     with contextlib.redirect_stdout(io.StringIO()):  # the tables are in the report
         result.seconds = time.perf_counter() - start
         write_run(result, directory=folder, key=key)

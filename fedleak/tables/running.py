@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from fedleak.core.errors import require
 from fedleak.core.progress import say_what_starts
-from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.auditing import run_audit
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.processes import in_processes, place_of
 from fedleak.evaluation.steps import RecordingStep
@@ -128,13 +128,7 @@ def _file(cell: Cell) -> Path:
 
 def _evaluate(run: CellRun) -> Evaluation:
     cell, steps = run.cell, after_steps(run.cell.after)
-    evaluation = audit(
-        run.recording,
-        list(cell.make_attacks().values()),
-        **cell.audit_options(),
-        steps=[step for step in steps if isinstance(step, RecordingStep)],
-        separate=False,
-        progress=cell.progress,
-    ).evaluation
+    plan = cell.plan(run.recording, [step for step in steps if isinstance(step, RecordingStep)])
+    evaluation = run_audit(plan, progress=cell.progress).evaluation
     add_steps([step for step in steps if isinstance(step, AfterStep)], run, evaluation)
     return evaluation

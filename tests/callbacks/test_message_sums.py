@@ -16,8 +16,9 @@ from fedleak.core.errors import InputError
 from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.core.view import ITEM_EMBEDDING
 from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from fedleak.evaluation.evaluate import evaluate
-from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.execution import Execution
 from fedleak.recordings.recording import Recording
 from tests.probing_toys import clients, learner, train
 
@@ -100,8 +101,8 @@ def test_sums_go_on_after_a_crash(tmp_path: Path) -> None:
 def test_a_passive_server_learns_from_sums(tmp_path: Path) -> None:
     sums = honest(tmp_path, sums_at=[1, 3], clients=12, noise=0.0)
     assert len(sums.pseudonyms()) == 12
-    common: dict[str, Any] = {"seed": 0, "setting": {"data": "toy"}, "progress": False}
-    found = evaluate(sums, [PACSpectral(), RandomVector()], learner=recorded_learner(sums), **common).scores
+    plan = AuditPlan(recording=sums, attacks=[PACSpectral(), RandomVector()], setting={"data": "toy"}, slow="all")
+    found = evaluate_recording(plan, Execution(progress=False)).scores
     errors = found[found["metric"] == "error"].groupby(["attack", "setting.rounds"])["value"]
     assert errors.size().to_dict()["pac-spectral", 1] == 12
     means: dict[Any, float] = errors.mean().to_dict()

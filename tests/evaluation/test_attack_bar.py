@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,9 +15,12 @@ from fedleak.attacks.recommendation.item_deltas import Direction
 from fedleak.core.progress import progress_listener, report_progress, with_progress
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
-from fedleak.evaluation import evaluate as evaluation
+from fedleak.evaluation import message_audit, round_audit
 from fedleak.evaluation.attack_bar import AttackBar
-from fedleak.evaluation.evaluate import attack_messages, evaluate
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.execution import Execution
+from fedleak.evaluation.message_audit import attack_messages
 from fedleak.modules.attackers.trainer import fit_quietly
 from fedleak.recordings.recording import Recording
 from tests.deanonymization_toys import joined
@@ -128,7 +130,8 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> list[AttackBar]:
             shown.append(self)
             return super().__enter__()
 
-    monkeypatch.setattr(evaluation, "AttackBar", Watched)
+    for module in (round_audit, message_audit):
+        monkeypatch.setattr(module, "AttackBar", Watched)
     return shown
 
 
@@ -137,8 +140,15 @@ def test_an_evaluation_ticks_by_attack_and_view(tmp_path: Path, bars: list[Attac
     train(tmp_path, rounds=2, users=8, items=40)
     attack = Half()
     attack.bars, attack.seen = bars, []
-    options: dict[str, Any] = {"setting": {"data": "d"}, "victims_per_view": 4, "limits": {"direction": 2}}
-    evaluate(Recording(tmp_path / "deltas"), [Direction(), attack, Decaf()], seed=0, **options)
+    plan = AuditPlan(
+        recording=Recording(tmp_path / "deltas"),
+        attacks=[Direction(), attack, Decaf()],
+        setting={"data": "d"},
+        limits={"direction": 2},
+        slow="all",
+        victims_per_view=4,
+    )
+    evaluate_recording(plan)
     # Two rounds of two views of four; direction takes two victims; Decaf cannot run and counts for nothing.
     assert (bars[0].done, bars[0].total) == (20, 20)
     assert len(attack.seen) == 4
@@ -146,9 +156,13 @@ def test_an_evaluation_ticks_by_attack_and_view(tmp_path: Path, bars: list[Attac
     assert attack.seen[-1] in (16, 18)  # the faster one of a view comes first
 
 
-def test_attacks_on_anonymity_have_a_bar(bars: list[AttackBar]) -> None:
+@pytest.mark.integration
+def test_attacks_on_anonymity_have_a_bar(tmp_path: Path, bars: list[AttackBar]) -> None:
+    train(tmp_path, rounds=1, users=8, items=40)
     view, users = joined(rounds=3)
     assert view.known is not None
     truth = {"user": users[: view.victims], "known_user": users[view.victims :]}
-    attack_messages(view, truth, [IdentityChance(), CentredSVM()], seed=0, setting={"data": "d"})
+    attacks = [IdentityChance(), CentredSVM()]
+    plan = AuditPlan(recording=Recording(tmp_path / "deltas"), attacks=attacks, setting={"data": "d"})
+    attack_messages(plan, Execution(), view, truth, attacks)
     assert (bars[0].done, bars[0].total) == (2 * view.victims, 2 * view.victims)

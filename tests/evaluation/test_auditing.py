@@ -27,10 +27,13 @@ from fedleak.datamodules.images.synthetic_images import SyntheticImages
 from fedleak.datamodules.partition.client_split import ClientSplit
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.evaluation import audit
-from fedleak.evaluation.auditing import AuditResult
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import AuditResult, run_audit
 from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.execution import Execution
 from fedleak.evaluation.posterior.posterior import POSTERIOR
 from fedleak.evaluation.reasons import Reason
+from fedleak.evaluation.registry import chosen_attacks
 from fedleak.evaluation.relevance import relevant
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
@@ -85,8 +88,9 @@ def test_exception_of_an_attack_leaves_the_others_scored(tmp_path: Path, capsys:
     assert set(found.scores["attack"]) == {"direction"}
     assert "ZeroDivisionError" in str(found.missing["defective"])
     assert list(found.evaluation.tracebacks) == ["defective"]
+    plan = AuditPlan(recording=Recording(tmp_path / "deltas"), attacks=[Defective()], separate=False)
     with pytest.raises(InputError, match="defective"):
-        evaluate_recording(Recording(tmp_path / "deltas"), [Defective()], seed=0, progress=False)
+        evaluate_recording(plan, Execution(progress=False))
 
     command = ["audit", str(tmp_path / "deltas"), "--also", f"{__name__}.Defective"]
     assert program.main([*command, "--gate", "auc=1"]) == 0
@@ -170,7 +174,10 @@ def test_declared_noise_bounds_every_attack_of_an_audit(tmp_path: Path) -> None:
 def test_step_from_outside_adds_rows_and_leaves_victims_out(tmp_path: Path) -> None:
     toys.train(tmp_path, rounds=1)
     plain = audit(tmp_path / "deltas", ["direction"], progress=False).scores
-    found = audit(tmp_path / "deltas", ["direction"], steps=[AllButOne()], progress=False).scores
+    plan = AuditPlan(
+        recording=Recording(tmp_path / "deltas"), attacks=chosen_attacks(["direction"]), steps=[AllButOne()]
+    )
+    found = run_audit(plan, progress=False).scores
     own = found[(found["attack"] == "direction") & found["value"].notna()]
     assert (found["attack"] == "counted").sum() == plain["victim"].nunique()
     assert set(plain["victim"]) - set(own["victim"]) == {plain["victim"].min()}

@@ -20,9 +20,11 @@ from fedleak.core.seeding import generator_for
 from fedleak.core.view import Release, RoundView
 from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
 from fedleak.defenses.local_dp import LocalDP
-from fedleak.evaluation.auditing import audit
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import run_audit
 from fedleak.evaluation.causes import label_effects, measured_causes
 from fedleak.evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
+from fedleak.evaluation.registry import chosen_attacks
 from fedleak.evaluation.stored_run import read_results
 from fedleak.modules.learners.fpdgd import FPDGD
 from fedleak.recordings.named_algorithm import learner_from
@@ -42,7 +44,8 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 
 def causes(folder: Path, deltas: Path, attacks: list[Attack]) -> dict[str, list[str]]:
     """What an audit with some attacks leaves in results.json, by attack."""
-    write_run(audit(deltas, attacks, slow="all", describe=False), directory=folder)
+    plan = AuditPlan(recording=Recording(deltas), attacks=chosen_attacks(attacks), slow="all", describe=False)
+    write_run(run_audit(plan), directory=folder)
     found: dict[str, list[str]] = {}
     for cause in read_results(folder).causes:
         found.setdefault(cause["attack"], []).append(cause["cause"])

@@ -10,12 +10,15 @@ import torch
 
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.core.attack import Attack
 from fedleak.core.progress import with_progress
 from fedleak.core.view import RoundView
 from fedleak.evaluation.attack_bar import AttackBar
-from fedleak.evaluation.auditing import audit
-from fedleak.evaluation.evaluate import evaluate
-from fedleak.evaluation.kept_estimates import KeptEstimates
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import run_audit
+from fedleak.evaluation.estimate_store import EstimateStore
+from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.execution import Execution
 from fedleak.evaluation.scores import AttackInfo
 from fedleak.evaluation.time_budget import OutOfTimeError, TimeBudget, time_shares
 from fedleak.recordings.recording import Recording
@@ -52,18 +55,30 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "deltas"
 
 
+def _plan(recorded: Path, *attacks: Attack, minutes: float | None = None) -> AuditPlan:
+    return AuditPlan(
+        recording=Recording(recorded),
+        attacks=attacks,
+        setting={},
+        slow="all",
+        minutes=minutes,
+        describe=False,
+        check_learner=False,
+    )
+
+
 @pytest.mark.integration
 def test_an_attack_that_does_not_fit_is_named_with_its_time_and_has_no_rows(recorded: Path) -> None:
     fast, slow = Direction(), Patient()
-    found = audit(recorded, [slow, fast], minutes=3, describe=False, check_learner=False, progress=False)
-    alone = audit(recorded, [fast], describe=False, check_learner=False, progress=False)
+    found = run_audit(_plan(recorded, slow, fast, minutes=3), progress=False)
+    alone = run_audit(_plan(recorded, fast), progress=False)
     assert set(found.scores["attack"]) == set(alone.scores["attack"]) == {"direction"}
     own = [name for name in found.scores if name != "seconds"]
     pd.testing.assert_frame_equal(found.scores[own], alone.scores[own])
     assert {name: str(reason) for name, reason in found.missing.items()} == {
         "patient": "it does not fit into --minutes 3: it needs 200 seconds for all clients; --minutes 5 has room for it"
     }
-    with_room = audit(recorded, [slow, fast], minutes=5, describe=False, check_learner=False, progress=False)
+    with_room = run_audit(_plan(recorded, slow, fast, minutes=5), progress=False)
     assert not with_room.missing
     assert set(with_room.scores["attack"]) == {"direction", "patient"}
 
@@ -75,7 +90,7 @@ def test_one_that_slows_down_is_named_with_the_time_of_all_clients(recorded: Pat
             _Clock.now += 100  # says nothing of its progress
             return Direction.run(self, view, generator=generator)
 
-    found = evaluate(Recording(recorded), [Slower()], seed=0, setting={}, budget=TimeBudget(3), progress=False)
+    found = evaluate_recording(_plan(recorded, Slower()), Execution(budget=TimeBudget(3), progress=False))
     assert found.scores.empty
     (reason,) = found.missing.values()
     assert "it needs 200 seconds for all clients" in str(reason)
@@ -85,7 +100,7 @@ def test_one_that_slows_down_is_named_with_the_time_of_all_clients(recorded: Pat
 def test_when_nothing_is_left_the_declared_cost_is_said(recorded: Path) -> None:
     budget = TimeBudget(1)
     _Clock.now += 60
-    found = evaluate(Recording(recorded), [Direction()], seed=0, setting={}, budget=budget, progress=False)
+    found = evaluate_recording(_plan(recorded, Direction()), Execution(budget=budget, progress=False))
     assert found.scores.empty
     (reason,) = found.missing.values()
     assert (
@@ -96,12 +111,12 @@ def test_when_nothing_is_left_the_declared_cost_is_said(recorded: Path) -> None:
 
 @pytest.mark.integration
 def test_what_another_process_has_estimated_needs_no_time(recorded: Path, tmp_path: Path) -> None:
-    recording, attack = Recording(recorded), Direction()
-    kept = KeptEstimates(tmp_path / "kept", recording, [attack], seed=0)
-    evaluate(recording, [attack], seed=0, setting={}, estimates_on_disk=kept, progress=False)
+    plan = _plan(recorded, Direction())
+    store = EstimateStore(tmp_path / "kept", plan)
+    evaluate_recording(plan, Execution(store=store, progress=False))
     budget = TimeBudget(1)
     _Clock.now += 60
-    found = evaluate(recording, [attack], seed=0, setting={}, estimates_on_disk=kept, budget=budget, progress=False)
+    found = evaluate_recording(plan, Execution(store=store, budget=budget, progress=False))
     assert not found.missing
     assert len(found.scores)
 
@@ -120,7 +135,7 @@ def test_attacks_that_need_least_come_first(recorded: Path) -> None:
     class Second(First):
         name, cost = "milliseconds", "milliseconds per victim"
 
-    evaluate(Recording(recorded), [First(), Second()], seed=0, setting={}, progress=False)
+    evaluate_recording(_plan(recorded, First(), Second()), Execution(progress=False))
     assert ran[:2] == ["milliseconds", "minutes"]
 
 

@@ -19,6 +19,8 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedleak.core.errors import InputError
 from fedleak.defenses.compression import TopK
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.registry import chosen_attacks
 from fedleak.evaluation.what_if import COSINE, LOSS, what_if
 from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
@@ -124,7 +126,8 @@ def test_what_if_needs_no_learner(tmp_path: Path) -> None:
         return reply(arrays)(message)
 
     start(strategy_of(tmp_path), ArrayRecord(small()), answer, nodes=[1, 2, 3, 4, 5], rounds=2)
-    found = what_if(Recording(tmp_path), {("top-k", 0.5): [TopK(share=0.5)]}, progress=False).results
+    plan = AuditPlan(recording=Recording(tmp_path), attacks=chosen_attacks())
+    found = what_if(plan, {("top-k", 0.5): [TopK(share=0.5)]}, progress=False).results
     kept = found.set_index(["metric", "setting.defence"])["mean"]
     assert kept[COSINE, "none"] == pytest.approx(1)
     assert 0 < kept[COSINE, "top-k 0.5"] < 1

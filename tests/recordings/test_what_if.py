@@ -1,8 +1,9 @@
 """A defence on a recording shows the server what a training with it would have; nothing changes without one."""
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 import pytest
@@ -27,7 +28,9 @@ from fedleak.defenses.rounded import HalfPrecision, Rounded
 from fedleak.defenses.secure_aggregation import PerElementSum, SecureSum
 from fedleak.defenses.soteria import Soteria
 from fedleak.defenses.update_l1 import UpdateL1
-from fedleak.evaluation.registry import make_attack
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.engines.processes import Processes
+from fedleak.evaluation.registry import chosen_attacks, make_attack
 from fedleak.evaluation.time_budget import time_shares
 from fedleak.evaluation.what_if import COSINE, ERROR, LOSS, audited_under, what_if
 from fedleak.modules.learners.image_classifier import FederatedClassifier
@@ -201,8 +204,9 @@ def test_an_audit_has_a_row_for_each_defence_and_what_it_leaves(folder: Path) ->
         ("bits", 2): [Rounded(bits=2)],
         ("clip", None): [Clip(norm=0.001)],
     }
-    found = what_if(Recording(folder), defences, progress=False).results
-    both = what_if(Recording(folder), defences, jobs=2, progress=False).results
+    plan = AuditPlan(recording=Recording(folder), attacks=chosen_attacks())
+    found = what_if(plan, defences, progress=False).results
+    both = what_if(plan, defences, engine=Processes(jobs=2), progress=False).results
     pd.testing.assert_frame_equal(found.drop(columns="seconds_per_victim"), both.drop(columns="seconds_per_victim"))
     rows = found.set_index(["metric", "setting.defence"])["mean"]
     assert rows[COSINE, "none"] == pytest.approx(1)
@@ -255,14 +259,14 @@ def test_scores_of_the_round_where_a_training_stands_count_for_each_of_its_round
     attacks = [make_attack("output-counts"), make_attack("equal-counts")]
     delayed = DefendedRecording(folder, [Clip(norm=1e-5)])
     assert delayed.stands_at == {0: 0, 1: 0}
-    options: dict[str, Any] = {"progress": False, "describe": False, "check_learner": False}
-    scores = audited_under(delayed, attacks, **options).scores
+    plan = AuditPlan(recording=delayed, attacks=attacks, describe=False, check_learner=False)
+    scores = audited_under(plan).scores
     assert {*scores["round"]} == {0, 1}
     first_round, second_round = (
         scores[scores["round"] == number].drop(columns="round").reset_index(drop=True) for number in (0, 1)
     )
     pd.testing.assert_frame_equal(first_round, second_round)
-    only = audited_under(delayed, attacks, rounds=[1], by_round=True, **options).scores
+    only = audited_under(dataclasses.replace(plan, rounds=[1], by_round=True)).scores
     assert ({*only["round"]}, {*only["setting.round"]}) == ({1}, {2})
     pd.testing.assert_series_equal(only["value"], first_round["value"])
 
@@ -271,9 +275,9 @@ def test_attacks_on_all_messages_get_every_round_under_a_defence_that_delays(tmp
     plain = record(tmp_path, digits(clients=10, clients_per_round=5), rounds=8)
     delayed = DefendedRecording(plain.directory, [Clip(norm=1e-5), sums(5)])
     assert {*delayed.stands_at.values()} == {0}
-    options: dict[str, Any] = {"progress": False, "describe": False, "check_learner": False}
     attacks = [RoundsToReveal(after=(3, 8)), make_attack("output-counts")]
-    result = audited_under(delayed, attacks, **options)
+    plan = AuditPlan(recording=delayed, attacks=attacks, describe=False, check_learner=False)
+    result = audited_under(plan)
     assert result.attacks == attacks
     assert {*result.scores["setting.rounds"].dropna()} >= {3, 8}
 
@@ -282,7 +286,8 @@ def test_an_attack_whose_own_name_ends_in_prior_is_repeated_under_defences(tmp_p
     data = source()
     codebook = ranker(data, manipulation=Codebook(knows="lists"), ranker_per_client=True)
     attacks = [make_attack(name) for name in ("codebook+prior", "list-posterior+prior", "ranking/prior-only")]
-    found = what_if(record_ranking(tmp_path, data, codebook), {("bits", 8): [Rounded(bits=8)]}, attacks, progress=False)
+    plan = AuditPlan(recording=record_ranking(tmp_path, data, codebook), attacks=attacks)
+    found = what_if(plan, {("bits", 8): [Rounded(bits=8)]}, progress=False)
     info = found.evaluation.lines["codebook+prior"]
     assert (info.name, info.variant, info.with_prior) == ("codebook+prior", "prior", False)
     tried = found.results[found.results["setting.defence"] == "bits 8"]
@@ -300,7 +305,8 @@ def test_an_attack_that_is_left_out_under_defences_is_named_by_a_field(
     data = source()
     codebook = ranker(data, manipulation=Codebook(knows="lists"), ranker_per_client=True)
     attacks = [make_attack(name) for name in ("codebook+prior", "list-posterior+prior", "ranking/prior-only")]
-    found = what_if(record_ranking(tmp_path, data, codebook), {("bits", 8): [Rounded(bits=8)]}, attacks, progress=False)
+    plan = AuditPlan(recording=record_ranking(tmp_path, data, codebook), attacks=attacks)
+    found = what_if(plan, {("bits", 8): [Rounded(bits=8)]}, progress=False)
     ((name, reason),) = found.evaluation.not_under_defences.items()
     assert name in ("codebook+prior", "list-posterior+prior")
     assert (reason.kind, reason.way_out) == ("under-defences", "give --slow")

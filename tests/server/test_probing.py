@@ -20,7 +20,9 @@ from fedleak.core.view import ITEM_EMBEDDING, LEANING
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.defenses.refusal import RefuseProbes
 from fedleak.defenses.row_noise import RowNoise
-from fedleak.evaluation.evaluate import evaluate
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.execution import Execution
 from fedleak.modules.learners.matrix_factorization import FederatedMF
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
@@ -80,8 +82,10 @@ def test_what_is_recorded_says_what_the_server_did(probed: Path) -> None:
 def test_theorem_1_holds_on_the_recording(probed: Path) -> None:
     recording = Recording(probed)
     attacks = [PAC(), PACSpectral(), RandomVector()]
-    common: dict[str, Any] = {"learner": recorded_learner(recording), "setting": {"data": "toy"}, "progress": False}
-    found = evaluate(recording, attacks, seed=0, rounds=recording.rounds[2:], **common)
+    plan = AuditPlan(
+        recording=recording, attacks=attacks, setting={"data": "toy"}, rounds=recording.rounds[2:], slow="all"
+    )
+    found = evaluate_recording(plan, Execution(progress=False))
     assert not found.missing
     bound = found.scores[found.scores["setting.of_bound"] == 1]
     twenty = found.scores[found.scores["setting.interactions"] == 20]

@@ -9,7 +9,9 @@ import torch
 from fedleak.attacks.membership import RetrievalFingerprint
 from fedleak.core.errors import InputError, ViewError
 from fedleak.defenses.local_dp import LocalDP
-from fedleak.evaluation.evaluate import evaluate
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.evaluate import evaluate_recording
+from fedleak.evaluation.execution import Execution
 from fedleak.recordings.recording import Recording
 from fedleak.server.marked_document import MarkedDocument, marked_feature
 from tests.ranking_toys import ranker, record, source
@@ -23,7 +25,10 @@ def recorded(folder: Path, hidden: int = 0, epsilon: float = math.inf) -> Record
 
 
 def means(recording: Recording) -> dict[str, float]:
-    found = evaluate(recording, [RetrievalFingerprint()], seed=0, setting={}, victims_per_view=1000, progress=False)
+    plan = AuditPlan(
+        recording=recording, attacks=[RetrievalFingerprint()], setting={}, slow="all", victims_per_view=1000
+    )
+    found = evaluate_recording(plan, Execution(progress=False))
     return {str(name): float(values) for name, values in found.scores.groupby("metric")["value"].mean().items()}
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from fedleak.core.io.files import sha256_of_arrays
 from fedleak.core.provenance import hashed, outside_sources, source_hash, versions
 from fedleak.core.signals import Stopped
 from fedleak.core.view import View
+from fedleak.evaluation.audit_plan import AuditPlan
 from fedleak.recordings.control import ControlRecording
-from fedleak.recordings.recording import Recording
 from fedleak_recorder.files import make_folder, open_private
 
 UNFINISHED = "unfinished"
@@ -39,8 +39,8 @@ _CHECKSUM = 64
 """Length of the SHA-256 before the content of a file."""
 
 
-class KeptEstimates:
-    """Files of the estimates of attacks on the views of one recording, without pickle and without ground truth.
+class EstimateStore:
+    """Store of the estimates of a plan's attacks in files, without pickle and without ground truth.
 
     An estimate is found by its attack with all arguments, its name in the results, its round and its victims, and by
     recording, learner, seed, code and packages of the audit: its file is named by a hash of all of them, so that the
@@ -51,9 +51,7 @@ class KeptEstimates:
 
     Args:
         folder: folder of the files, which the parts of an audit share.
-        recording: what is attacked.
-        attacks: attacks of the audit.
-        seed: seed of their draws.
+        plan: plan of the audit.
         part: whether this is one of several parts.
 
     Raises:
@@ -65,18 +63,18 @@ class KeptEstimates:
         made: number of those that other processes of this audit had written.
     """
 
-    def __init__(
-        self, folder: Path, recording: Recording, attacks: Sequence[Attack], *, seed: int, part: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, plan: AuditPlan, *, part: bool = False) -> None:
         self.folder = folder
+        recording = plan.recording
         named = (recording.manifest.learner or {}).get("name", "")
-        modules = {type(attack).__module__ for attack in attacks} | {str(named).rpartition(".")[0]} & sys.modules.keys()
+        of_attacks = {type(attack).__module__ for attack in plan.attacks}
+        of_learner = {str(named).rpartition(".")[0]} & sys.modules.keys()
         control = recording.control if isinstance(recording, ControlRecording) else None
         stamp = {
             "recording": hashed([recording.sha256(), control]),
             "learner": hashed([recording.manifest.learner, _files(recording.base)]),
-            "seed": hashed(seed),
-            "code": hashed([source_hash(), *outside_sources(sorted(modules))]),
+            "seed": hashed(plan.seed),
+            "code": hashed([source_hash(), *outside_sources(sorted(of_attacks | of_learner))]),
             "packages": hashed(versions()),
         }
         self._name = hashed(stamp)[:_STAMP_LENGTH]
@@ -174,28 +172,26 @@ class KeptEstimates:
 
 
 @contextlib.contextmanager
-def kept_until_end(
-    folder: Path, recording: Recording, attacks: Sequence[Attack], *, seed: int
-) -> Iterator[KeptEstimates]:
+def kept_until_end(folder: Path, plan: AuditPlan) -> Iterator[EstimateStore]:
     """Keeps the estimates of the block in a folder, and removes them at its end; after an error or a signal they stay.
 
-    The arguments are those of `KeptEstimates`. What is not used, what is read back and, after a signal, what is kept is
+    The arguments are those of `EstimateStore`. What is not used, what is read back and, after a signal, what is kept is
     said in one line each.
     """
-    kept = KeptEstimates(folder, recording, attacks, seed=seed)
-    if kept.stale:
-        print(f"estimates in {folder} are not used: changed since then: {', '.join(kept.stale)}", file=sys.stderr)
+    store = EstimateStore(folder, plan)
+    if store.stale:
+        print(f"estimates in {folder} are not used: changed since then: {', '.join(store.stale)}", file=sys.stderr)
     try:
-        yield kept
+        yield store
     except BaseException as error:
-        if not len(kept):
-            kept.remove()
+        if not len(store):
+            store.remove()
         elif isinstance(error, Stopped):
-            error.kept = f"{len(kept)} estimates of its attacks are kept in {folder}, for the same command"
+            error.kept = f"{len(store)} estimates of its attacks are kept in {folder}, for the same command"
         raise
-    if (earlier := kept.found - kept.made) > 0:
+    if (earlier := store.found - store.made) > 0:
         print(f"{earlier} estimates were read back from an audit that had not ended", file=sys.stderr)
-    kept.remove()
+    store.remove()
 
 
 def _senders(view: View) -> list[str]:

@@ -1,0 +1,97 @@
+"""A plan of an audit refuses what no audit can do, before anything runs, and says in words what it does."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedleak.attacks.linkability.similarity import Linkability
+from fedleak.attacks.recommendation.item_deltas import Direction
+from fedleak.core.errors import InputError
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import run_audit
+from fedleak.evaluation.message_selection import MessageSelection
+from fedleak.evaluation.registry import chosen_attacks
+from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.recording import Recording
+from fedleak.reports.write_run import write_run
+from tests.toys import train
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> AuditPlan:
+    folder = tmp_path_factory.mktemp("recorded")
+    train(folder, rounds=2, users=8, items=40)
+    return AuditPlan(recording=Recording(folder / "deltas"), attacks=[Direction(), Linkability()])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        ({"seed": -1}, "found -1"),
+        ({"seed": 2**63}, "found 9223372036854775808"),
+        ({"victims": 0}, "found 0"),
+        ({"minutes": 0.0}, "found 0"),
+        ({"slow": "some"}, "found 'some'"),
+        ({"rounds": [0, 7]}, "rounds among 0, 1; found 7"),
+        ({"limits": {"directoin": 3}}, "found directoin"),
+        (
+            {"attacks": [Direction(), dataclasses.make_dataclass("Direction", [], bases=(Direction,), frozen=True)()]},
+            "",
+        ),
+    ],
+)
+def test_values_that_no_audit_can_have_are_refused(plan: AuditPlan, wrong: dict[str, Any], found: str) -> None:
+    with pytest.raises(InputError, match=found):
+        dataclasses.replace(plan, **wrong)
+
+
+@pytest.mark.integration
+def test_each_clause_says_what_the_plan_does(plan: AuditPlan) -> None:
+    assert plan.described() == {
+        "attacks": "recommendation/direction, linkability/linkability",
+        "clients": "all 8",
+        "rounds": "all 2",
+        "slow attacks": "left out",
+        "time": "no bound",
+        "seed": "0, of the attacks' draws",
+    }
+    other = dataclasses.replace(
+        plan,
+        attacks=chosen_attacks(),
+        seed=3,
+        victims=5,
+        limits={"direction": 2},
+        rounds=[1],
+        history=True,
+        slow="few",
+        minutes=2.5,
+        messages=MessageSelection(names="shuffled"),
+        check_learner=False,
+    )
+    clauses = other.described()
+    assert clauses["attacks"].endswith("questions; direction on at most 2 clients")
+    assert clauses["clients"] == "5 of 8, drawn at random with seed 3"
+    assert clauses["rounds"] == "1 of 2, with the earlier messages of the same clients"
+    assert clauses["slow attacks"] == "on a few clients of the first round"
+    assert clauses["time"] == "at most 2.5 minutes"
+    assert "names='shuffled'" in clauses["messages"]
+    assert clauses["learner"] == "not compared with the recorded updates"
+    control = dataclasses.replace(plan, recording=ControlRecording(plan.recording.directory, "noise"))
+    assert control.described()["control"].startswith("noise: ")
+
+
+@pytest.mark.integration
+def test_some_of_its_attacks_have_their_limits(plan: AuditPlan) -> None:
+    limited = dataclasses.replace(plan, limits={"direction": 2, "linkability": 5})
+    assert limited.with_attacks([Linkability()]).limits == {"linkability": 5}
+
+
+@pytest.mark.integration
+def test_the_page_of_a_run_says_how_it_was_audited(plan: AuditPlan, tmp_path: Path) -> None:
+    write_run(run_audit(dataclasses.replace(plan, victims=5), progress=False), directory=tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "How it was audited" in page
+    assert "5 of 8, drawn at random with seed 0" in page
