@@ -19,7 +19,7 @@ from tests.places import ROOT
 
 pytestmark = pytest.mark.inventory
 
-AUDIT = ("AuditResult", "DeltaRecorder", "Recording", "audit", "quiet_trainer", "show")
+AUDIT = ("AuditPlan", "AuditResult", "DeltaRecorder", "Recording", "audit", "quiet_trainer", "run_audit", "show")
 """What a training is recorded with, and a recording audited."""
 BASES = (
     *("Attack", "Check", "Defense", "Deviation", "Estimate", "Exporter", "FederatedDataModule", "FederatedModule"),

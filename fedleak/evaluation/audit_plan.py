@@ -58,13 +58,13 @@ class AuditPlan:
     Example:
         >>> from tempfile import mkdtemp
         >>> from fedleak import AuditPlan, Recording
-        >>> from fedleak.evaluation.registry import chosen_attacks
+        >>> from fedleak.attacks import Linkability
         >>> from fedleak_recorder import Recorder
         >>> folder = mkdtemp()
         >>> with Recorder(folder, holds="deltas") as recorder:
         ...     sent = {"a": ({"weight": [3.0, 4.0]}, 10), "b": ({"weight": [0.0, 1.0]}, 30)}
         ...     recorder.round(0, {"weight": [0.0, 0.0]}, sent)
-        >>> plan = AuditPlan(recording=Recording(folder), attacks=chosen_attacks(["linkability/cosine"]), victims=1)
+        >>> plan = AuditPlan(recording=Recording(folder), attacks=[Linkability()], victims=1)
         >>> plan.described()["clients"]
         '1 of 2, drawn at random with seed 0'
     """

@@ -280,6 +280,21 @@ def run_audit(
 
     Raises:
         InputError: the recording is damaged.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from fedleak import AuditPlan, Recording, run_audit
+        >>> from fedleak.attacks import Linkability
+        >>> from fedleak_recorder import Recorder
+        >>> folder = mkdtemp()
+        >>> with Recorder(folder, holds="deltas") as recorder:
+        ...     for number in range(2):
+        ...         sent = {"a": ({"weight": [3.0, 4.0]}, 10), "b": ({"weight": [-1.0, 1.0]}, 30)}
+        ...         recorder.round(number, {"weight": [0.0, 0.0]}, sent)
+        >>> plan = AuditPlan(recording=Recording(folder), attacks=[Linkability()], rounds=[0])
+        >>> result = run_audit(plan, progress=False)
+        >>> result.plan["rounds"]
+        '0 of 2'
     """
     start = time.perf_counter()
     budget = TimeBudget(plan.minutes)

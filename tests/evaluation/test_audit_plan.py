@@ -19,6 +19,10 @@ from fedleak.reports.write_run import write_run
 from tests.toys import train
 
 
+class Another(Direction):
+    """An attack with the name of another one."""
+
+
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> AuditPlan:
     folder = tmp_path_factory.mktemp("recorded")
@@ -37,10 +41,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> AuditPlan:
         ({"slow": "some"}, "found 'some'"),
         ({"rounds": [0, 7]}, "rounds among 0, 1; found 7"),
         ({"limits": {"directoin": 3}}, "found directoin"),
-        (
-            {"attacks": [Direction(), dataclasses.make_dataclass("Direction", [], bases=(Direction,), frozen=True)()]},
-            "",
-        ),
+        ({"attacks": [Direction(), Another()]}, "recommendation/direction as"),
     ],
 )
 def test_values_that_no_audit_can_have_are_refused(plan: AuditPlan, wrong: dict[str, Any], found: str) -> None:

@@ -92,7 +92,7 @@ class RecordingStep(Step, abc.ABC):
 
     Example:
         >>> from tempfile import mkdtemp
-        >>> from fedleak import Metric, RecordingStep, audit
+        >>> from fedleak import AuditPlan, Metric, Recording, RecordingStep, run_audit
         >>> from fedleak_recorder import Recorder
         >>> folder = mkdtemp()
         >>> with Recorder(folder, holds="deltas") as recorder:
@@ -108,7 +108,8 @@ class RecordingStep(Step, abc.ABC):
         ...         for view in run.recording.views():
         ...             norms = view.deltas["weight"].norm(dim=1)
         ...             yield run.scores("updates", {"weight-norm": norms}, victims=view.pseudonyms, round=view.round)
-        >>> result = audit(folder, [], steps=[UpdateNorms()], progress=False)
+        >>> plan = AuditPlan(recording=Recording(folder), attacks=[], steps=[UpdateNorms()])
+        >>> result = run_audit(plan, progress=False)
         >>> float(result.results.set_index("metric").loc["weight-norm", "mean"])
         3.0
     """
