@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from fedleak.commands.defences_file import built
+from fedleak.commands.shared.defences_file import built
 from fedleak.core.metric_table import metric
 from fedleak.core.places import table_files
 from fedleak.evaluation.runner import Evaluation, joined

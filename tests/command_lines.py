@@ -11,7 +11,7 @@ import yaml
 from torch.distributed.run import get_args_parser
 from wandb.cli.cli import cli
 
-from fedleak.commands.parser import parsed
+from fedleak.commands.shared.parser import parsed
 from fedleak.tables import training
 from fedleak_guard.command import _parser as guard_parser
 from tests.places import ROOT

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.recommendation.item_deltas import Direction
 from fedleak.commands import program
-from fedleak.commands.parser import parsed
+from fedleak.commands.shared.parser import parsed
 from fedleak.core.attack import Attack
 from fedleak.core.places import table_files
 from fedleak.core.seeding import KEY_VARIABLE
@@ -380,8 +380,8 @@ def test_a_table_stands_next_to_the_papers_numbers(name: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "attack").glob("*.yaml")), ids=lambda path: path.stem)
 def test_attack_configs_parse(path: Path) -> None:
-    _, arguments = parsed(["run", "--config", str(path), "nowhere"])
-    assert isinstance(arguments["attack"], Attack)
+    _, options = parsed(["run", "--config", str(path), "nowhere"])
+    assert isinstance(options.attack, Attack)
 
 
 @pytest.mark.integration

@@ -7,7 +7,6 @@ import pytest
 
 from fedleak.commands import program as fedleak
 from fedleak.commands import train
-from fedleak.commands.reproduce import reproduce
 from fedleak.core.errors import InputError
 from fedleak.recordings.recording import Recording
 from tests.places import CONFIGS
@@ -47,7 +46,7 @@ def test_mistake_gets_one_line_with_the_way_out(
 
 
 def test_table_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert reproduce("raifle_table5", dry_run=True) == 0
+    assert status("fedleak", "reproduce", "raifle_table5", "--dry-run") == 0
     assert "# " in capsys.readouterr().out
 
 

@@ -18,7 +18,7 @@ from click import NoSuchOption
 
 from fedleak import datamodules
 from fedleak.commands import program as fedleak
-from fedleak.commands.command_table import COMMANDS, PASSED_ON
+from fedleak.commands.shared.all_commands import all_commands
 from fedleak.core.errors import InputError
 from fedleak.core.places import table_files
 from fedleak.modules import learners
@@ -91,7 +91,7 @@ def test_who_finds_a_hole_is_told_how_to_report_it(page: str) -> None:
 def commands() -> list[Any]:
     """Every command of the README and of the pages that list commands."""
     texts = README + (ROOT / "docs" / "start" / "commands.md").read_text(encoding="utf-8")
-    names = "|".join([*COMMANDS, *PASSED_ON])
+    names = "|".join(all_commands())
     ours = rf"^(?:fedleak (?:{names})|python (?:train|attack)\.py)\b.*$"
     found = [("README", line) for line in re.findall(ours, texts, re.MULTILINE)]
     for name in ("sweeps", "clusters", "tables"):

@@ -15,7 +15,7 @@ from fedleak.attacks.words.estimates import WordSetEstimate
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
-from fedleak.commands.open_recording import open_recording
+from fedleak.commands.shared.open_recording import open_recording
 from fedleak.core.view import RoundView
 from fedleak.recordings.recorded_learner import recorded_learner
 from tests.attacks.runs import run

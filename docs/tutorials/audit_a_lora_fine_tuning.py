@@ -71,7 +71,7 @@ with Recorder(work / "deltas", parameters=state, data="texts") as recorder:
 # command line by ``fedleak audit DIR --learner Pretrained --learner.path my-network --learner.adapter.rank 4
 # --learner.adapter.targets "[q_proj, v_proj]"``.
 
-from fedleak.commands.open_recording import open_recording  # noqa: E402
+from fedleak.commands.shared.open_recording import open_recording  # noqa: E402
 from fedleak.evaluation import audit  # noqa: E402
 from fedleak.reports import show  # noqa: E402
 

@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
-from fedleak.commands.open_recording import open_recording
+from fedleak.commands.shared.open_recording import open_recording
 from fedleak.evaluation import audit
 from fedleak.reports import show
 from fedleak_recorder import Recorder

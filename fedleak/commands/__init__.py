@@ -1,1 +1,1 @@
-"""Commands of ``fedleak``, one file each, whose options `command_table` describes; the parser and the program."""
+"""Commands of ``fedleak``: each file with a ``COMMAND`` is one, called by its name; and the program that runs them."""

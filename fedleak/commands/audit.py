@@ -1,170 +1,422 @@
 """``fedleak audit``: all attacks on a recording."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedleak.commands.defences_file import read_defences
-from fedleak.commands.open_recording import open_recording
-from fedleak.commands.results_place import check_results_place, only_command
+from fedleak.commands.shared import shared_options, value_types
+from fedleak.commands.shared.command import Command, Option, Options, flag
 from fedleak.core.errors import require
-from fedleak.core.seeding import secret_key
-from fedleak.evaluation.audit_plan import AuditPlan
-from fedleak.evaluation.auditing import recorded_clients, run_audit
-from fedleak.evaluation.changes import Changes, changes
-from fedleak.evaluation.engines.processes import Processes
-from fedleak.evaluation.estimate_jobs import estimate
-from fedleak.evaluation.estimate_store import UNFINISHED, EstimateStore, kept_until_end
-from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.gate import About, gate_status
-from fedleak.evaluation.gate import gate as check_gate
-from fedleak.evaluation.limits import Limit, check_limits, read_gate
-from fedleak.evaluation.persons import without_persons
-from fedleak.evaluation.processes import default_jobs, place_of
-from fedleak.evaluation.reasons import Reason, reasons
-from fedleak.evaluation.registry import REGISTRY, chosen_attacks
-from fedleak.evaluation.stored_run import StoredRun, read_reference
-from fedleak.evaluation.time_budget import time_shares
-from fedleak.evaluation.what_if import what_if as with_defences
-from fedleak.recordings.control import Control
-from fedleak.reports.exporters.sarif import write_gate_alerts
-from fedleak.reports.files import Format
-from fedleak.reports.gate_words import verdict_in_words
-from fedleak.reports.junit import write_gate
 from fedleak.reports.results_folder import folder_above, print_outputs, results_folder, results_in, shell_command
-from fedleak.reports.statement.statement import write_statement
-from fedleak.reports.statement.system_file import Declaration
-from fedleak.reports.wandb_log import shows_in_wandb
-from fedleak.reports.write_run import write_run
+
+if TYPE_CHECKING:
+    from fedleak.commands.shared.defences_file import Defences
+    from fedleak.evaluation.audit_plan import AuditPlan
+    from fedleak.evaluation.auditing import AuditResult
+    from fedleak.evaluation.changes import Changes
+    from fedleak.evaluation.estimate_store import EstimateStore
+    from fedleak.evaluation.evaluation import Evaluation
+    from fedleak.evaluation.gate import About
+    from fedleak.evaluation.limits import Limit
+    from fedleak.evaluation.reasons import Reason
+    from fedleak.evaluation.run import Run
+    from fedleak.evaluation.stored_run import StoredRun
+    from fedleak.recordings.control import Control
+    from fedleak.recordings.recording import Recording
+    from fedleak.reports.files import Format
+    from fedleak.reports.statement.system_file import Declaration
 
 _PAIRS = "what changed from another run; with one FEDLEAK_KEY in both audits, the same clients are paired"
 _MINUTES = 30.0
 """Time of an audit for which none is set."""
 
 
-def audit(
-    recording: str,
-    out: str | None = None,
-    seed: int = 0,
-    victims: int | None = None,
-    gate: list[str] | None = None,
-    wandb: str | None = None,
-    only: list[str] | None = None,
-    also: list[str] | None = None,
-    slow: bool = False,
-    learner: str | None = None,
-    learner_arguments: dict[str, Any] | None = None,
-    format: list[Format] | None = None,
-    statement: str | None = None,
-    persons: bool = False,
-    control: Control | None = None,
-    what_if: str | None = None,
-    minutes: float | None = None,
-    jobs: int | None = None,
-    part: str | None = None,
-    reference: str | None = None,
-    about: About = "clients",
-) -> int:
-    """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
-    judged = any(option is not None for option in (gate, statement, reference))
-    way_out = "Omit one of them: a control says nothing about the system."
-    expected = "--control without --gate, --statement and --reference"
-    require(control is None or not judged, expected, f"--control {control}", way_out)
-    way_out = "Omit one of them."
-    require(what_if is None or control is None, "--what-if without --control", f"--what-if {what_if}", way_out)
-    alone = part is None or not any((judged, what_if, format, wandb))
-    way_out = "A part only computes estimates: give these to the command without --part, after all parts."
-    require(alone, "--part with options of the attacks only", "one of the results", way_out)
-    unbounded = slow or what_if is not None or part is not None
-    way_out = "Omit one of them."
-    require(minutes is None or not (what_if or part), "--minutes without --what-if and --part", str(minutes), way_out)
-    minutes = _MINUTES if minutes is None and not unbounded else minutes
-    defences = None if what_if is None else read_defences(Path(what_if))
-    default = folder_above(recording) / ("what-if" if what_if else "" if control is None else f"control-{control}")
-    check_results_place(
-        out or default, recordings=[recording], inputs=[statement, what_if], holds_files=out is not None
-    )
-    with results_folder(out or default) as directory, only_command(directory, shared=part is not None):
-        write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
-        write_gate_alerts(directory, None)
-        limits = None if gate is None else read_gate(gate)
-        compared = None if reference is None else read_reference(Path(reference))
-        opened = open_recording(recording, learner, learner_arguments, control)
-        chosen = chosen_attacks(only, also or ())
-        # A system is declared as a whole, whichever attacks run this time.
-        questions = {kind.family for kind in REGISTRY.values()} | {attack.family for attack in chosen}
-        declared = None if statement is None else Declaration.read(Path(statement), questions)
-        limits = limits if declared is None else declared.with_limits(limits)
-        check_limits(limits or (), chosen, reference=compared is not None)
-        plan = AuditPlan(
-            recording=opened,
-            attacks=chosen,
-            seed=seed,
-            victims=victims,
-            slow="few" if slow else "none",
-            minutes=minutes,
+@dataclass(frozen=True)
+class AuditOptions(Options):
+    """Values of the options of ``fedleak audit``."""
+
+    recording: str
+    only: Sequence[str] | None = None
+    also: Sequence[str] = ()
+    published: bool = False
+    slow: bool = False
+    victims: int | None = None
+    learner: str | None = None
+    learner_arguments: Mapping[str, Any] = field(default_factory=dict)
+    out: str | None = None
+    formats: Sequence["Format"] = ()
+    persons: bool = False
+    statement: str | None = None
+    reference: str | None = None
+    wandb: str | None = None
+    gate: Sequence[str] = ()
+    gate_by_name: Mapping[str, Any] = field(default_factory=dict)
+    about: "About" = "clients"
+    minutes: float | None = None
+    seed: int = 0
+    jobs: int | None = None
+    what_if: str | None = None
+    control: "Control | None" = None
+    part: str | None = None
+
+    def __post_init__(self) -> None:
+        way_out = "Omit one of them."
+        require(
+            self.control is None or not self.judges,
+            "--control without --gate, --statement and --reference",
+            f"--control {self.control}",
+            "Omit one of them: a control says nothing about the system.",
         )
-        if part is not None:
-            return _estimated(directory / UNFINISHED, plan, part, jobs)
-        keeps = nullcontext() if what_if else kept_until_end(directory / UNFINISHED, plan)
+        require(self.what_if is None or self.control is None, "--what-if without --control", str(self.what_if), way_out)
+        require(
+            self.part is None or not (self.judges or self.what_if or self.formats or self.wandb),
+            "--part with options of the attacks only",
+            "one of the results",
+            "A part only computes estimates: give these to the command without --part, after all parts.",
+        )
+        require(
+            self.minutes is None or not (self.what_if or self.part),
+            "--minutes without --what-if and --part",
+            str(self.minutes),
+            way_out,
+        )
+
+    @property
+    def judges(self) -> bool:
+        """Whether the audit ends with a judgement: verdicts, a statement, or what changed."""
+        return bool(self.limits) or self.statement is not None or self.reference is not None
+
+    @property
+    def limits(self) -> list[str]:
+        """Limits of the gate, as ``NAME=LIMIT``."""
+        return shared_options.limits_of(self.gate, self.gate_by_name)
+
+    @property
+    def time(self) -> float | None:
+        """Minutes for the audit; None for no bound."""
+        if self.minutes is not None or self.slow or self.what_if or self.part:
+            return self.minutes
+        return _MINUTES
+
+    @property
+    def results(self) -> Path:
+        """Folder of the results."""
+        if self.out is not None:
+            return Path(self.out)
+        folder = folder_above(self.recording)
+        if self.what_if is not None:
+            return folder / "what-if"
+        return folder if self.control is None else folder / f"control-{self.control}"
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What an audit reads before its first attack runs: whatever can be refused is refused by then."""
+
+    plan: "AuditPlan"
+    limits: Sequence["Limit"] | None
+    reference: "StoredRun | None"
+    declared: "Declaration | None"
+    defences: "Defences | None"
+
+
+def audit(options: AuditOptions) -> int:
+    """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
+    from fedleak.commands.shared.results_place import check_results_place, only_command
+    from fedleak.core.seeding import secret_key
+    from fedleak.evaluation.estimate_store import UNFINISHED, kept_until_end
+    from fedleak.evaluation.gate import gate_status
+    from fedleak.reports.exporters.sarif import write_gate_alerts
+    from fedleak.reports.junit import write_gate
+
+    check_results_place(
+        options.results,
+        recordings=[options.recording],
+        inputs=[options.statement, options.what_if],
+        holds_files=options.out is not None,
+    )
+    with results_folder(options.results) as directory, only_command(directory, shared=options.part is not None):
+        # An earlier verdict must not outlive an audit that fails.
+        write_gate(directory, [])
+        write_gate_alerts(directory, None)
+
+        inputs = _read_inputs(options)
+        unfinished = directory / UNFINISHED
+        if options.part is not None:
+            return _write_estimates(options, inputs, unfinished)
+        keeps: AbstractContextManager[EstimateStore | None] = nullcontext()
+        if inputs.defences is None:
+            keeps = kept_until_end(unfinished, inputs.plan)
+        key = secret_key()
         with keeps as store:
-            if defences is None:
-                engine = Processes(jobs=jobs) if jobs is not None and jobs > 1 else None
-                audited = run_audit(plan, engine=engine, store=store)
-            else:
-                audited = with_defences(plan, defences, engine=Processes(jobs=jobs or default_jobs()))
-            key = secret_key()
-
-            def changed(evaluation: Evaluation) -> Changes:
-                assert compared is not None  # checked with the limits
-                return changes(compared, StoredRun(directory.resolve().name, evaluation, audited.data), key=key)
-
-            done = write_run(
-                audited,
-                directory=directory,
-                gate=None if limits is None else check_gate(limits, chosen, changed, recorded_clients(opened, about)),
-                shows=shows_in_wandb(wandb, directory),
-                formats=format or (),
-                persons=persons,
-                key=key,
-                reference=compared,
-            )
-        evaluation, verdicts = audited.evaluation if persons else without_persons(audited.evaluation, key), done.gate
-        if declared is not None:
-            write_statement(
-                directory, done, evaluation, attacks=chosen, recording=opened, declared=declared, persons=persons
-            )
-        print("\n".join(reasons(evaluation.not_run)))
-        for verdict in verdicts:
-            print("\n".join(filter(None, [verdict_in_words(verdict, done.results), verdict["message"]])))
-        print(time_shares(audited.scores, audited.evaluation.lines, audited.seconds))
-        print_outputs(results_in(directory), then=_next(recording, directory, evaluation.not_run, limits, reference))
-        return gate_status([verdict["verdict"] for verdict in verdicts])
+            result = _run_attacks(options, inputs, store)
+            run = _write_results(options, inputs, result, directory, key)
+        if inputs.declared is not None:
+            _write_statement(options, inputs, result, run, directory, key)
+        _print_end(options, inputs, result, run, directory)
+        return gate_status([verdict["verdict"] for verdict in run.gate])
 
 
-def _estimated(folder: Path, plan: AuditPlan, part: str, jobs: int | None) -> int:
+def _read_inputs(options: AuditOptions) -> _Inputs:
+    """Reads what the options name, and checks what does not fit together."""
+    from fedleak.commands.shared.defences_file import read_defences
+    from fedleak.commands.shared.open_recording import open_recording
+    from fedleak.evaluation.audit_plan import AuditPlan
+    from fedleak.evaluation.changes import check_comparable
+    from fedleak.evaluation.limits import check_limits, read_gate
+    from fedleak.evaluation.registry import REGISTRY, chosen_attacks
+    from fedleak.evaluation.stored_run import read_reference
+    from fedleak.reports.statement.system_file import Declaration
+
+    defences = None if options.what_if is None else read_defences(Path(options.what_if))
+    limits = read_gate(options.limits) if options.limits else None
+    reference = None if options.reference is None else read_reference(Path(options.reference))
+    recording = open_recording(options.recording, options.learner, options.learner_arguments, options.control)
+    if reference is not None:
+        check_comparable(reference, recording.manifest.data["name"])
+    attacks = chosen_attacks(options.only, options.also, published=options.published)
+    declared = None
+    if options.statement is not None:
+        # A system is declared as a whole, whichever attacks run this time.
+        questions = {kind.family for kind in REGISTRY.values()} | {attack.family for attack in attacks}
+        declared = Declaration.read(Path(options.statement), questions)
+        limits = declared.with_limits(limits)
+    check_limits(limits or (), attacks, reference=reference is not None)
+    plan = AuditPlan(
+        recording=recording,
+        attacks=attacks,
+        seed=options.seed,
+        victims=options.victims,
+        slow="few" if options.slow else "none",
+        minutes=options.time,
+    )
+    return _Inputs(plan, limits, reference, declared, defences)
+
+
+def _run_attacks(options: AuditOptions, inputs: _Inputs, store: "EstimateStore | None") -> "AuditResult":
+    """Runs the attacks on the recording, or on it and as if clients had used each of the defences."""
+    from fedleak.evaluation.auditing import run_audit
+    from fedleak.evaluation.engines.processes import Processes
+    from fedleak.evaluation.processes import default_jobs
+    from fedleak.evaluation.what_if import what_if
+
+    if inputs.defences is not None:
+        return what_if(inputs.plan, inputs.defences, engine=Processes(jobs=options.jobs or default_jobs()))
+    engine = Processes(jobs=options.jobs) if options.jobs is not None and options.jobs > 1 else None
+    return run_audit(inputs.plan, engine=engine, store=store)
+
+
+def _write_estimates(options: AuditOptions, inputs: _Inputs, folder: Path) -> int:
     """Writes the estimates of one part of an audit into the folder that all parts share."""
-    store = EstimateStore(folder, plan, part=True)
-    estimate(plan, store, Processes(jobs=jobs or default_jobs()), machine=place_of(part))
-    print(f"part {part}: {store.made} new estimates")
+    from fedleak.evaluation.engines.processes import Processes
+    from fedleak.evaluation.estimate_jobs import estimate
+    from fedleak.evaluation.estimate_store import EstimateStore
+    from fedleak.evaluation.processes import default_jobs, place_of
+
+    assert options.part is not None
+    machine = place_of(options.part)
+    store = EstimateStore(folder, inputs.plan, part=True)
+    estimate(inputs.plan, store, Processes(jobs=options.jobs or default_jobs()), machine=machine)
+    print(f"part {options.part}: {store.made} new estimates")
     print_outputs({"estimates": [folder]}, then="the same command without --part, after all parts")
     return 0
+
+
+def _write_results(options: AuditOptions, inputs: _Inputs, result: "AuditResult", directory: Path, key: bytes) -> "Run":
+    """Writes the results and the page, with the verdicts on the limits."""
+    from fedleak.evaluation.auditing import recorded_clients
+    from fedleak.evaluation.changes import changes
+    from fedleak.evaluation.gate import gate
+    from fedleak.evaluation.stored_run import StoredRun
+    from fedleak.reports.wandb_log import shows_in_wandb
+    from fedleak.reports.write_run import write_run
+
+    def changed(evaluation: "Evaluation") -> "Changes":
+        assert inputs.reference is not None  # checked with the limits
+        run = StoredRun(directory.resolve().name, evaluation, result.data)
+        return changes(inputs.reference, run, key=key)
+
+    check = None
+    if inputs.limits is not None:
+        check = gate(
+            inputs.limits, inputs.plan.attacks, changed, recorded_clients(inputs.plan.recording, options.about)
+        )
+    return write_run(
+        result,
+        directory=directory,
+        gate=check,
+        shows=shows_in_wandb(options.wandb, directory),
+        formats=options.formats,
+        persons=options.persons,
+        key=key,
+        reference=inputs.reference,
+    )
+
+
+def _write_statement(
+    options: AuditOptions, inputs: _Inputs, result: "AuditResult", run: "Run", directory: Path, key: bytes
+) -> None:
+    """Writes the statement on the system that is declared."""
+    from fedleak.evaluation.persons import without_persons
+    from fedleak.reports.statement.statement import write_statement
+
+    assert inputs.declared is not None
+    write_statement(
+        directory,
+        run,
+        result.evaluation if options.persons else without_persons(result.evaluation, key),
+        attacks=inputs.plan.attacks,
+        recording=inputs.plan.recording,
+        declared=inputs.declared,
+        persons=options.persons,
+    )
+
+
+def _print_end(options: AuditOptions, inputs: _Inputs, result: "AuditResult", run: "Run", directory: Path) -> None:
+    """Prints what did not run and why, the verdicts, the time, the files, and what to run next."""
+    from fedleak.evaluation.reasons import reasons
+    from fedleak.evaluation.time_budget import time_shares
+    from fedleak.reports.gate_words import verdict_in_words
+
+    print("\n".join(reasons(result.evaluation.not_run)))
+    if options.only is None:
+        print(_left_out(inputs.plan.recording, inputs.plan.attacks), end="")
+    for verdict in run.gate:
+        print("\n".join(filter(None, [verdict_in_words(verdict, run.results), verdict["message"]])))
+    print(time_shares(result.scores, result.evaluation.lines, result.seconds))
+    then = _next(options.recording, directory, result.evaluation.not_run, inputs.limits, options.reference)
+    print_outputs(results_in(directory), then=then)
+
+
+def _left_out(recording: "Recording", attacks: Sequence["Attack"]) -> str:
+    """Line on the attacks that fit the recording and that only ``--published`` runs; empty if there are none."""
+    from fedleak.evaluation.fitting import misfits
+    from fedleak.evaluation.registry import published_beside
+
+    beside = published_beside(attacks)
+    if not beside:
+        return ""
+    count = len(beside) - len(misfits(recording, beside))
+    if count == 0:
+        return ""
+    were = "1 published attack was" if count == 1 else f"{count} published attacks were"
+    are, them = ("is", "it") if count == 1 else ("are", "them")
+    return f"{were} left out that {are} never best on the recordings of docs/results: --published runs {them}\n"
 
 
 def _next(
     recording: str,
     directory: Path,
-    not_run: Mapping[str, Reason],
-    limits: Sequence[Limit] | None,
+    not_run: Mapping[str, "Reason"],
+    limits: Sequence["Limit"] | None,
     reference: str | None,
 ) -> str:
     """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
-    given = [word for limit in limits or () for word in ("--gate", f"{limit.name}={limit.bound:g}")]
-    given += [] if reference is None else ["--reference", reference]
+    given: list[str] = []
+    for limit in limits or ():
+        given += ["--gate", f"{limit.name}={limit.bound:g}"]
+    if reference is not None:
+        given += ["--reference", reference]
     if any(reason.kind in ("slow", "under-defences") for reason in not_run.values()):
         return shell_command("audit", recording, *given, "--slow", why="also attacks that take minutes")
     if limits is None:
-        words = "audit", recording, "--gate", "METRIC=LIMIT"
-        return shell_command(*words, why="fails a CI job, see docs/audit/gate.md")
+        why = "fails a CI job, see docs/audit/gate.md"
+        return shell_command("audit", recording, "--gate", "METRIC=LIMIT", why=why)
     return shell_command("report", directory, "RUN", why=_PAIRS)
+
+
+COMMAND = Command(
+    heading="start here",
+    place=11,
+    summary="runs all attacks for which a recording has the data, and says what they infer",
+    groups={
+        shared_options.AUDITED: [
+            shared_options.recording_folder(),
+            shared_options.ONLY,
+            shared_options.ALSO,
+            flag(
+                "--published",
+                "also run published attacks that are never best on any recording of docs/results; they run in tables"
+                " anyway",
+            ),
+            shared_options.SLOW,
+            shared_options.victims("clients to attack, drawn at random", "all"),
+            shared_options.LEARNER,
+        ],
+        shared_options.WRITTEN: [
+            shared_options.out("folder of the results", "the folder that holds the recording"),
+            shared_options.FORMATS,
+            shared_options.PERSONS,
+            Option(
+                "--statement",
+                "what the controller declares: a changed copy of docs/audit/system-example.yaml; writes statement.html"
+                " and statement.json. Its limits are limits of the gate",
+                "none",
+                parsing={"metavar": "FILE"},
+            ),
+            Option(
+                "--reference",
+                "folder of an earlier run: the report starts with what changed since then, on the same clients if"
+                " FEDLEAK_KEY was the same",
+                "none",
+                parsing={"metavar": "RUN"},
+            ),
+            shared_options.wandb("results and figures"),
+        ],
+        shared_options.LIMITS: [
+            shared_options.gate(
+                "limit on what an attack infers, or QUESTION/METRIC=LIMIT: the highest mean over victims, e.g. auc=0.6;"
+                " for distances and errors the lowest, e.g. l1=0.3. A question is a family of attacks, e.g."
+                " record-membership/auc=0.6. beyond-baseline=0.05 limits how much more is inferred than by the best"
+                " baseline, change=0.05 than in --reference. Baselines are exempt. Repeatable. The 95% interval"
+                " decides: exit status 3 if that of an attack is entirely beyond a limit, 5 if one contains it, hides"
+                " exposed clients or has fewer than 5 victims, 4 if no attack measured the metric",
+                "none",
+            ),
+            Option(
+                "--about",
+                "whom limits are about: clients like the recorded ones (an inference), or the clients of this recording"
+                ", for a federation whose clients are all recorded (a fact, if all are attacked)",
+                "clients",
+                parsing={"choices": ("clients", "recording")},
+            ),
+            Option(
+                "--minutes",
+                "time for the audit: attacks that do not fit in are left out, named with the time that they need",
+                f"{_MINUTES:g}; unbounded with --slow, --part and --what-if",
+                parsing={"type": value_types.minutes, "metavar": "N"},
+            ),
+        ],
+        shared_options.ADVANCED: [
+            shared_options.SEED,
+            shared_options.jobs(
+                "processes, each with one thread, for the attacks or the defences of --what-if",
+                "1 with all threads; one per core with --part and --what-if",
+            ),
+            Option(
+                "--what-if",
+                "defences in YAML, see docs/audit/what-if.md: what attacks would find if clients had used each of them,"
+                " and how much of the round's mean update it leaves",
+                "none",
+                parsing={"metavar": "FILE"},
+            ),
+            Option(
+                "--control",
+                "give attacks the update of another client, or noise, in the place of each update: every attack has to"
+                " fall to chance, and bits to 0; or priors that say nothing, which must not make an attack worse."
+                " Results go to a folder of their own",
+                "none",
+                parsing={"choices": ("others", "noise", "priors")},
+            ),
+            shared_options.part(
+                "part I, from 0, of N of the attacks, for several machines that share --out; run the command without it"
+                " after all parts to write the report"
+            ),
+        ],
+    },
+    options=AuditOptions,
+    run=audit,
+    description="It describes the updates in any case.",
+)

@@ -1,33 +1,39 @@
 """``fedleak convert``: recordings from the files of another system."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from tqdm import tqdm
-
-from fedleak.commands.publish import print_published, publish_copy
-from fedleak.commands.results_place import check_new_recording
-from fedleak.recordings.array_dump import Dump
-from fedleak.recordings.recorded_learner import check_learner
-from fedleak.reports.results_folder import print_outputs, shell_command
-from fedleak_recorder.pseudonyms import secret_key
-from fedleak_recorder.writer import RecordingWriter
+from fedleak.commands.publish import print_published
+from fedleak.commands.shared import shared_options
+from fedleak.commands.shared.command import Command, Option, Options
 
 
-def convert(source: str, out: str) -> int:
+@dataclass(frozen=True)
+class ConvertOptions(Options):
+    """Values of the options of ``fedleak convert``."""
+
+    source: str
+    out: str
+
+
+def convert(options: ConvertOptions) -> int:
     """Converts .npz or .safetensors files of another system to a recording, see docs/reference/recording-format.md.
 
-    Args:
-        source: the file that describes the files; of the folder of a recording, the copy to pass on is made.
-        out: folder of the recording.
+    Of the folder of a recording, the copy to pass on is made.
     """
-    if Path(source).is_dir():
-        check_new_recording(out, source)
-        print_published(publish_copy(Path(source), Path(out)), Path(out))
+    from fedleak.commands.shared.results_place import check_new_recording
+    from fedleak.recordings.published_copy import publish_copy
+    from fedleak.reports.results_folder import print_outputs, shell_command
+
+    source, out = Path(options.source), Path(options.out)
+    if source.is_dir():
+        check_new_recording(options.out, options.source)
+        print_published(publish_copy(source, out), out)
         return 0
-    check_new_recording(out)
-    rounds = convert_dump(Path(source), Path(out))
+    check_new_recording(options.out)
+    rounds = convert_dump(source, out)
     print(f"{rounds} rounds converted")
-    print_outputs({"recording": [Path(out)]}, then=shell_command("audit", out))
+    print_outputs({"recording": [out]}, then=shell_command("audit", options.out))
     return 0
 
 
@@ -40,14 +46,42 @@ def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
     Raises:
         InputError: a file is missing, or does not match the manifest.
     """
+    from tqdm import tqdm
+
+    from fedleak.recordings.array_dump import Dump
+    from fedleak.recordings.recorded_learner import check_learner
+    from fedleak_recorder.pseudonyms import secret_key
+    from fedleak_recorder.writer import RecordingWriter
+
     dump = Dump(manifest)
     system = dump.system
     check_learner(system.learner, system.parameters, where=f"the manifest {manifest}")
-    rounds = sorted(dump.manifest.rounds, key=lambda one: one.round)
+    rounds = sorted(dump.manifest.rounds, key=lambda dumped_round: dumped_round.round)
     key = secret_key()
     with RecordingWriter(out, system, key=key) as writer:
-        for one in tqdm(rounds, desc="convert", unit="round", disable=not progress):
-            writer.write(one.round, dump.model(one), dump.sent(one, key), len(one.clients))
+        for dumped in tqdm(rounds, desc="convert", unit="round", disable=not progress):
+            writer.write(dumped.round, dump.model(dumped), dump.sent(dumped, key), len(dumped.clients))
         writer.close()
         writer.declare()
     return len(rounds)
+
+
+COMMAND = Command(
+    heading="recordings",
+    place=21,
+    summary="converts .npz or .safetensors files of another system to a recording",
+    groups={
+        "what to convert": [
+            Option(
+                "source",
+                "YAML or JSON file that describes the files, see docs/reference/recording-format.md; of the folder of a"
+                " recording it makes the copy that `fedleak publish` makes",
+                required=True,
+                parsing={"metavar": "MANIFEST"},
+            ),
+            shared_options.out("folder of the recording, new or empty"),
+        ]
+    },
+    options=ConvertOptions,
+    run=convert,
+)

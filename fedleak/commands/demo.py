@@ -1,12 +1,21 @@
 """``fedleak demo``: three trainings, what the server infers from them, and one report."""
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from fedleak.reports.results_folder import print_outputs, shell_command
+from fedleak.commands.shared import shared_options
+from fedleak.commands.shared.command import Command, Options
 
 
-def demo(out: str = "runs/demo") -> int:
+@dataclass(frozen=True)
+class DemoOptions(Options):
+    """Values of the options of ``fedleak demo``."""
+
+    out: str = "runs/demo"
+
+
+def demo(options: DemoOptions) -> int:
     """Trains on handwritten digits and on generated clicks, attacks the recordings, and writes one report."""
     start = time.perf_counter()
     print(
@@ -17,9 +26,11 @@ def demo(out: str = "runs/demo") -> int:
     # After the announcement, because it takes seconds.
     from fedleak.core.seeding import secret_key
     from fedleak.reports.metric_words import number_in_words
+    from fedleak.reports.results_folder import print_outputs, shell_command
     from fedleak.tables.demo import first_client, leak_and_accuracy, run_system, shares, systems, write_joined
 
-    root, key = Path(out), secret_key()  # a client of both trainings on digits has one number in the report
+    # One key for all trainings: a client of both trainings on digits has one number in the report.
+    root, key = Path(options.out), secret_key()
     digits, with_noise, recommender = systems()
     print("\n1 of 3: ten clients train a classifier of handwritten digits", flush=True)
     plain = run_system(digits, root, key=key)
@@ -49,7 +60,19 @@ def demo(out: str = "runs/demo") -> int:
     )
     page = write_joined(root)
     print(f"{time.perf_counter() - start:.0f} seconds, {time.process_time():.0f} of them CPU time")
-    own = shell_command("convert", "MANIFEST.yaml", "--out", "runs/own")
-    places = {"recordings": [root / one.name / "deltas" for one in systems()], "report": [page]}
-    print_outputs(places, then=f"{own}  # audit your own system, see docs/reference/recording-format.md")
+    next_command = shell_command("convert", "MANIFEST.yaml", "--out", "runs/own")
+    places = {"recordings": [root / system.name / "deltas" for system in systems()], "report": [page]}
+    print_outputs(places, then=f"{next_command}  # audit your own system, see docs/reference/recording-format.md")
     return 0
+
+
+COMMAND = Command(
+    heading="start here",
+    place=10,
+    summary="trains on handwritten digits and generated clicks, attacks the recordings, writes one report",
+    groups={shared_options.WRITTEN: [shared_options.out("folder of the recordings and of the report", "runs/demo")]},
+    options=DemoOptions,
+    run=demo,
+    description="It needs no download and takes about a minute.",
+    loads="",  # it announces itself
+)

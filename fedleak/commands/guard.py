@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 from collections.abc import Sequence
 
+from fedleak.commands.shared.command import CommandWithParser
 from fedleak.core.errors import require
 
 _PACKAGE = "fedleak_guard"
@@ -21,3 +22,11 @@ def run(args: Sequence[str]) -> int:
     require(installed, "the distribution fedleak-guard", "none", way_out)
     command = importlib.import_module(f"{_PACKAGE}.command")
     return int(command.main([*args]))
+
+
+COMMAND = CommandWithParser(
+    heading="sites",
+    place=60,
+    summary="the guard of a site that sends, if it is installed: fedleak guard --help",
+    run=run,
+)

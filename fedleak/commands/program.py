@@ -4,6 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from fedleak.commands.shared.all_commands import command_named
+from fedleak.commands.shared.command import CommandWithParser
 from fedleak.core.closed_output import silent_without_reader
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.private_files import private_files
@@ -13,16 +15,10 @@ from fedleak.core.signals import Stopped, ends_on_signals, leave
 def main(args: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status: 2 with one message for what a person can fix, 128 + n of signal n."""
     given = sys.argv[1:] if args is None else list(args)
-    if given[:1] == ["train"]:
-        # It handles signals and errors itself, as it also runs in the processes that Lightning starts.
-        from fedleak.commands import train
-
-        return train.run(given[1:])
+    command = command_named(given[0]) if given else None
+    if isinstance(command, CommandWithParser):
+        return _run_with_parser(command, given[1:])
     try:
-        if given[:1] == ["guard"]:
-            from fedleak.commands import guard
-
-            return guard.run(given[1:])
         with ends_on_signals(), silent_without_reader(), private_files():
             return _run(given)
     except (InputError, ViewError) as error:
@@ -40,6 +36,15 @@ def main(args: Sequence[str] | None = None) -> int:
     return 2
 
 
+def _run_with_parser(command: CommandWithParser, words: Sequence[str]) -> int:
+    """Runs a command that handles signals and errors itself, as a training does in the processes that it starts."""
+    try:
+        return command.run(words)
+    except InputError as error:
+        print(f"fedleak: {error}", file=sys.stderr)
+        return 2
+
+
 def _run(given: Sequence[str]) -> int:
     """Prints a help or the versions, or runs a command."""
     # Each is imported when it is asked for: the help and the versions take no time.
@@ -48,13 +53,13 @@ def _run(given: Sequence[str]) -> int:
 
         print(versions_text())
         return 0
-    from fedleak.commands.parser import overview, parsed
+    from fedleak.commands.shared.parser import overview, parsed
 
     if given[:1] in (["--help"], ["-h"]):
         print(overview())
         return 0
-    command, arguments = parsed(given)
-    return command(**arguments)
+    command, options = parsed(given)
+    return command.run(options)
 
 
 def command() -> NoReturn:

@@ -1,219 +1,59 @@
 """``fedleak publish``: a copy of a recording that can be passed on."""
 
-import dataclasses
-import hashlib
-import json
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from fedleak.commands.shared import shared_options
+from fedleak.commands.shared.command import Command, Options
 
-from fedleak.core.errors import InputError, require
-from fedleak.core.provenance import LEFT_OUT, without_paths
-from fedleak.recordings.recording import Recording
-from fedleak.reports.results_folder import print_outputs, shell_command
-from fedleak_recorder.folder import RecordingFolder
-from fedleak_recorder.format import (
-    ATTRIBUTE,
-    ATTRIBUTE_PSEUDONYMS,
-    AUXILIARY,
-    CANDIDATE_LABELS,
-    CANDIDATES,
-    HOLDOUT_USERS,
-    Manifest,
-    append_journal,
-    close_journal,
-    journals_in,
-    read_journal,
-    write_shard,
-)
-
-OF_PEOPLE = (
-    *(ATTRIBUTE_PSEUDONYMS, CANDIDATES, CANDIDATE_LABELS, HOLDOUT_USERS),
-    *("known_pseudonyms", "known_users", "prior_users"),
-)
-"""Auxiliary data that hold records of clients, or say which pseudonym is whose."""
-_EXAMPLES_OF_USERS = ("prior_features", "prior_labels")
-"""Examples that are left out with ``prior_users``, which says whose they are; without it, they are public."""
-ALLOWS = (
-    "who knows which clients took part in each round names pseudonyms by their rounds",
-    "attacks on the updates: what they infer about a pseudonym is known to everybody who has the copy",
-    "numbers of examples, served items and words can be unique to a client",
-    "results that were written with --persons, logs and recordings with the same FEDLEAK_KEY name the same pseudonyms",
-    "data that are simulated from the manifest's seed can be drawn again by whoever has the data set",
-)
-"""What a copy still allows, see docs/reference/recording-format.md."""
+if TYPE_CHECKING:
+    from fedleak.recordings.published_copy import Published
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """What a copy of a recording holds.
+@dataclass(frozen=True)
+class PublishOptions(Options):
+    """Values of the options of ``fedleak publish``."""
 
-    Attributes:
-        rounds: number of its rounds.
-        left_out: what of the recording it does not hold, in words.
-    """
-
-    rounds: int
-    left_out: list[str]
+    recording: str
+    out: str
 
 
-def publish(recording: str, out: str) -> int:
+def publish(options: PublishOptions) -> int:
     """Copies what the server of a recording saw, without what names its clients; prints what was left out."""
-    print_published(publish_copy(Path(recording), Path(out)), Path(out))
+    from fedleak.recordings.published_copy import publish_copy
+
+    print_published(publish_copy(Path(options.recording), Path(options.out)), Path(options.out))
     return 0
 
 
-def print_published(made: Published, out: Path) -> None:
+def print_published(published: "Published", out: Path) -> None:
     """Prints what a copy holds, what was left out of it, and what it still allows."""
-    print(f"{made.rounds} rounds copied")
-    print("\n".join(["left out:", *(f"  {one}" for one in made.left_out)]))
-    print("\n".join(["the copy still allows:", *(f"  {one}" for one in ALLOWS)]))
+    from fedleak.recordings.published_copy import ALLOWS
+    from fedleak.reports.results_folder import print_outputs, shell_command
+
+    print(f"{published.rounds} rounds copied")
+    print("left out:")
+    for left_out in published.left_out:
+        print(f"  {left_out}")
+    print("the copy still allows:")
+    for allowed in ALLOWS:
+        print(f"  {allowed}")
     why = "describes the updates; without ground truth it scores nothing"
-    print_outputs({"recording": [out]}, then=shell_command("audit", out, why=why))
+    print_outputs({"recording": [out]}, then=shell_command("audit", str(out), why=why))
 
 
-def publish_copy(source: Path, out: Path) -> Published:
-    """Copies a recording into a folder that does not exist or is empty.
-
-    The copy holds the shards of ``rounds/`` byte for byte, their lines of the journals, the manifest without paths,
-    and the auxiliary data without records of clients: no ``truth/``, none of its hashes, no key, checkpoint or other
-    file of the folder. Pseudonyms stay, because they are drawn with a secret key that is in no recording: new ones
-    would hide nothing from who has the recording, whose updates are the same. It is made in a folder beside it, which
-    gets its name when it is whole.
-
-    Raises:
-        InputError: there is no recording, it is damaged or holds links, or the folder is taken.
-    """
-    _check_places(source, out)
-    recording = Recording(source)
-    recording.most_examples()  # opens every shard, and so refuses what no shard may hold
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".unfinished", dir=out.parent))
-    try:
-        left_out = [*_other_files(source), *_copied(recording, unfinished)]
-        unfinished.chmod(0o755)
-        _check_places(source, out)
-        unfinished.rename(out)  # replaces an empty folder, and no other
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    return Published(len(recording.rounds), left_out)
-
-
-def _check_places(source: Path, out: Path) -> None:
-    """Checks that the source is a folder, and the place of the copy free; neither may be a link."""
-    for path in (source, source / "rounds", out):
-        way_out = "Give the folder itself: a link may lead to files that are not meant."
-        require(not path.is_symlink(), f"a folder at {path}", "a link", way_out)
-    taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
-    require(not taken, f"an empty folder at {out}, or none", "one that holds files", "Give another folder.")
-    inside = out.resolve().is_relative_to(source.resolve())
-    require(not inside, "a folder outside of the recording", str(out), "Give another folder.")
-
-
-def _copied(recording: Recording, out: Path) -> Iterator[str]:
-    """Copies what may be passed on into a folder; what was left out, in words."""
-    source, folder = recording.directory, RecordingFolder(out)
-    truth = 0
-    for path in journals_in(source):
-        _check_file(path)
-        journal, rank = read_journal(path), int(path.stem.partition("-")[2] or 0)
-        shards = [line for line in journal.lines if line.file.startswith("rounds/")]
-        truth += len(journal.lines) - len(shards)
-        for line in shards:
-            _check_file(source / line.file)
-            content = (source / line.file).read_bytes()
-            _check_texts(content, line.file)
-            copied = write_shard(out, line.file, content)
-            require(copied == line, f"{line.file} as journalled", "another content", "Copy the recording again, whole.")
-            append_journal(out, rank, [copied])
-        if journal.closed:
-            close_journal(out, rank, len(shards))
-    if truth:
-        yield f"ground truth: {truth} files of truth/ and their hashes in the journals"
-    auxiliary, names = _auxiliary(recording)
-    if names:
-        yield f"auxiliary data that hold records of clients or say whose a pseudonym is: {', '.join(names)}"
-    digest = None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest()
-    manifest, places = _without_places(dataclasses.replace(recording.manifest, auxiliary=digest))
-    if places:
-        yield f"paths, addresses and keys in the manifest: {', '.join(places)}"
-    yield "the secret key of the pseudonyms, which is in no recording (it is in checkpoints and in FEDLEAK_KEY)"
-    folder.declare(manifest, auxiliary)
-
-
-def _auxiliary(recording: Recording) -> tuple[bytes | None, list[str]]:
-    """Auxiliary data without those of people, None for none; and the names of these."""
-    if recording.manifest.auxiliary is None:
-        return None, []
-    path = recording.directory / AUXILIARY
-    _check_file(path)
-    content = path.read_bytes()
-    try:
-        held = load(content)
-    except SafetensorError as error:
-        raise InputError(expected=f"{AUXILIARY} as recorded", found=str(error), way_out="Copy it again.") from None
-    of_people = {name for name in held if name in OF_PEOPLE or name.startswith(ATTRIBUTE)}
-    if "prior_users" in held:
-        of_people |= {name for name in _EXAMPLES_OF_USERS if name in held}
-    if not of_people:
-        _check_texts(content, AUXILIARY)
-        return content, []
-    kept = {name: value for name, value in held.items() if name not in of_people}
-    return (save(kept) if kept else None), sorted(of_people)
-
-
-def _without_places(manifest: Manifest) -> tuple[Manifest, list[str]]:
-    """The manifest without paths, addresses and values that are named as keys; and where they stood.
-
-    A learner whose description holds one is left out as a whole: without it, another network would be described.
-    """
-    content, places = dataclasses.asdict(manifest), list[str]()
-    for name in ("learner", "config", "data", "versions"):
-        changed = _cleaned(content[name], name, places)
-        content[name] = None if name == "learner" and changed != content[name] else changed
-    return Manifest(**content), places
-
-
-def _cleaned(value: Any, where: str, places: list[str]) -> Any:
-    """A value of JSON with `LEFT_OUT` for texts that hold a path or an address; notes where."""
-    if isinstance(value, Mapping):
-        kept = {}
-        for key, own in value.items():
-            if without_paths(key) == key:
-                kept[key] = _cleaned(own, f"{where}.{key}", places)
-            else:
-                places.append(where)
-        return kept
-    if isinstance(value, list | tuple):
-        return [_cleaned(own, where, places) for own in value]
-    if isinstance(value, str) and without_paths(value) != value:
-        places.append(where)
-        return LEFT_OUT
-    return value
-
-
-def _check_file(path: Path) -> None:
-    """Checks that a file is one of its own, and no link to another."""
-    way_out = "Copy the recording with its files: a link may lead to files that are not meant."
-    require(path.is_file() and not path.is_symlink(), f"a file at {path}", "a link or none", way_out)
-
-
-def _check_texts(content: bytes, name: str) -> None:
-    """Checks that a file of tensors holds no texts besides their names."""
-    size = int.from_bytes(content[:8], "little")
-    texts = json.loads(content[8 : 8 + size]).get("__metadata__")
-    way_out = "Record again: the recorder writes none, so that nothing is passed on by mistake."
-    require(not texts, f"{name} without texts", f"{str(texts)[:60]}", way_out)
-
-
-def _other_files(source: Path) -> list[str]:
-    """Files of the folder that are no part of a recording."""
-    own = {"manifest.json", AUXILIARY, "rounds", "truth", ".lock", *(path.name for path in journals_in(source))}
-    others = sorted(path.name for path in source.iterdir() if path.name not in own)
-    return [f"other files: {', '.join(others[:10])}{' and more' if len(others) > 10 else ''}"] if others else []
+COMMAND = Command(
+    heading="recordings",
+    place=22,
+    summary="copies a recording to pass it on, without ground truth, records of clients and paths",
+    groups={
+        "what to copy": [
+            shared_options.recording_folder("folder of the recording, which is not changed"),
+            shared_options.out("folder of the copy, new or empty"),
+        ]
+    },
+    options=PublishOptions,
+    run=publish,
+    description="It prints what was left out and what the copy still allows.",
+)

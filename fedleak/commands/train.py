@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
+from fedleak.commands.shared.command import CommandWithParser
 from fedleak.core.closed_output import silent_without_reader
 from fedleak.core.private_files import private_files
 from fedleak.core.signals import Stopped, Stopping, die_with_parent, end_with_parent, ends_on_signals, leave
@@ -82,6 +83,13 @@ def command() -> NoReturn:
     """The program that an installation puts on the path."""
     leave(run())
 
+
+COMMAND = CommandWithParser(
+    heading="recordings",
+    place=20,
+    summary="trains a model on federated clients, and records what the server sees: fedleak train fit --help",
+    run=run,
+)
 
 if __name__ == "__main__":
     command()

@@ -64,6 +64,8 @@ class Attack(abc.ABC):
         audited_victims: number of clients of the first round that an audit attacks, drawn at random; None for all
             clients of all rounds.
         slow: whether it takes minutes, so that an audit runs it only with ``--slow``.
+        for_comparison: whether an audit runs it only with ``--published``: a published method that others surpass
+            everywhere it was measured. Neither subclasses nor variants inherit it.
         quadratic: whether it compares every message with every other one of its round.
         view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
             `History` for an attack on all messages of a recording together.
@@ -118,6 +120,7 @@ class Attack(abc.ABC):
     cost: ClassVar[str] = "milliseconds per victim"
     audited_victims: ClassVar[int | None] = None
     slow: ClassVar[bool] = False
+    for_comparison: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
     view: ClassVar[type[View]] = RoundView
 
@@ -127,6 +130,8 @@ class Attack(abc.ABC):
         taken = inspect.get_annotations(cls.__dict__["run"]).get("view") if "run" in cls.__dict__ else None
         if getattr(taken, "__name__", taken) == History.__name__:
             cls.view = History
+        if "for_comparison" not in cls.__dict__:
+            cls.for_comparison = False
         if hasattr(cls, "name"):  # others are bases of attacks
             check_declared(cls, Attack)
 

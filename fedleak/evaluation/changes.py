@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from fedleak.core.errors import require
 from fedleak.core.metric_table import metric
 from fedleak.evaluation.as_recorded import as_recorded
 from fedleak.evaluation.comparisons import Cells
@@ -195,6 +196,25 @@ def changes(reference: StoredRun, run: StoredRun, *, key: bytes | None = None) -
         *_only(after, new_cells, old_cells, listed, ranks[1]),
     ]
     return Changes(before.name, after.name, rows, how, not_compared)
+
+
+def check_comparable(reference: StoredRun, data: str) -> None:
+    """Checks, before the attacks of a run, that something of it can be compared with a reference.
+
+    Args:
+        reference: earlier run.
+        data: name of the data set that the attacks will run on.
+
+    Raises:
+        InputError: all results of the reference are on other data sets.
+    """
+    scores = reference.evaluation.scores
+    if _DATA not in scores.columns or scores.empty:
+        return
+    names = list(scores[_DATA].dropna().unique())
+    way_out = "Give a run of the same data set: only its attacks can be compared. Or omit --reference."
+    sets = ", ".join(map(str, names))
+    require(not names or data in names, f"--reference: a run of the data set {data}", f"one of {sets}", way_out)
 
 
 class _Side:

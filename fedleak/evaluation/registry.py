@@ -137,13 +137,17 @@ def make_attack(
         ) from None
 
 
-def chosen_attacks(only: Sequence[Attack | str] | None = None, also: Sequence[Attack | str] = ()) -> list[Attack]:
+def chosen_attacks(
+    only: Sequence[Attack | str] | None = None, also: Sequence[Attack | str] = (), *, published: bool = False
+) -> list[Attack]:
     """The attacks of an audit: those of this project with some others, or some alone.
 
     Args:
         only: the attacks, or their names; None for all that are listed.
         also: further attacks, or their names. One of a class that is listed takes the place of that with the default
             arguments.
+        published: whether those of this project include attacks that are there for comparison, see
+            `Attack.for_comparison`; by their names they are always among the attacks.
 
     Raises:
         InputError: both are given, no attack has one of the names, or results could not be distinguished.
@@ -154,10 +158,17 @@ def chosen_attacks(only: Sequence[Attack | str] | None = None, also: Sequence[At
         chosen = [make_attack(attack) for attack in only]
     else:
         added = {type(attack): attack for attack in map(make_attack, also)}
-        listed = [added.pop(kind) if kind in added else kind() for kind in REGISTRY.values()]
+        kinds = [kind for kind in REGISTRY.values() if published or not kind.for_comparison]
+        listed = [added.pop(kind) if kind in added else kind() for kind in kinds]
         chosen = [*listed, *added.values()]
     check_distinct([type(attack) for attack in chosen])
     return chosen
+
+
+def published_beside(attacks: Collection[Attack]) -> list[Attack]:
+    """Attacks of this project that are there for comparison and not among some others, see `chosen_attacks`."""
+    chosen = {type(attack) for attack in attacks}
+    return [kind() for kind in REGISTRY.values() if kind.for_comparison and kind not in chosen]
 
 
 def _imported(path: str) -> type[Attack]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedleak.commands.convert import convert
+from fedleak.commands.convert import ConvertOptions, convert
 from fedleak.core.seeding import generator_for
 from fedleak.evaluation.update_table import _of_adapter, _row, effective_rank, update_table
 from fedleak.recordings.recording import Recording
@@ -26,7 +26,7 @@ def test_effective_rank_counts_equal_directions() -> None:
 
 @pytest.mark.integration
 def test_every_tensor_of_a_recording_has_a_row(tmp_path: Path) -> None:
-    convert(source=str(write_dump(tmp_path / "dump")), out=str(tmp_path / "deltas"))
+    convert(ConvertOptions(source=str(write_dump(tmp_path / "dump")), out=str(tmp_path / "deltas")))
     table = update_table(Recording(tmp_path / "deltas")).set_index("tensor")
     seen = view()
     assert list(table.index) == list(seen.deltas)

@@ -16,7 +16,7 @@ import torch
 import yaml
 from lightning import Trainer
 
-from fedleak.commands.defences_file import read_defences
+from fedleak.commands.shared.defences_file import read_defences
 from fedleak.core.errors import InputError
 from fedleak.core.metric_table import METRICS
 from fedleak.evaluation.limits import Limit, check_limits, read_gate

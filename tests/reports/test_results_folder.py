@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from fedleak.commands import audit as command
 from fedleak.commands import program
 from fedleak.commands.audit import _next
 from fedleak.commands.run import check_own_folder
@@ -49,7 +48,7 @@ def test_an_audit_runs_no_attack_before_its_folder_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train_toy(tmp_path, rounds=1)
-    monkeypatch.setattr(command, "run_audit", lambda *_, **__: pytest.fail("it attacked"))
+    monkeypatch.setattr("fedleak.evaluation.auditing.audit", lambda *_, **__: pytest.fail("it attacked"))
     assert program.main(["audit", str(tmp_path / "deltas"), "--out", "/proc/self/fedleak"]) == 2
     assert "--out" in capsys.readouterr().err
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from docs.tools.attack_pages import FAMILIES, SECTIONS, is_listed, own_text, pages
-from fedleak.commands.parser import parsed
+from fedleak.commands.shared.parser import parsed
 from fedleak.core.errors import InputError
 from fedleak.evaluation.registry import REGISTRY
 
@@ -76,4 +76,4 @@ def test_every_attack_has_a_command_that_is_understood() -> None:
     lines = [line for page in PAGES.values() for line in re.findall(r"^fedleak (run .*)$", page, re.MULTILINE)]
     assert len(lines) == len(REGISTRY)
     for line in lines:
-        assert parsed(line.split())[1]["recording"] == "runs/NAME/deltas"
+        assert parsed(line.split())[1].recording == "runs/NAME/deltas"

@@ -12,7 +12,7 @@ from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.pretrained import AdapterOptions
 from fedleak.commands import program
-from fedleak.commands.open_recording import open_recording
+from fedleak.commands.shared.open_recording import open_recording
 from fedleak.core.errors import InputError
 from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
 from fedleak.datamodules.images.synthetic_images import SyntheticImages

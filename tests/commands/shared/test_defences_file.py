@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedleak.commands import program
-from fedleak.commands.defences_file import read_defences
+from fedleak.commands.shared.defences_file import read_defences
 from fedleak.core.errors import InputError
 from fedleak.defenses.compression import Clip, Sign, TopK
 from tests.places import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedleak.commands import program
-from fedleak.commands.results_place import LOCK, check_results_place, only_command
+from fedleak.commands.shared.results_place import LOCK, check_results_place, only_command
 from fedleak.core.errors import InputError
 from fedleak.recordings.recording import Recording
 from tests.places import ROOT
@@ -120,7 +120,7 @@ def test_second_audit_of_a_folder_leaves_the_gate_of_the_first(deltas: Path, tmp
 @pytest.mark.integration
 def test_lock_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from fedleak.commands.results_place import only_command\n"
+        "import os, sys; from pathlib import Path; from fedleak.commands.shared.results_place import only_command\n"
         "with only_command(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False).returncode == -9

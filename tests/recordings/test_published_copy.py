@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fedleak.commands import program
-from fedleak.commands import publish as publish_module
 from fedleak.commands.convert import convert_dump
-from fedleak.commands.publish import publish_copy
 from fedleak.core.errors import InputError
+from fedleak.recordings import published_copy
+from fedleak.recordings.published_copy import publish_copy
 from fedleak.recordings.recording import Recording
 from fedleak_recorder.format import AUXILIARY, MANIFEST
 from tests.foreign_toys import changed_manifest, write_dump
@@ -152,7 +152,7 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(publish_module, "write_shard", full)
+    monkeypatch.setattr(published_copy, "write_shard", full)
     with pytest.raises(OSError, match="space"):
         publish_copy(source, tmp_path / "copy")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dump", "whole"]
@@ -162,9 +162,9 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_killed_copy_has_no_name_and_is_made_again(tmp_path: Path) -> None:
     source = recorded(tmp_path)
     code = (
-        "import os, signal, sys; from pathlib import Path; from fedleak.commands import publish;"
-        "publish.RecordingFolder.declare = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
-        "publish.publish_copy(Path(sys.argv[1]), Path(sys.argv[2]))"
+        "import os, signal, sys; from pathlib import Path; from fedleak.recordings import published_copy;"
+        "published_copy.RecordingFolder.declare = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
+        "published_copy.publish_copy(Path(sys.argv[1]), Path(sys.argv[2]))"
     )
     words = [sys.executable, "-c", code, str(source), str(tmp_path / "copy")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -1,17 +1,21 @@
 """``fedleak list``: a line for each question, or the attacks: all, of one question, or those that fit a recording."""
 
-import difflib
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fedleak.commands.shared import shared_options
+from fedleak.commands.shared.command import Command, Option, Options, flag
 from fedleak.core.errors import require
-from fedleak.evaluation.attack_descriptions import AttackDescription, described
-from fedleak.evaluation.kept_fits import kept_misfits
-from fedleak.evaluation.reasons import Reason
 from fedleak.reports.text_table import text_table, wrapped_table
+from fedleak_recorder.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from fedleak.evaluation.attack_descriptions import AttackDescription
+    from fedleak.evaluation.reasons import Reason
 
 _COLUMNS = ("name", "kind", "threat\nmodel", "paper, cost", "needs")
 _WIDEST = 100
@@ -36,73 +40,90 @@ _NEEDED = {
 """What a recording holds, in words, by the beginning of a need."""
 
 
-def list_attacks(
-    all: bool = False,
-    question: str | None = None,
-    fits: str | None = None,
-    learner: str | None = None,
-    learner_arguments: dict[str, Any] | None = None,
-) -> int:
+@dataclass(frozen=True)
+class ListOptions(Options):
+    """Values of the options of ``fedleak list``."""
+
+    all: bool = False
+    question: str | None = None
+    fits: str | None = None
+    learner: str | None = None
+    learner_arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        of_recording = self.learner is None or self.fits is not None
+        require(of_recording, "--fits DIR before --learner", f"--learner {self.learner}", "Name the recording.")
+
+
+def list_attacks(options: ListOptions) -> int:
     """Prints a line for each question, or attacks by question.
 
     Of an attack, it says whether it is exact or statistical, its threat model, its paper, its cost and what it needs.
     The threat model is a letter; with the names of the question in NIST AI 100-2, MITRE ATLAS and OWASP AISVS, it is
     explained in docs/theory/taxonomies.md.
 
-    Args:
-        all: whether to print the attacks of every question.
-        question: family of attacks, or a word of its name, whose attacks are printed; None for every question.
-        fits: folder of a recording, of which the attacks are printed that it has the data for; then the others, with
-            the reason.
-        learner: learner in place of the one in the recording's manifest, see `open_recording`.
-        learner_arguments: its arguments.
-
     Raises:
         InputError: there is no such question or recording.
     """
-    chosen = _of_question(described(), question)
+    from fedleak.evaluation.attack_descriptions import described
+
+    attacks = _of_question(described(), options.question)
     width = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
-    if fits is None:
-        require(learner is None, "--fits DIR before --learner", f"--learner {learner}", "Name the recording.")
-        lines = _by_family(chosen, width) if all or question is not None else _questions(chosen)
-        print("\n".join(lines))
+    if options.fits is not None:
+        _print_fitting(attacks, _misfits(options, [_full_name(attack) for attack in attacks]), options.fits, width)
         return 0
-    missing = _misfits(fits, learner, learner_arguments, [f"{one.family}/{one.name}" for one in chosen])
-    print("\n".join(_by_family([one for one in chosen if f"{one.family}/{one.name}" not in missing], width)))
-    print(f"\n{len(chosen) - len(missing)} of {len(chosen)} attacks fit {Path(fits)}.")
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in missing.items():
-        by_reason.setdefault(reason.sentence, []).append(name)
-    for sentence, names in by_reason.items():
-        print(textwrap.fill(f"{', '.join(names)}: {sentence}.", width, subsequent_indent="  ", break_on_hyphens=False))
+    lines = _by_family(attacks, width) if options.all or options.question is not None else _questions(attacks)
+    print("\n".join(lines))
     return 0
 
 
-def _misfits(
-    folder: str, learner: str | None, learner_arguments: dict[str, Any] | None, names: Sequence[str]
-) -> dict[str, Reason]:
+def _print_fitting(
+    attacks: Sequence["AttackDescription"], misfits: Mapping[str, "Reason"], folder: str, width: int
+) -> None:
+    """Prints the attacks that a recording has the data for, and the others by the reason."""
+    fitting = [attack for attack in attacks if _full_name(attack) not in misfits]
+    print("\n".join(_by_family(fitting, width)))
+    print(f"\n{len(fitting)} of {len(attacks)} attacks fit {Path(folder)}.")
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in misfits.items():
+        by_reason.setdefault(reason.sentence, []).append(name)
+    for sentence, names in by_reason.items():
+        print(textwrap.fill(f"{', '.join(names)}: {sentence}.", width, subsequent_indent="  ", break_on_hyphens=False))
+
+
+def _misfits(options: ListOptions, names: Sequence[str]) -> dict[str, "Reason"]:
     """Reason by ``family/name`` of the attacks that do not fit a recording."""
-    if learner is None and not learner_arguments:
-        return kept_misfits(Path(folder), names)
+    assert options.fits is not None
+    if options.learner is None and not options.learner_arguments:
+        from fedleak.evaluation.kept_fits import kept_misfits
+
+        return kept_misfits(Path(options.fits), names)
     # A learner may be the user's own code, of which the cache knows nothing.
-    from fedleak.commands.open_recording import open_recording
+    from fedleak.commands.shared.open_recording import open_recording
     from fedleak.evaluation.fitting import misfits
     from fedleak.evaluation.registry import REGISTRY
 
-    return misfits(open_recording(folder, learner, learner_arguments), [REGISTRY[name]() for name in names])
+    recording = open_recording(options.fits, options.learner, options.learner_arguments)
+    return misfits(recording, [REGISTRY[name]() for name in names])
 
 
-def _of_question(attacks: Sequence[AttackDescription], question: str | None) -> list[AttackDescription]:
+def _full_name(attack: "AttackDescription") -> str:
+    return f"{attack.family}/{attack.name}"
+
+
+def _of_question(attacks: Sequence["AttackDescription"], question: str | None) -> list["AttackDescription"]:
     """Attacks of a family, or of all families with a word in their names."""
-    chosen = [one for one in attacks if question is None or question in (one.family, *one.family.split("-"))]
-    families = list(dict.fromkeys(one.family for one in attacks))
-    near = difflib.get_close_matches(str(question), [*families, *(w for one in families for w in one.split("-"))], n=1)
-    way_out = f"Did you mean {near[0]}?" if near else f"Questions: {', '.join(families)}."
+    if question is None:
+        return [*attacks]
+    families = list(dict.fromkeys(attack.family for attack in attacks))
+    words_of_families = [word for family in families for word in family.split("-")]
+    chosen = [attack for attack in attacks if question in (attack.family, *attack.family.split("-"))]
+    way_out = did_you_mean(question, [*families, *words_of_families], f"Questions: {', '.join(families)}.")
     require(chosen, "--question: a family of attacks, or a word of its name", repr(question), way_out)
     return chosen
 
 
-def _questions(attacks: Sequence[AttackDescription]) -> list[str]:
+def _questions(attacks: Sequence["AttackDescription"]) -> list[str]:
     """A line for each question: how many attacks and baselines there are, and what all of them need."""
     families: dict[str, list[AttackDescription]] = {}
     for attack in attacks:
@@ -122,7 +143,7 @@ def _questions(attacks: Sequence[AttackDescription]) -> list[str]:
     return [*lines, "", "fedleak list --question NAME prints its attacks, --all those of every question."]
 
 
-def _common_needs(attacks: Sequence[AttackDescription]) -> str:
+def _common_needs(attacks: Sequence["AttackDescription"]) -> str:
     """What every attack of a question needs, without its baselines, in words."""
     measured = [attack for attack in attacks if not attack.baseline] or attacks
     common = [_NEEDED.get(need.partition(":")[0], need) for need in measured[0].needs]
@@ -132,7 +153,7 @@ def _common_needs(attacks: Sequence[AttackDescription]) -> str:
     return ", ".join(dict.fromkeys(common)) or "nothing"
 
 
-def _by_family(attacks: Sequence[AttackDescription], width: int) -> list[str]:
+def _by_family(attacks: Sequence["AttackDescription"], width: int) -> list[str]:
     families: dict[str, dict[str, list[AttackDescription]]] = {}
     for one in attacks:
         families.setdefault(f"{one.family}: {one.question}", {}).setdefault(one.inferred, []).append(one)
@@ -145,7 +166,7 @@ def _by_family(attacks: Sequence[AttackDescription], width: int) -> list[str]:
     return lines[1:]
 
 
-def _taxonomies(attacks: Sequence[AttackDescription]) -> str:
+def _taxonomies(attacks: Sequence["AttackDescription"]) -> str:
     """Names of a question in public taxonomies, in parentheses; with those of single attacks that differ."""
     by_names: dict[str, list[str]] = {}
     for one in attacks:
@@ -155,7 +176,35 @@ def _taxonomies(attacks: Sequence[AttackDescription]) -> str:
     return f" ({'; '.join(words)})" if any(by_names) else ""
 
 
-def _row(one: AttackDescription) -> tuple[str, ...]:
+def _row(one: "AttackDescription") -> tuple[str, ...]:
     kind = "baseline" if one.baseline else "exact" if one.exact else "statistical"
     paper = "; ".join(one.references) or ("" if one.baseline else "ours")
     return one.name, kind, one.names[-1], "\n".join(filter(None, [paper, one.cost])), ", ".join(one.needs)
+
+
+COMMAND = Command(
+    heading="start here",
+    place=13,
+    summary="prints the questions that attacks answer, or the attacks",
+    groups={
+        "what to print": [
+            flag("--all", "every attack: exact or statistical, its threat model, its paper, its cost and its needs"),
+            Option(
+                "--question",
+                "every attack of one question, or of those with this word in their names",
+                "a line for each question",
+                parsing={"metavar": "NAME"},
+            ),
+            Option(
+                "--fits",
+                "the attacks that this recording has the data for, and the reasons for which the others do not fit",
+                "none",
+                parsing={"metavar": "DIR"},
+            ),
+        ],
+        shared_options.ADVANCED: [shared_options.LEARNER],
+    },
+    options=ListOptions,
+    run=list_attacks,
+    loads="",  # without --fits, it is read from a file
+)

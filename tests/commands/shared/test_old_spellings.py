@@ -3,10 +3,12 @@
 import pytest
 
 from fedleak.commands import program
-from fedleak.commands.command_table import COMMANDS
-from fedleak.commands.old_spellings import check_spelling
+from fedleak.commands.shared.all_commands import all_commands
+from fedleak.commands.shared.command import Command
+from fedleak.commands.shared.old_spellings import check_spelling
 
-FLAGS = [(name, option.name) for name, command in COMMANDS.items() for option in command.options if option.is_flag]
+COMMANDS = {name: command for name, command in all_commands().items() if isinstance(command, Command)}
+FLAGS = [(name, option.name) for name, command in COMMANDS.items() for option in command.every_option if option.is_flag]
 
 
 @pytest.mark.parametrize(
@@ -44,4 +46,4 @@ def test_the_answer_is_the_new_command(old: str, new: str, capsys: pytest.Captur
 )
 def test_a_present_spelling_is_not_answered(now: str) -> None:
     name, *words = now.split()
-    check_spelling(name, words)
+    check_spelling(name, COMMANDS[name], words)

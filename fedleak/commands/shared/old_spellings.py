@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
-from fedleak.commands.command_table import COMMANDS
+from fedleak.commands.shared.command import Command
 from fedleak.core.errors import InputError
 
 _POSITIONAL = {"--deltas": ("audit", "run", "convert"), "--manifest": ("convert",)}
@@ -13,11 +14,12 @@ _TRUE, _FALSE = "true", "false"
 """Values that flags took."""
 
 
-def check_spelling(command: str, words: Sequence[str]) -> None:
+def check_spelling(name_of_command: str, command: Command[Any], words: Sequence[str]) -> None:
     """Checks that a command line has none of the spellings of earlier versions.
 
     Args:
-        command: name of the command.
+        name_of_command: what calls the command.
+        command: the command.
         words: what follows it.
 
     Raises:
@@ -26,13 +28,13 @@ def check_spelling(command: str, words: Sequence[str]) -> None:
     old: list[str] = []
     positional: list[str] = []
     others: list[str] = []
-    flags = {option.name for option in COMMANDS[command].options if option.is_flag}
-    known = {option.name for option in COMMANDS[command].options}
+    flags = {option.name for option in command.every_option if option.is_flag}
+    known = {option.name for option in command.every_option}
     waiting = list(words)
     while waiting:
         word = waiting.pop(0)
         name, given, value = word.partition("=")
-        if command in _POSITIONAL.get(name, ()):
+        if name_of_command in _POSITIONAL.get(name, ()):
             old.append(name)
             if not given:
                 value = waiting.pop(0) if waiting else "DIR"
@@ -51,7 +53,7 @@ def check_spelling(command: str, words: Sequence[str]) -> None:
     if not old:
         return
     # The copy of a recording has a command of its own.
-    if command == "convert" and "--deltas" in old:
-        command = "publish"
-    new = shlex.join(["fedleak", command, *positional, *others])
+    if name_of_command == "convert" and "--deltas" in old:
+        name_of_command = "publish"
+    new = shlex.join(["fedleak", name_of_command, *positional, *others])
     raise InputError(expected="options as they are spelt now", found=" and ".join(old), way_out=f"Type: {new}")

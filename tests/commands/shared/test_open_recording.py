@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.network import ClassifierAlgorithm
-from fedleak.commands.convert import convert
-from fedleak.commands.open_recording import open_recording
+from fedleak.commands.convert import ConvertOptions, convert
+from fedleak.commands.shared.open_recording import open_recording
 from fedleak.core.errors import InputError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import is_statistic
@@ -75,7 +75,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> str:
     content |= {"parameters": {name: list(value.shape) for name, value in before.items()}}
     content |= {"rounds": [{"round": 0, "model": "global.npz", "clients": clients}]}
     (folder / "manifest.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    convert(source=str(folder / "manifest.yaml"), out=str(folder / "deltas"))
+    convert(ConvertOptions(source=str(folder / "manifest.yaml"), out=str(folder / "deltas")))
     return str(folder / "deltas")
 
 

@@ -1,0 +1,1 @@
+"""What commands share: options and their values, the parser, and the objects that options name."""
