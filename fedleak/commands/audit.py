@@ -13,6 +13,7 @@ from fedleak.reports.results_folder import folder_above, print_outputs, results_
 
 if TYPE_CHECKING:
     from fedleak.commands.shared.defences_file import Defences
+    from fedleak.core.attack import Attack
     from fedleak.evaluation.audit_plan import AuditPlan
     from fedleak.evaluation.auditing import AuditResult
     from fedleak.evaluation.changes import Changes
