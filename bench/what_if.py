@@ -24,6 +24,7 @@ from tqdm import tqdm
 from fedleak.commands.shared.defences_file import built
 from fedleak.core.metric_table import metric
 from fedleak.core.places import table_files
+from fedleak.evaluation.engines.processes import Processes
 from fedleak.evaluation.runner import Evaluation, joined
 from fedleak.evaluation.scores import setting_columns
 from fedleak.evaluation.summary import summarise
@@ -81,7 +82,8 @@ def compare(
     """
     table = read_table(table_files()[name])
     cells = table.cells(Choice(root=root, data=data, scale="small", seeds=seeds, out=out, progress=False))
-    trained = {cell.key: finished.evaluation for cell, finished in run_table(cells, jobs=jobs, name=name)}
+    finished_cells = run_table(cells, engine=Processes(jobs=jobs), name=name)
+    trained = {cell.key: finished.evaluation for cell, finished in finished_cells}
     compared = list(pairs(cells))
     what_ifs = [tried(cell, plain) for cell, plain in tqdm(compared, desc="what-if", unit="cell")]
     with_training = summarise(joined([trained[cell.key] for cell, _ in compared]))

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import re
 import shlex
 from typing import Any
@@ -47,8 +48,16 @@ def check(command: str) -> None:
     elif program == "wandb":
         # What a run will have left is not there yet.
         cli.commands[rest[0]].make_context(rest[0], ["." if word.startswith("runs/") else word for word in rest[1:]])
+    elif program in ("docker", "kubectl"):
+        _check_files(rest)
     else:
         raise AssertionError(f"no program of ours: {program}")
+
+
+def _check_files(words: list[str]) -> None:
+    """Of a program that is not here: the files that it is given are in the checkout."""
+    for option, value in itertools.pairwise(words):
+        assert option != "-f" or (ROOT / value).is_file(), f"no file {value}"
 
 
 def _check_ours(program: str, arguments: list[str]) -> None:
@@ -73,3 +82,5 @@ def _check_batch(variables: list[str], words: list[str]) -> None:
         _check_ours("train.py", ["fit", "--config", "configs/train/fncf_movielens.yaml", *words[place + 1 :]])
     if "attack_array" in words[place]:
         _check_ours("attack.py", ["reproduce", "configs/paper/raifle/raifle_table5.yaml", *words[place + 1 :]])
+    if "audit_array" in words[place]:
+        _check_ours("attack.py", ["audit", "runs/mine/deltas", *words[place + 1 :]])

@@ -129,13 +129,17 @@ def test_reproduce_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("without_figures")
-def test_cells_in_processes_of_their_own_give_the_same(tmp_path: Path) -> None:
-    found = []
-    for jobs in ("1", "2"):
-        (tmp_path / jobs).mkdir()
-        assert reproduce(tmp_path / jobs, RANKING, "--jobs", jobs) == 0
-        found.append(pd.read_csv(tmp_path / jobs / "out" / "scores.csv").drop(columns="seconds"))
-    pd.testing.assert_frame_equal(found[0], found[1])
+@pytest.mark.parametrize("engine", ["processes", "submitit"])
+def test_cells_on_another_engine_give_the_same(tmp_path: Path, engine: str) -> None:
+    options = {"alone": ["--jobs", "1"], engine: ["--jobs", "2", "--engine", engine]}
+    if engine == "submitit":
+        options[engine] += ["--engine.cluster", "local"]
+    scores = {}
+    for name, given in options.items():
+        (tmp_path / name).mkdir()
+        assert reproduce(tmp_path / name, RANKING, *given) == 0
+        scores[name] = pd.read_csv(tmp_path / name / "out" / "scores.csv").drop(columns="seconds")
+    pd.testing.assert_frame_equal(scores["alone"], scores[engine], check_exact=True)
 
 
 @pytest.mark.integration

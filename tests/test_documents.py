@@ -119,6 +119,9 @@ def test_a_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("torchrun --nonsense 2 train.py fit", SystemExit, "2"),
         ("NONSENSE=1 sbatch configs/cluster/train.sbatch", AssertionError, "NONSENSE"),
         ("wandb sweep --nonsense x", NoSuchOption, "--nonsense"),
+        ("RECORDING=x sbatch configs/cluster/audit_array.sbatch --nonsense 1", InputError, "--nonsense"),
+        ("fedleak reproduce raifle_table5 --engin submitit", InputError, "--engin"),
+        ("kubectl apply -f configs/cluster/none.yaml", AssertionError, "none.yaml"),
         ("rm x", AssertionError, "rm"),
     ],
 )

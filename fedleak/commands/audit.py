@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedleak.evaluation.audit_plan import AuditPlan
     from fedleak.evaluation.auditing import AuditResult
     from fedleak.evaluation.changes import Changes
+    from fedleak.evaluation.engines import Engine
     from fedleak.evaluation.estimate_store import EstimateStore
     from fedleak.evaluation.evaluation import Evaluation
     from fedleak.evaluation.gate import About
@@ -61,6 +62,8 @@ class AuditOptions(Options):
     what_if: str | None = None
     control: "Control | None" = None
     part: str | None = None
+    engine: str = shared_options.DEFAULT_ENGINE
+    engine_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         way_out = "Omit one of them."
@@ -199,27 +202,38 @@ def _read_inputs(options: AuditOptions) -> _Inputs:
 def _run_attacks(options: AuditOptions, inputs: _Inputs, store: "EstimateStore | None") -> "AuditResult":
     """Runs the attacks on the recording, or on it and as if clients had used each of the defences."""
     from fedleak.evaluation.auditing import run_audit
-    from fedleak.evaluation.engines.processes import Processes
-    from fedleak.evaluation.processes import default_jobs
     from fedleak.evaluation.what_if import what_if
 
     if inputs.defences is not None:
-        return what_if(inputs.plan, inputs.defences, engine=Processes(jobs=options.jobs or default_jobs()))
-    engine = Processes(jobs=options.jobs) if options.jobs is not None and options.jobs > 1 else None
-    return run_audit(inputs.plan, engine=engine, store=store)
+        return what_if(inputs.plan, inputs.defences, engine=_engine(options, jobs=options.jobs))
+    # By itself, this process runs the attacks with all its threads.
+    engine = _engine(options, jobs=options.jobs or 1)
+    return run_audit(inputs.plan, engine=None if engine.in_this_process else engine, store=store)
+
+
+def _engine(options: AuditOptions, *, jobs: int | None) -> "Engine":
+    """Who runs the attacks; so many at the same time, or as many as the engine takes by itself."""
+    from fedleak.evaluation.engines import EngineOptions, engine_of
+
+    is_default = options.engine == shared_options.DEFAULT_ENGINE
+    engine_options = EngineOptions(
+        folder=options.results / "engine",
+        jobs=jobs if is_default else options.jobs,
+        arguments=options.engine_arguments,
+    )
+    return engine_of(options.engine, engine_options)
 
 
 def _write_estimates(options: AuditOptions, inputs: _Inputs, folder: Path) -> int:
     """Writes the estimates of one part of an audit into the folder that all parts share."""
-    from fedleak.evaluation.engines.processes import Processes
     from fedleak.evaluation.estimate_jobs import estimate
     from fedleak.evaluation.estimate_store import EstimateStore
-    from fedleak.evaluation.processes import default_jobs, place_of
+    from fedleak.evaluation.part import place_of
 
     assert options.part is not None
     machine = place_of(options.part)
     store = EstimateStore(folder, inputs.plan, part=True)
-    estimate(inputs.plan, store, Processes(jobs=options.jobs or default_jobs()), machine=machine)
+    estimate(inputs.plan, store, _engine(options, jobs=options.jobs), machine=machine)
     print(f"part {options.part}: {store.made} new estimates")
     print_outputs({"estimates": [folder]}, then="the same command without --part, after all parts")
     return 0
@@ -393,9 +407,10 @@ COMMAND = Command(
         shared_options.ADVANCED: [
             shared_options.SEED,
             shared_options.jobs(
-                "processes, each with one thread, for the attacks or the defences of --what-if",
-                "1 with all threads; one per core with --part and --what-if",
+                "attacks, or defences of --what-if, at the same time",
+                "1 with all threads; one per core with --part and --what-if; 16 on SLURM",
             ),
+            shared_options.ENGINE,
             Option(
                 "--what-if",
                 "defences in YAML, see docs/audit/what-if.md: what attacks would find if clients had used each of them,"

@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,11 @@ class ReproduceOptions(Options):
     dry_run: bool = False
     overrides: Sequence[tuple[str, Any]] = ()
     part: str | None = None
+    engine: str = shared_options.DEFAULT_ENGINE
+    engine_arguments: Mapping[str, Any] = field(default_factory=dict)
 
-    def choice(self, directory: Path, jobs: int) -> "Choice":
-        """What these options choose of a table."""
+    def choice(self, directory: Path, *, progress: bool) -> "Choice":
+        """What these options choose of a table; `progress` is whether each cell shows a bar."""
         from fedleak.tables.table import Choice
 
         return Choice(
@@ -53,7 +55,7 @@ class ReproduceOptions(Options):
             overrides=dict(self.overrides),
             attacks=self.also,
             out=directory,
-            progress=jobs == 1,
+            progress=progress,
         )
 
 
@@ -64,7 +66,7 @@ def reproduce(options: ReproduceOptions) -> int:
     """
     from fedleak.commands.shared.results_place import check_results_place
     from fedleak.evaluation.auditing import AuditResult
-    from fedleak.evaluation.processes import default_jobs
+    from fedleak.evaluation.engines import EngineOptions, engine_of
     from fedleak.evaluation.reasons import nothing_scored
     from fedleak.reports.results_folder import print_outputs, results_in, shell_command
     from fedleak.reports.wandb_log import shows_in_wandb
@@ -75,14 +77,20 @@ def reproduce(options: ReproduceOptions) -> int:
     start = time.perf_counter()
     table = read_table(_file(options.config))
     directory = Path(options.out or f"runs/{table.name}")
-    jobs = options.jobs or table.jobs or default_jobs()
+    engine_options = EngineOptions(
+        folder=directory / "engine",
+        jobs=options.jobs,
+        most_on_one_machine=table.jobs,
+        arguments=options.engine_arguments,
+    )
+    engine = engine_of(options.engine, engine_options)
     check_results_place(directory, holds_files=options.out is not None)
-    cells = table.cells(options.choice(directory, jobs))
+    cells = table.cells(options.choice(directory, progress=engine.in_this_process))
     if options.dry_run:
         for cell in cells:
             print("\n".join([f"# {cell.key}", *cell.commands()]))
         return 0
-    cells_done = run_table(cells, jobs=jobs, name=table.name, part=options.part)
+    cells_done = run_table(cells, engine=engine, name=table.name, part=options.part)
     if options.part is not None:
         print(f"part {options.part}: {len(cells_done)} of {len(cells)} cells")
         print_outputs({"cells": [directory / "cells"]}, then="the same command without --part, after all parts")
@@ -171,11 +179,10 @@ COMMAND = Command(
                 "1",
                 parsing={"type": value_types.at_least_one("--seeds"), "metavar": "N"},
             ),
-            shared_options.jobs(
-                "processes, each with one thread, for the trainings", "one per core, but for large trainings"
-            ),
+            shared_options.jobs("trainings at the same time", "one per core, but for large trainings; 16 on SLURM"),
         ],
         shared_options.ADVANCED: [
+            shared_options.ENGINE,
             flag("--dry-run", "print the commands of each cell without running them"),
             Option(
                 "--set",

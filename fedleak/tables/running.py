@@ -1,4 +1,4 @@
-"""Run of the cells of a table, sequentially or in several processes."""
+"""Run of the cells of a table, by an engine."""
 
 import contextlib
 import logging
@@ -13,8 +13,9 @@ from tqdm import tqdm
 from fedleak.core.errors import require
 from fedleak.core.progress import say_what_starts
 from fedleak.evaluation.auditing import run_audit
+from fedleak.evaluation.engines import Engine
 from fedleak.evaluation.evaluation import Evaluation
-from fedleak.evaluation.processes import in_processes, place_of
+from fedleak.evaluation.part import place_of
 from fedleak.evaluation.steps import RecordingStep
 from fedleak.tables.after import AfterStep, after_steps
 from fedleak.tables.after.step import add_steps
@@ -43,12 +44,14 @@ def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
     return chosen
 
 
-def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None = None) -> list[tuple[Cell, Finished]]:
-    """Runs the cells with a progress bar; finished cells are read back before any process starts.
+def run_table(
+    cells: Sequence[Cell], *, engine: Engine, name: str, part: str | None = None
+) -> list[tuple[Cell, Finished]]:
+    """Runs the cells with a progress bar; finished cells are read back before the engine starts anything.
 
     Args:
-        cells: cells to run; those that share a training run in the same process.
-        jobs: number of concurrent trainings, each in a process with one thread; 1 for this process with all threads.
+        cells: cells to run; those that share a training are one part of the engine's work.
+        engine: where they run.
         name: label of the progress bar.
         part: part of the trainings as ``I/N``; None for all.
     """
@@ -64,10 +67,10 @@ def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None =
     total = sum(len(group) for group in chosen)
     for key in found:
         print(f"{key}: read back", file=sys.stderr)
-    if work and jobs > 1:
-        say_what_starts(f"starting {min(jobs, len(work))} processes, which load torch and the attacks")
+    if work and not engine.in_this_process:
+        say_what_starts(f"starting {engine.in_words}; each loads torch and the attacks")
     with tqdm(total=total, initial=len(found), desc=name, unit="cell") as bar:  # the time left is that of other cells
-        for key, finished in _finished(work, jobs):
+        for key, finished in _finished(work, engine):
             spent = f"trained in {finished.seconds['train']:.1f} s, attacked in {finished.seconds['attack']:.1f} s"
             bar.write(f"{key}: {'read back' if finished.read_back else spent}", file=sys.stderr)
             bar.update()
@@ -75,11 +78,11 @@ def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None =
     return [(cell, found[cell.key]) for cell in cells if cell.key in found]
 
 
-def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterator[tuple[str, Finished]]:
-    if jobs == 1:
+def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], engine: Engine) -> Iterator[tuple[str, Finished]]:
+    if engine.in_this_process:
         yield from ((cell.key, run_cell(cell, stamp)) for group in work for cell, stamp in group)
         return
-    for group in in_processes(_finished_group, work, jobs=jobs):
+    for group in engine.run(_finished_group, work):
         yield from group
 
 

@@ -1,8 +1,10 @@
-"""The batch files on a real SLURM of this machine: ``make test-cluster``."""
+"""The batch files and the engine submitit on a real SLURM of this machine: ``make test-cluster``."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +13,15 @@ import pytest
 import torch
 import yaml
 
+from fedleak.core.errors import InputError
+from fedleak.evaluation.engines.processes import Processes
+from fedleak.evaluation.engines.submitit import Submitit
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.recordings.recording import Recording
 from tests.cluster.slurm import Cluster, cluster, missing, until
+from tests.engine_toys import audited, interrupted_once, killed
 from tests.tables.tables import RANKING
+from tests.toys import train as trained
 
 pytestmark = pytest.mark.cluster
 CHECKOUT = Path(__file__).parents[2]
@@ -124,12 +131,114 @@ def test_an_array_of_attacks_fills_a_table(slurm: Cluster, tmp_path: Path) -> No
 
     def reproduce(folder: Path) -> pd.DataFrame:
         line = [sys.executable, "attack.py", "reproduce", str(table), "--jobs", "1", "--out", str(folder)]
-        subprocess.run(line, cwd=CHECKOUT, check=True, capture_output=True, timeout=240)
+        subprocess.run(line, cwd=CHECKOUT, check=True, capture_output=True, timeout=600)
         return pd.read_csv(folder / "scores.csv").drop(columns="seconds")
 
     together = reproduce(out)
     assert {path: path.stat().st_mtime_ns for path in done} == done
     pd.testing.assert_frame_equal(together, reproduce(tmp_path / "alone"))
+
+
+def test_an_array_of_audits_shares_its_estimates(slurm: Cluster, tmp_path: Path) -> None:
+    trained(tmp_path, rounds=2, users=8, items=40)
+    options = ("--only", "direction,row-norm")
+
+    def audit(folder: Path) -> str:
+        line = [sys.executable, "attack.py", "audit", str(tmp_path / "deltas"), "--out", str(folder), *options]
+        return subprocess.run(line, cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=600).stderr
+
+    out = tmp_path / "out"
+    command = ("--array=0-1", f"--output={tmp_path}/%a.log", f"{FILES}/audit_array.sbatch", *options)
+    job = slurm.submit(*command, cwd=CHECKOUT, more=variables(RECORDING=tmp_path / "deltas", OUT=out))
+    finished(slurm, job, tmp_path / "0.log")
+    assert list((out / "unfinished").glob("*.estimate"))
+    assert not (out / "results.json").exists()
+    assert "estimates were read back" in audit(out)
+    audit(tmp_path / "alone")
+    pd.testing.assert_frame_equal(scores(out), scores(tmp_path / "alone"))
+
+
+def scores(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "scores.csv").drop(columns="seconds")
+
+
+@pytest.fixture
+def here(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The cluster for commands of this process."""
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "SBATCH_"))]:
+        monkeypatch.delenv(name)
+    for name in ("PATH", "SLURM_CONF"):
+        monkeypatch.setenv(name, slurm.environment[name])
+    return slurm
+
+
+@pytest.mark.usefixtures("here")
+def test_an_audit_on_the_engine_has_the_scores_of_one_process(tmp_path: Path) -> None:
+    trained(tmp_path, rounds=2, users=8, items=40)
+    work = [(tmp_path / "deltas", number) for number in range(2)]
+    engine = Submitit(folder=tmp_path / "engine", jobs=2, partition="test", minutes=10)
+    for result, expected in zip(engine.run(audited, work), Processes(jobs=1).run(audited, work), strict=True):
+        assert len(result) > 0
+        assert result.equals(expected)
+    assert not list(engine.folder.glob("*.pkl"))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_job_of_the_engine_that_is_lost_is_submitted_again(tmp_path: Path) -> None:
+    engine = Submitit(folder=tmp_path / "engine", jobs=2, minutes=10, retries=1)
+    work = [(tmp_path / "mark", int(signal.SIGKILL)), (tmp_path / "mark", int(signal.SIGKILL))]
+    assert list(engine.run(interrupted_once, work)) == ["done in a second run"] * 2
+    with pytest.raises(InputError, match="found 2 jobs that ended without one: "):
+        list(engine.run(killed, [1]))
+
+
+def test_a_job_of_the_engine_is_requeued_before_its_time_limit(here: Cluster, tmp_path: Path) -> None:
+    """SIGUSR2 is what SLURM sends then."""
+    engine = Submitit(folder=tmp_path / "engine", jobs=1, minutes=10)
+    results = engine.run(interrupted_once, [(tmp_path / "mark", int(signal.SIGUSR2))])
+    asked = threading.Thread(target=start_requeued, args=(here, engine.job_name), daemon=True)
+    asked.start()
+    assert list(results) == ["done in a second run"]
+    asked.join()
+
+
+def start_requeued(slurm: Cluster, name: str) -> None:
+    """SLURM holds a requeued job back for two minutes."""
+
+    def requeued() -> list[str]:
+        words = ("squeue", "--noheader", f"--name={name}", "--states=PENDING", "--format=%i %r")
+        lines = [line.split() for line in slurm.call(*words).splitlines()]
+        return [job for job, reason in lines if reason == "BeginTime"]
+
+    until(requeued, seconds=600, what="the requeue")
+    slurm.call("scontrol", "update", f"JobId={requeued()[0]}", "StartTime=now")
+
+
+def test_a_table_on_the_engine_ends_right_after_its_submitter_was_killed(here: Cluster, tmp_path: Path) -> None:
+    table = tmp_path / "table.yaml"
+    table.write_text(RANKING)
+
+    def command(out: Path, *options: str) -> list[str]:
+        return [sys.executable, "attack.py", "reproduce", str(table), "--out", str(out), *options]
+
+    out = tmp_path / "out"
+    submitted = command(out, "--engine", "submitit", "--engine.partition", "test", "--engine.minutes", "10")
+    first = subprocess.Popen(
+        [*submitted, "--jobs", "1"], cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    cells = out / "cells"
+    until(lambda: len(list(cells.glob("*.json"))) == 1, seconds=600, what="the first cell")
+    first.kill()
+    first.wait()
+    before = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
+
+    subprocess.run([*submitted, "--jobs", "2"], cwd=CHECKOUT, check=True, capture_output=True, timeout=600)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert not here.call("squeue", "--noheader", "--format=%j").strip()
+    subprocess.run(
+        command(tmp_path / "alone", "--jobs", "1"), cwd=CHECKOUT, check=True, capture_output=True, timeout=240
+    )
+    pd.testing.assert_frame_equal(scores(out), scores(tmp_path / "alone"), check_exact=True)
 
 
 def test_a_point_of_a_sweep_takes_every_task_of_its_allocation(slurm: Cluster, tmp_path: Path) -> None:

@@ -13,7 +13,16 @@ from fedleak_recorder.format import AUXILIARY, MANIFEST, journals_in
 
 LOCK = ".audit.lock"
 """Empty file in the folder of the results, while a command writes there."""
-_MARKS_OF_RESULTS = ("evaluation.json", "unfinished/stamp.json", "watch.json", "demo.json", "cells", "gate.xml", LOCK)
+_MARKS_OF_RESULTS = (
+    "evaluation.json",
+    "unfinished/stamp.json",
+    "watch.json",
+    "demo.json",
+    "cells",
+    "gate.xml",
+    "engine/.lock",
+    LOCK,
+)
 """Files and folders that only fedleak's commands write into a folder of results."""
 _KEYS_OF_RESULTS = {"experiment", "command", "results"}
 """Keys of each results.json that fedleak has written."""

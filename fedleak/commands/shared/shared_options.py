@@ -64,6 +64,17 @@ def limits_of(gate: Sequence[str], gate_by_name: Mapping[str, Any]) -> list[str]
     return [*gate, *(f"{name}={limit}" for name, limit in gate_by_name.items())]
 
 
+DEFAULT_ENGINE = "processes"
+ENGINE = Option(
+    "--engine",
+    "where the work runs: processes of this machine; submitit, for jobs on SLURM, or of this machine with"
+    " --engine.cluster local; a backend of joblib such as dask or ray, where it runs already; or a class path. With"
+    " --engine.NAME VALUE for its options: of submitit partition, account, minutes, cpus, memory_gb, gpus, retries,"
+    " requeues and sbatch.NAME, see docs/reference/clusters.md",
+    DEFAULT_ENGINE,
+    further="engine_arguments",
+    parsing={"metavar": "NAME"},
+)
 SEED = Option("--seed", "seed of the attacks' draws", "0", parsing={"type": value_types.seed, "metavar": "N"})
 ONLY = attack_names(
     "--only",

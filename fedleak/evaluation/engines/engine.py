@@ -75,6 +75,11 @@ class Engine(ABC):
         return _PARTS * self.jobs
 
     @property
+    def in_this_process(self) -> bool:
+        """Whether the calling process does the work itself, part after part, and starts nothing."""
+        return False
+
+    @property
     def in_words(self) -> str:
         """How work ran, for a report."""
         return f"{self.name}, {self.jobs} at a time"

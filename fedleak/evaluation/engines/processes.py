@@ -22,9 +22,14 @@ class Processes(Engine):
     name = "processes"
 
     @property
+    def in_this_process(self) -> bool:
+        """Whether the calling process does the work itself."""
+        return self.jobs == 1
+
+    @property
     def in_words(self) -> str:
         """How work ran, for a report."""
-        return "this process" if self.jobs == 1 else f"{self.jobs} processes of one machine, with one thread each"
+        return "this process" if self.in_this_process else f"{self.jobs} processes of one machine, with one thread each"
 
     def run(self, function: Callable[[Part], Result], work: Sequence[Part]) -> Iterator[Result]:
         """Yields what a function returns for each part of some work, in order."""

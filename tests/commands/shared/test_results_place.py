@@ -79,6 +79,15 @@ def test_folder_of_earlier_results_is_taken_again(deltas: Path, tmp_path: Path) 
         check_results_place(tmp_path / "results")
 
 
+def test_folder_that_a_killed_submitter_left_is_taken_again(tmp_path: Path) -> None:
+    """Jobs write the first cell; until then only the engine's own folder is there."""
+    (tmp_path / "engine").mkdir()
+    with pytest.raises(InputError, match="other files"):
+        check_results_place(tmp_path)
+    (tmp_path / "engine" / ".lock").touch()
+    check_results_place(tmp_path)
+
+
 def test_files_that_a_command_reads_may_lie_where_its_results_go(tmp_path: Path) -> None:
     system = tmp_path / "system.yaml"
     system.write_text("name: mine")
