@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from joblib import register_parallel_backend
-from joblib._parallel_backends import LokyBackend
 from joblib.parallel import BACKENDS
 
 from fedleak.core.errors import InputError
@@ -19,7 +18,7 @@ def test_a_registered_backend_runs_the_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert not has_backend("their-system")
-    register_parallel_backend("their-system", LokyBackend)
+    register_parallel_backend("their-system", BACKENDS["loky"])
     request.addfinalizer(lambda: BACKENDS.pop("their-system"))
     engine = engine_of("their-system", EngineOptions(folder=tmp_path, jobs=2))
     assert engine.in_words == "joblib's backend their-system, 2 at a time"
@@ -48,11 +47,11 @@ def test_ray_is_registered_where_it_is_installed(tmp_path: Path, monkeypatch: py
     (package / "__init__.py").touch()
     (package / "joblib.py").write_text(
         "from joblib import register_parallel_backend\n"
-        "from joblib._parallel_backends import LokyBackend\n"
+        "from joblib.parallel import BACKENDS\n"
         "def register_ray():\n"
-        "    register_parallel_backend('ray', LokyBackend)\n"
+        "    register_parallel_backend('ray', BACKENDS['loky'])\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(BACKENDS, "ray", raising=False)
     assert has_backend("ray")
-    assert BACKENDS.pop("ray") is LokyBackend
+    assert BACKENDS.pop("ray") is BACKENDS["loky"]

@@ -94,10 +94,12 @@ def test_what_a_part_refuses_is_refused_at_once(tmp_path: Path) -> None:
 def submitter(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """A submitter of three parts, of which the first has ended and the second one runs."""
     process = started(tmp_path)
-    until(lambda: (tmp_path / "0.txt").exists() and (tmp_path / "1.pid").exists())
-    yield process
-    process.kill()
-    process.communicate()
+    try:
+        until(lambda: (tmp_path / "0.txt").exists() and (tmp_path / "1.pid").exists())
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def started(folder: Path) -> "subprocess.Popen[str]":
