@@ -4,14 +4,18 @@ import dataclasses
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from fedleak.attacks.interactions.baselines import Popularity
+from fedleak.attacks.linkability.similarity import Linkability
 from fedleak.attacks.recommendation.item_deltas import Direction, RowNorm
 from fedleak.core.errors import InputError
-from fedleak.evaluation.auditing import audit
-from fedleak.evaluation.engines.engine import Engine
+from fedleak.evaluation.audit_plan import AuditPlan
+from fedleak.evaluation.auditing import run_audit
+from fedleak.evaluation.engines.engine import Engine, Part, Result
 from fedleak.recordings.recording import Recording
 
 
@@ -22,7 +26,7 @@ class Backwards(Engine):
     name = "backwards"
     times: int = 1
 
-    def run(self, function, work):
+    def run(self, function: Callable[[Part], Result], work: Sequence[Part]) -> Iterator[Result]:
         results = [function(part) for part in reversed(work)]
         yield from reversed(results * self.times)
 
@@ -59,11 +63,11 @@ def killed(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def audited(work: tuple[Path, int]) -> pd.DataFrame:
-    """Scores of an audit of one round."""
-    folder, number = work
-    result = audit(Recording(folder), [RowNorm(), Direction()], rounds=[number], describe=False, progress=False)
-    return result.scores.drop(columns="seconds")
+def audited(folder: Path, engine: Engine | None) -> pd.DataFrame:
+    """Scores of an audit by an engine, or by this process."""
+    attacks = [RowNorm(), Direction(), Popularity(), Linkability()]
+    plan = AuditPlan(recording=Recording(folder), attacks=attacks, describe=False)
+    return run_audit(plan, engine=engine, progress=False).scores.drop(columns="seconds")
 
 
 def written(work: tuple[Path, int]) -> int:
