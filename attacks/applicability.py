@@ -6,9 +6,9 @@ recording does not say what the clients train: only what the recording shows exc
 
 from collections.abc import Collection
 
-from fedleak.attacks.composition.last_outputs import number_of_outputs
 from fedleak.client.algorithm import ExampleAlgorithm
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.last_layer import number_of_outputs
 from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput
 from fedleak.client.pointwise_descent import VoteAlgorithm
 from fedleak.client.ranking import RankingAlgorithm

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak.attacks.declared_privacy.epsilon_bounds import (
+from fedleak.core.epsilon_bounds import (
     Numbers,
     clopper_pearson_epsilon,
     fixed_abstention,

@@ -24,10 +24,11 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.reconstruction import LinearInversion
-from fedleak.attacks.reconstruction.linear_layer import LinearEstimate, layer_inputs
+from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.layer_inputs import layer_inputs
 from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from fedleak.callbacks.delta_recorder import DeltaRecorder as DeltaRecorder
     from fedleak.callbacks.noise_search import NoiseSearch as NoiseSearch
     from fedleak.callbacks.privacy_budget import PrivacyBudget as PrivacyBudget
-    from fedleak.callbacks.requeue import Requeue as Requeue
-    from fedleak.callbacks.round_progress import RoundProgress as RoundProgress
-    from fedleak.callbacks.run_config import RunConfig as RunConfig
-    from fedleak.callbacks.stop_report import StopReport as StopReport
+    from fedleak.recordings.stop_report import StopReport as StopReport
+    from fedleak.training.lightning.requeue import Requeue as Requeue
+    from fedleak.training.lightning.round_progress import RoundProgress as RoundProgress
+    from fedleak.training.lightning.run_config import RunConfig as RunConfig
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -21,9 +21,9 @@ else:
             "DeltaRecorder": "fedleak.callbacks.delta_recorder",
             "NoiseSearch": "fedleak.callbacks.noise_search",
             "PrivacyBudget": "fedleak.callbacks.privacy_budget",
-            "Requeue": "fedleak.callbacks.requeue",
-            "RoundProgress": "fedleak.callbacks.round_progress",
-            "RunConfig": "fedleak.callbacks.run_config",
-            "StopReport": "fedleak.callbacks.stop_report",
+            "Requeue": "fedleak.training.lightning.requeue",
+            "RoundProgress": "fedleak.training.lightning.round_progress",
+            "RunConfig": "fedleak.training.lightning.run_config",
+            "StopReport": "fedleak.recordings.stop_report",
         },
     )

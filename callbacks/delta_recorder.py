@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lightning import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback
 
 from fedleak.callbacks.message_sums import MessageSums
 from fedleak.callbacks.recorded_content import RecordedContent
-from fedleak.callbacks.unfinished_training import resume_command
 from fedleak.core.errors import InputError
 from fedleak.core.provenance import commit
 from fedleak.core.ranges import NonNegativeInt, PositiveInt
 from fedleak.training.candidates import CandidateOptions
 from fedleak.training.data import data_of
 from fedleak.training.federated import FederatedModule
+from fedleak.training.lightning.unfinished_training import resume_command
 from fedleak.training.round_record import RoundRecord
+from fedleak.training.round_recorder import RoundRecorder
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import MANIFEST, Manifest, read_manifest
 
@@ -32,7 +32,7 @@ _ANEW = (
 )
 
 
-class DeltaRecorder(Callback):
+class DeltaRecorder(RoundRecorder):
     """Writes one shard per round and rank, in the background while the next round trains.
 
     A checkpoint is made only when its rounds are recorded. A resumed training continues the recording and rewrites the

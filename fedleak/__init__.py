@@ -10,6 +10,7 @@ from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
     from fedleak.callbacks.delta_recorder import DeltaRecorder as DeltaRecorder
+    from fedleak.client.engine.local_hyperparameters import LocalTraining as LocalTraining
     from fedleak.core.answers import Choices as Choices
     from fedleak.core.answers import Quantities as Quantities
     from fedleak.core.attack import Attack as Attack
@@ -35,19 +36,21 @@ if TYPE_CHECKING:
     from fedleak.evaluation.auditing import run_audit as run_audit
     from fedleak.evaluation.steps.step import RecordingStep as RecordingStep
     from fedleak.evaluation.steps.step import Step as Step
-    from fedleak.modules.learners.network import NetworkLearner as NetworkLearner
     from fedleak.recordings.recording import Recording as Recording
     from fedleak.reports.exporters.exporter import Exporter as Exporter
     from fedleak.reports.notebook import show as show
     from fedleak.server.deviation import Deviation as Deviation
+    from fedleak.tables.after.step import AfterStep as AfterStep
     from fedleak.tables.quiet import quiet_trainer as quiet_trainer
     from fedleak.training.data import FederatedDataModule as FederatedDataModule
     from fedleak.training.federated import FederatedModule as FederatedModule
+    from fedleak.training.network_learner import NetworkLearner as NetworkLearner
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
             "DeltaRecorder": "fedleak.callbacks.delta_recorder",
+            "LocalTraining": "fedleak.client.engine.local_hyperparameters",
             "Choices": "fedleak.core.answers",
             "Quantities": "fedleak.core.answers",
             "Attack": "fedleak.core.attack",
@@ -73,11 +76,12 @@ else:
             "run_audit": "fedleak.evaluation.auditing",
             "RecordingStep": "fedleak.evaluation.steps.step",
             "Step": "fedleak.evaluation.steps.step",
-            "NetworkLearner": "fedleak.modules.learners.network",
+            "NetworkLearner": "fedleak.training.network_learner",
             "Recording": "fedleak.recordings.recording",
             "Exporter": "fedleak.reports.exporters.exporter",
             "show": "fedleak.reports.notebook",
             "Deviation": "fedleak.server.deviation",
+            "AfterStep": "fedleak.tables.after.step",
             "quiet_trainer": "fedleak.tables.quiet",
             "FederatedDataModule": "fedleak.training.data",
             "FederatedModule": "fedleak.training.federated",

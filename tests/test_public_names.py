@@ -22,12 +22,14 @@ pytestmark = pytest.mark.inventory
 AUDIT = ("AuditPlan", "AuditResult", "DeltaRecorder", "Recording", "audit", "quiet_trainer", "run_audit", "show")
 """What a training is recorded with, and a recording audited."""
 BASES = (
-    *("Attack", "Check", "Defense", "Deviation", "Estimate", "Exporter", "FederatedDataModule", "FederatedModule"),
+    *("AfterStep", "Attack", "Check", "Defense", "Deviation", "Estimate", "Exporter"),
+    *("FederatedDataModule", "FederatedModule"),
     *("ModelCheck", "NetworkLearner", "RecordingStep", "Step"),
 )
 """What an addition is a subclass of."""
 PARTS = (
-    *("Candidates", "Choices", "History", "InputError", "Metric", "Quantities", "Reconstruction", "RoundView"),
+    *("Candidates", "Choices", "History", "InputError", "LocalTraining", "Metric", "Quantities", "Reconstruction"),
+    "RoundView",
     *("Scores", "ThreatModel", "Update", "ViewError", "add_metric"),
 )
 """What additions get, return and raise."""
@@ -94,6 +96,26 @@ def test_a_wrong_example_is_found() -> None:
         """
 
     assert doctest.DocTestRunner().run(example_of("wrong", wrong), out=lambda _: None).failed == 1
+
+
+def names_from_elsewhere(text: str) -> list[str]:
+    """Imports of a page or a tutorial that take a public name from a module below ``fedleak``."""
+    imports = re.findall(r"^from (fedleak\.[\w.]+) import ([\w, ]+)", text, re.MULTILINE)
+    return [f"{module}.{name}" for module, names in imports for name in re.findall(r"\w+", names) if name in NAMES]
+
+
+def test_examples_import_public_names_from_the_package() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    tutorials = list((ROOT / "docs" / "tutorials").glob("*.py"))
+    assert len(pages) > 40
+    assert len(tutorials) > 5
+    found = {path.name: names_from_elsewhere(path.read_text(encoding="utf-8")) for path in [*pages, *tutorials]}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_a_public_name_from_elsewhere_is_found() -> None:
+    assert names_from_elsewhere("from fedleak.core.attack import Attack") == ["fedleak.core.attack.Attack"]
+    assert names_from_elsewhere("from fedleak import Attack\nfrom fedleak.datamodules import Digits") == []
 
 
 @pytest.mark.integration

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from lightning.pytorch.callbacks import ProgressBar
 
-from fedleak.callbacks.round_progress import RoundProgress
 from fedleak.core.errors import InputError
 from fedleak.tables import training
+from fedleak.training.lightning.round_progress import RoundProgress
 from tests.command_lines import training_of
 from tests.places import CONFIGS
 

@@ -13,11 +13,11 @@ import torch
 import yaml
 from lightning import Callback, LightningModule, Trainer
 
-from fedleak.callbacks.stop_report import StopReport
-from fedleak.callbacks.unfinished_training import CHECKPOINT, CONFIG
 from fedleak.commands import train
 from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.recordings.recording import Recording
+from fedleak.recordings.stop_report import StopReport
+from fedleak.training.lightning.unfinished_training import CHECKPOINT, CONFIG
 from fedleak_recorder.format import read_journal
 from tests.own_signals import takes_signals
 from tests.places import ROOT
@@ -148,8 +148,8 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(KEY_VARIABLE, "5e" * 32)
     with monkeypatch.context() as before_its_end:
         before_its_end.setattr(StopReport, "teardown", lambda *_, **__: None)
-        before_its_end.setattr("fedleak.callbacks.stop_report._LEAST_S", 0.0)
-        before_its_end.setattr("fedleak.callbacks.stop_report._SHARE", 0.0)
+        before_its_end.setattr("fedleak.recordings.stop_report._LEAST_S", 0.0)
+        before_its_end.setattr("fedleak.recordings.stop_report._SHARE", 0.0)
         assert fit(tmp_path / "killed", 2) == 0
     return tmp_path / "killed"
 

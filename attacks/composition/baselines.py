@@ -2,10 +2,11 @@
 
 import torch
 
-from fedleak.attacks.composition.base import CompositionAttack, certain, output_layer
+from fedleak.attacks.composition.base import CompositionAttack, certain
 from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
 from fedleak.attacks.composition.estimates import CompositionEstimate
-from fedleak.attacks.composition.simulation import whole_counts
+from fedleak.client.last_layer import output_layer
+from fedleak.client.simulated_clients import whole_counts
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 

@@ -7,18 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedleak.attacks.composition.base import (
-    AUXILIARY,
-    Auxiliary,
-    CompositionAttack,
-    auxiliary,
-    certain,
-    layer_change,
-    network_outputs,
-    trained_models,
-)
+from fedleak.attacks.composition.base import CompositionAttack, certain, network_outputs, trained_models
 from fedleak.attacks.composition.estimates import CompositionEstimate
 from fedleak.attacks.composition.least_squares import shares_on_simplex
+from fedleak.client.auxiliary_images import AUXILIARY, Auxiliary, auxiliary
+from fedleak.client.last_layer import layer_change
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.ranges import PositiveInt, UnitInterval

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedleak.attacks.composition.base import CompositionAttack, certain
 from fedleak.attacks.composition.estimates import CompositionEstimate
-from fedleak.attacks.composition.simulation import whole_counts
+from fedleak.client.simulated_clients import whole_counts
 from fedleak.core.estimates import Detail, Scores, check_tensor
 from fedleak.core.metric_table import SHARE, Metric
 from fedleak.core.view import View

@@ -8,18 +8,20 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
+from fedleak.attacks.composition.base import CompositionAttack, by_information
 from fedleak.attacks.composition.closed_form import ClosedForm
 from fedleak.attacks.composition.estimates import CompositionEstimate
 from fedleak.attacks.composition.least_squares import LocalLeastSquares, Simulations, left_out_errors
-from fedleak.attacks.composition.simulation import (
+from fedleak.client.auxiliary_images import Auxiliary, auxiliary
+from fedleak.client.last_layer import layer_change
+from fedleak.client.network import ClassifierAlgorithm
+from fedleak.client.simulated_clients import (
     draw_examples,
     nearby_compositions,
     random_compositions,
     simulated_changes,
     whole_counts,
 )
-from fedleak.client.network import ClassifierAlgorithm
 from fedleak.core.attack import Variants
 from fedleak.core.progress import report_progress
 from fedleak.core.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval

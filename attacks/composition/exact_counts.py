@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import Auxiliary, auxiliary, certain, layer_change
+from fedleak.attacks.composition.base import certain
 from fedleak.attacks.composition.closed_form import ClosedForm
 from fedleak.attacks.composition.estimates import CompositionEstimate
-from fedleak.attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
+from fedleak.client.auxiliary_images import Auxiliary, auxiliary
+from fedleak.client.last_layer import layer_change
 from fedleak.client.network import ClassifierAlgorithm
+from fedleak.client.simulated_clients import draw_examples, random_compositions, simulated_changes, whole_counts
 from fedleak.core.errors import ViewError
 from fedleak.core.ranges import AtLeastTwo
 from fedleak.core.view import RoundView

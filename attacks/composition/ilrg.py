@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import layer_change, output_layer
 from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
+from fedleak.client.last_layer import layer_change, output_layer
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.threat_model import ThreatModel

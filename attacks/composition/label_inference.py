@@ -8,20 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from fedleak.attacks.composition.base import (
-    AUXILIARY,
-    Auxiliary,
-    CompositionAttack,
-    auxiliary,
-    certain,
-    layer_change,
-    network_outputs,
-)
-from fedleak.attacks.composition.decaf import gradient_bases
+from fedleak.attacks.composition.base import CompositionAttack, certain, network_outputs
 from fedleak.attacks.composition.estimates import CompositionEstimate
 from fedleak.attacks.composition.least_squares import non_negative_factors
-from fedleak.attacks.composition.simulation import draw_examples, random_compositions, whole_counts
+from fedleak.client.auxiliary_images import AUXILIARY, Auxiliary, auxiliary
+from fedleak.client.class_updates import gradient_bases
+from fedleak.client.last_layer import layer_change
 from fedleak.client.network import ClassifierAlgorithm
+from fedleak.client.simulated_clients import draw_examples, random_compositions, whole_counts
 from fedleak.core.ranges import PositiveInt
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView

@@ -8,9 +8,9 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from fedleak.attacks.composition.base import layer_change
 from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
-from fedleak.attacks.composition.simulation import whole_counts
+from fedleak.client.last_layer import layer_change
+from fedleak.client.simulated_clients import whole_counts
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedleak.attacks.composition.base import CompositionAttack, certain, output_layer
+from fedleak.attacks.composition.base import CompositionAttack, certain
 from fedleak.attacks.composition.estimates import CompositionEstimate
+from fedleak.client.last_layer import output_layer
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 
@@ -24,7 +25,7 @@ class LastLayerCounts(CompositionAttack):
 
     Threat model: passive server, one round; knows neither the clients' algorithm nor any data. The layer is the
     learner's where one is known, otherwise the last of the manifest, see
-    `fedleak.attacks.composition.base.output_layer`.
+    `fedleak.client.last_layer.output_layer`.
 
     References:
         This project. The sign of the same entries in Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from

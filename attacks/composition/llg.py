@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedleak.attacks.composition.base import Auxiliary, auxiliary, layer_change, output_layer
 from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
 from fedleak.attacks.composition.label_inference import LabelInference, class_labels, class_means, class_outputs
+from fedleak.client.auxiliary_images import Auxiliary, auxiliary
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
+from fedleak.client.last_layer import layer_change, output_layer
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.core.ranges import PositiveInt
 from fedleak.core.threat_model import ThreatModel

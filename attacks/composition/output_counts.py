@@ -8,15 +8,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import (
-    IMAGES,
-    LABELS,
-    Auxiliary,
-    auxiliary,
-    layer_change,
-    output_layer,
-    trained_models,
-)
+from fedleak.attacks.composition.base import trained_models
 from fedleak.attacks.composition.counts import (
     CountAttack,
     CountEstimate,
@@ -26,8 +18,10 @@ from fedleak.attacks.composition.counts import (
 )
 from fedleak.attacks.composition.estimates import CompositionEstimate
 from fedleak.attacks.composition.label_inference import class_labels, class_means, class_outputs
-from fedleak.attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
+from fedleak.client.auxiliary_images import IMAGES, LABELS, Auxiliary, auxiliary
+from fedleak.client.last_layer import layer_change, output_layer
 from fedleak.client.network import ClassifierAlgorithm
+from fedleak.client.simulated_clients import draw_examples, mean_clip_factor, random_compositions, whole_counts
 from fedleak.core.attack import Variants
 from fedleak.core.errors import ViewError
 from fedleak.core.ranges import PositiveInt

@@ -10,7 +10,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 from fedleak.attacks.applicability import without_one_output
-from fedleak.attacks.composition.base import IMAGES, LABELS, layer_change_of, one_output, trained_models
+from fedleak.attacks.composition.base import trained_models
+from fedleak.client.auxiliary_images import IMAGES, LABELS
+from fedleak.client.last_layer import layer_change_of, one_output
 from fedleak.client.nets.batch_norm import mask_batches
 from fedleak.client.nets.dropout import draw_noise
 from fedleak.client.network import NUMBER, NetworkAlgorithm, OneOutput

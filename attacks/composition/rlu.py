@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedleak.attacks.composition.base import Auxiliary, layer_change, trained_models
+from fedleak.attacks.composition.base import trained_models
 from fedleak.attacks.composition.label_inference import LabelInference, SoftLabels, class_means, class_outputs
+from fedleak.client.auxiliary_images import Auxiliary
+from fedleak.client.last_layer import layer_change
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.core.ranges import PositiveInt
 from fedleak.core.view import RoundView

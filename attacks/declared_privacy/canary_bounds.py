@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedleak.attacks.declared_privacy.epsilon_bounds import (
+from fedleak.core.attack import Attack
+from fedleak.core.epsilon_bounds import (
     canaries_to_show,
     clopper_pearson_epsilon,
     epsilon_of_mu,
@@ -20,7 +21,6 @@ from fedleak.attacks.declared_privacy.epsilon_bounds import (
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
-from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Estimate, EstimateError, Scores, check_tensor
 from fedleak.core.history import History

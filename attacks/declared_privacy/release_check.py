@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fedleak.attacks.declared_privacy.check_table import Reported, rows_of
 from fedleak.attacks.declared_privacy.findings import Findings
-from fedleak.attacks.declared_privacy.ledger import Ledger
 from fedleak.attacks.declared_privacy.message_tests import CHECKS, WHOLE, Group, MessageTests
 from fedleak.attacks.declared_privacy.senders import Senders
 from fedleak.core.attack import Attack
@@ -19,6 +18,7 @@ from fedleak.core.estimates import Detail, Estimate, EstimateError, Scores
 from fedleak.core.gaussian_budget import declared_precision, gaussian_epsilon
 from fedleak.core.history import History
 from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.core.privacy_ledger import Ledger
 from fedleak.core.ranges import OpenUnitInterval
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import Release, RoundView, View

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedleak.attacks.ranking.lists import Lists, click_map
-from fedleak.attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior, prior_variant
+from fedleak.attacks.ranking.priors import PosteriorAttack, prior_variant
 from fedleak.client.click_models import pattern_pairs, patterns
+from fedleak.client.list_priors import ListPrior, log_prior
+from fedleak.client.ranked_lists import Lists, click_map
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.ranges import PositiveInt

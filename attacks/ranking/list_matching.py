@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from fedleak.attacks.ranking.lists import Lists, ranked_lists
+from fedleak.client.ranked_lists import Lists, ranked_lists
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.core.ranges import PositiveFloat, PositiveInt
 from fedleak.core.threat_model import ThreatModel

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedleak.attacks.ranking.lists import Lists, click_map, update_at
-from fedleak.attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior, prior_variant
+from fedleak.attacks.ranking.priors import PosteriorAttack, prior_variant
 from fedleak.client.click_models import patterns, sample_patterns
+from fedleak.client.list_priors import ListPrior, log_prior
+from fedleak.client.ranked_lists import Lists, click_map, update_at
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.core.ranges import AtLeastTwo, PositiveInt
 from fedleak.core.threat_model import ThreatModel

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedleak.attacks.ranking.lists import Lists
-from fedleak.attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
+from fedleak.attacks.ranking.priors import PosteriorAttack
 from fedleak.client.click_models import patterns
 from fedleak.client.foltr_es import LEVELS, UTILITY, FOLtRESAlgorithm, levels, response_law, units
+from fedleak.client.list_priors import ListPrior, log_prior
+from fedleak.client.ranked_lists import Lists
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.ranges import PositiveInt

@@ -15,7 +15,6 @@ from fedleak.attacks.reconstruction.linear_layer import (
     are_pixels,
     has_classes,
     layer_errors,
-    layer_inputs,
     layer_update,
     linear_estimate,
 )
@@ -26,6 +25,7 @@ from fedleak.attacks.reconstruction.record_span import RecordErrors, RecordSpan,
 from fedleak.attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
 from fedleak.attacks.reconstruction.table_search import TableUpdate, search_table
 from fedleak.attacks.reconstruction.update_precision import number_errors
+from fedleak.client.layer_inputs import layer_inputs
 from fedleak.client.network import NetworkAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.progress import with_progress

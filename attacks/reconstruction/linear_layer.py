@@ -176,14 +176,6 @@ def has_classes(algorithm: object) -> TypeGuard[NetworkAlgorithm]:
     return head is not None and head.binary
 
 
-def layer_inputs(algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
-    """``(M, D)`` what a linear layer gets of each of the examples ``(M, *shape)``, in the precision of the model."""
-    network, found = copy.deepcopy(algorithm.template), list[Tensor]()
-    network.get_submodule(layer).register_forward_pre_hook(lambda _, given: found.append(given[0].detach()))
-    functional_call(network, algorithm.trained(model), (inputs,))
-    return found[0]
-
-
 def layer_errors(algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
     """``(M, K, N)`` gradient of each example's loss by the outputs of a linear layer, for each class.
 

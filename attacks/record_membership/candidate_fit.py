@@ -9,20 +9,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.simulation import mean_clip_factor
 from fedleak.attacks.record_membership.batch_order import whitened
 from fedleak.attacks.record_membership.effects import AdamScales, Effects, Places, Sketch
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
 from fedleak.attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, seen_part, without_common_noise
-from fedleak.attacks.record_membership.pool import (
-    KNOWS,
-    NEEDS,
-    Pool,
-    PoolAttack,
-    flat_updates,
-    recorded_type,
-    weighted_gradient,
-)
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, recorded_type
+from fedleak.client.record_losses import weighted_gradient
+from fedleak.client.simulated_clients import mean_clip_factor
 from fedleak.core.declared_noise import without_refuted_noise
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History

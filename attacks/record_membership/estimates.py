@@ -11,15 +11,13 @@ from torch import Tensor
 from fedleak.attacks.applicability import without_records
 from fedleak.core.answers import Choices
 from fedleak.core.errors import ViewError
-from fedleak.core.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
+from fedleak.core.estimates import PLACE, ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
 from fedleak.core.metric_table import SHARE, Metric
 from fedleak.core.scoring import auc_per_victim, clopper_pearson, rates_at, roc_per_victim
 from fedleak.core.view import CANDIDATE_LABELS, View
 
 RATES = (0.01, 0.001)
 """False-positive rates at which true-positive rates are reported."""
-PLACE = "place in the pool"
-"""Column of the table of details with the most exposed records."""
 _ASKS = "did the client train on this record?"
 
 

@@ -4,10 +4,10 @@ import itertools
 
 import torch
 
-from fedleak.attacks.composition.base import output_layer
 from fedleak.attacks.sums_over_rounds.base import SharesAttack, class_sums
 from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
 from fedleak.attacks.sums_over_rounds.received_sums import Participants
+from fedleak.client.last_layer import output_layer
 from fedleak.core.history import History
 from fedleak.core.threat_model import ThreatModel
 

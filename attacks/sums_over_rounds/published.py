@@ -6,12 +6,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import auxiliary, layer_change
 from fedleak.attacks.composition.output_counts import OutputCounts
-from fedleak.attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
 from fedleak.attacks.sums_over_rounds.base import SharesAttack
 from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
 from fedleak.attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
+from fedleak.client.auxiliary_images import auxiliary
+from fedleak.client.last_layer import layer_change
+from fedleak.client.simulated_clients import draw_examples, random_compositions, simulated_changes, whole_counts
 from fedleak.core.attack import Variants
 from fedleak.core.history import History
 from fedleak.core.progress import with_progress

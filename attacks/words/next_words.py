@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import last_layer
 from fedleak.attacks.words.estimates import WordCountEstimate
 from fedleak.attacks.words.frequencies import TEXTS, word_frequencies
 from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.client.last_layer import last_layer
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.threat_model import ThreatModel

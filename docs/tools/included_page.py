@@ -131,7 +131,12 @@ def exporters() -> str:
 def hooks() -> str:
     """Callbacks of a training."""
     lead = "What runs during a training: `trainer.callbacks`."
-    return _section("Callbacks", lead, ("Class", "What it does"), _by_class(classes_in(callbacks, Callback)))
+    kinds = classes_in(callbacks, Callback, without="steps")
+    exported = [getattr(callbacks, name) for name in public_names(callbacks)]
+    # Those that every training has are the kernel's, and the room of additions exports them.
+    of_every_training = [kind for kind in exported if kind not in kinds]
+    shown = sorted([*kinds, *of_every_training], key=lambda kind: kind.__name__)
+    return _section("Callbacks", lead, ("Class", "What it does"), _by_class(shown))
 
 
 def definition(kind: type) -> str:

@@ -71,9 +71,8 @@ with Recorder(work / "deltas", parameters=state, data="texts") as recorder:
 # command line by ``fedleak audit DIR --learner Pretrained --learner.path my-network --learner.adapter.rank 4
 # --learner.adapter.targets "[q_proj, v_proj]"``.
 
+from fedleak import audit, show  # noqa: E402
 from fedleak.commands.shared.open_recording import open_recording  # noqa: E402
-from fedleak.evaluation import audit  # noqa: E402
-from fedleak.reports import show  # noqa: E402
 
 arguments = {"path": str(work / "base"), "adapter": {"rank": 4, "targets": ["q_proj", "v_proj"]}}
 recording = open_recording(work / "deltas", "Pretrained", arguments)

@@ -18,9 +18,8 @@ import numpy as np
 import yaml
 from sklearn.datasets import load_digits
 
+from fedleak import audit, show
 from fedleak.commands import program
-from fedleak.evaluation import audit
-from fedleak.reports import show
 
 work = Path(tempfile.mkdtemp())
 random = np.random.default_rng(0)

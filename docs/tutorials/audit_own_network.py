@@ -22,9 +22,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
+from fedleak import audit, show
 from fedleak.commands.shared.open_recording import open_recording
-from fedleak.evaluation import audit
-from fedleak.reports import show
 from fedleak_recorder import Recorder
 
 work = Path(tempfile.mkdtemp())
@@ -83,7 +82,7 @@ print("\nnot run:", "\n".join(f"{name}: {reason}" for name, reason in without.mi
 code = """
 from torch import nn
 
-from fedleak.modules import LocalTraining, NetworkLearner
+from fedleak import LocalTraining, NetworkLearner
 
 LOCAL = LocalTraining(learning_rate=0.1, batch_size=16, epochs=2)
 

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from lightning import Trainer
 
-from fedleak.callbacks import DeltaRecorder
+from fedleak import AuditResult, DeltaRecorder, audit
 from fedleak.datamodules import SyntheticRecommender
 from fedleak.defenses import Canaries, LocalDP
-from fedleak.evaluation import AuditResult, audit
 from fedleak.modules import FNCF
 from fedleak.tables.quiet import quieten
 

@@ -19,11 +19,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from lightning import Trainer, seed_everything
 
-from fedleak.callbacks import DeltaRecorder
+from fedleak import DeltaRecorder, LocalTraining, audit
 from fedleak.datamodules import ClientSplit, Digits
 from fedleak.defenses import LocalDP
-from fedleak.evaluation import audit
-from fedleak.modules import FederatedClassifier, LocalTraining
+from fedleak.modules import FederatedClassifier
 from fedleak.tables.quiet import quieten
 
 quieten()

@@ -16,12 +16,10 @@ from pathlib import Path
 
 from lightning import Trainer
 
-from fedleak.callbacks import DeltaRecorder
+from fedleak import DeltaRecorder, LocalTraining, audit, show
 from fedleak.commands import program
 from fedleak.datamodules import ClientSplit, Digits
-from fedleak.evaluation import audit
-from fedleak.modules import FederatedClassifier, LocalTraining
-from fedleak.reports import show
+from fedleak.modules import FederatedClassifier
 from fedleak.tables.quiet import quieten
 
 quieten()

@@ -40,8 +40,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional
 
-from fedleak.evaluation import audit
-from fedleak.reports import show
+from fedleak import audit, show
 from fedleak_recorder import Recorder
 
 torch.manual_seed(0)

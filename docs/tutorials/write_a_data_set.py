@@ -20,13 +20,10 @@ from pathlib import Path
 import numpy as np
 from lightning import Trainer
 
-from fedleak.callbacks import DeltaRecorder
-from fedleak.core import InputError
+from fedleak import DeltaRecorder, InputError, audit, show
 from fedleak.datamodules.recommendation.base import RecommenderDataModule
 from fedleak.datamodules.recommendation.interactions import Interactions, unique_interactions
-from fedleak.evaluation import audit
 from fedleak.modules import FNCF
-from fedleak.reports import show
 from fedleak.tables.quiet import quieten
 
 quieten()

@@ -17,15 +17,11 @@ from pathlib import Path
 import torch
 from lightning import Trainer
 
+from fedleak import Attack, DeltaRecorder, LocalTraining, RoundView, ThreatModel, audit, show
 from fedleak.attacks.composition.base import certain
 from fedleak.attacks.composition.estimates import CompositionEstimate
-from fedleak.callbacks import DeltaRecorder
-from fedleak.core import RoundView, ThreatModel
-from fedleak.core.attack import Attack
 from fedleak.datamodules import ClientSplit, Digits
-from fedleak.evaluation import audit
-from fedleak.modules import FederatedClassifier, LocalTraining
-from fedleak.reports import show
+from fedleak.modules import FederatedClassifier
 from fedleak.tables.quiet import quieten
 
 quieten()

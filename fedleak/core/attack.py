@@ -4,9 +4,10 @@ import abc
 import dataclasses
 import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import torch
+from torch import Tensor
 
 from fedleak.core.class_paths import check_declared
 from fedleak.core.errors import ViewError
@@ -23,6 +24,18 @@ WithPrior = Literal["likelihood", "rank", "posterior"]
 """How a prior is added to the scores of an attack, see `Attack.with_prior`."""
 Variants = Mapping[str, Mapping[str, Any]]
 """Values of the variants of an attack by key."""
+
+
+class Misfit(NamedTuple):
+    """Why a recording's ground truth is about something else than an attack infers from its messages.
+
+    Attributes:
+        says: the reason as a sentence.
+        way_out: what to do about it; empty for nothing.
+    """
+
+    says: str
+    way_out: str = ""
 
 
 class Attack(abc.ABC):
@@ -162,6 +175,13 @@ class Attack(abc.ABC):
         """Names of the question in public taxonomies, with the letter of its threat model."""
         known = cls.taxonomy or TAXONOMY.get(cls.family, NONE_FITS)
         return dataclasses.replace(known, letter=known.letter or cls.threat_model.letter)
+
+    def misfit(self, view: View, truth: Mapping[str, Tensor]) -> Misfit | None:
+        """Why the ground truth of a view, which has all that the estimate asks for, cannot judge what is inferred.
+
+        None if it can. An attack overrides it that reads off the model what it infers something about.
+        """
+        return None
 
     @final
     def label(self, view: View) -> str:

@@ -65,11 +65,15 @@ def check_declared(kind: type, base: type) -> None:
     )
 
 
-def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
-    """Subclasses of `base` that the modules of a package define, without abstract ones, by module and place in it."""
+def classes_in(package: ModuleType, base: type[_Kind], *, without: str | None = None) -> list[type[_Kind]]:
+    """Subclasses of `base` that the modules of a package define, without abstract ones, by module and place in it.
+
+    Modules of the folder `without` in the package are not imported.
+    """
     found = []
     files = [(root, path) for root in package.__path__ for path in Path(root).rglob("*.py")]
     below = [path.relative_to(root).with_suffix("").parts for root, path in files if path.name != "__init__.py"]
+    below = [parts for parts in below if parts[0] != without]
     for name in sorted(".".join([package.__name__, *parts]) for parts in below):
         members = vars(importlib.import_module(name)).values()
         own = [one for one in members if isinstance(one, type) and one.__module__ == name]

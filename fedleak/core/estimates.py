@@ -27,6 +27,8 @@ class EstimateError(Exception):
 
 Detail = Mapping[str, str | int | float | bool | None]
 """One row of an attack's own table."""
+PLACE = "place in the pool"
+"""Column of such a table: the number of a candidate record, of which the row says how exposed it is."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Class paths of older versions, in whose configurations, checkpoints, tables and manifests they still stand."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,19 @@ MOVED = {
 """Place below ``fedleak`` by old module; the longest that a path begins with counts."""
 OLDER = ("attacks.manipulation", "modules.image_manipulation")
 """Where, older still, lay what a server does besides averaging."""
+MOVED_SINCE = {
+    "callbacks.requeue": "training.lightning.requeue",
+    "callbacks.round_progress": "training.lightning.round_progress",
+    "callbacks.run_config": "training.lightning.run_config",
+    "callbacks.stop_report": "recordings.stop_report",
+    "modules.learners.network": "training.network_learner",
+    "tables.after.attribute_ceiling": "callbacks.steps.attribute_ceiling",
+    "tables.after.devices": "callbacks.steps.devices",
+    "tables.after.identifiability": "callbacks.steps.identifiability",
+    "tables.after.image_quality": "callbacks.steps.image_quality",
+    "tables.after.model_quality": "callbacks.steps.devices",
+}
+"""Place below ``fedleak`` by that of 0.2, for modules of which all classes or some lie elsewhere today."""
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
 
 
@@ -61,18 +74,33 @@ def current_path(path: str) -> str:
     if _PATH.fullmatch(path) is None:
         return path
     *modules, name = path.split(".")
+    if modules[0] == "fedleak":
+        return _path_of(_places_since(modules[1:]), name) or path
     for length in range(len(modules), 0, -1):
         old = ".".join(modules[:length])
         if old not in MOVED:
             continue
-        room = PACKAGE.joinpath(*MOVED[old].split("."))
+        room = MOVED[old].split(".")
         # In the older of the old places, modules had other names: the class may be in any module of the room.
-        exact = room if old in OLDER else room.joinpath(*modules[length:])
-        file = _defining_file(exact, name)
-        if file is None:
-            return path
-        return ".".join(["fedleak", *file.relative_to(PACKAGE).with_suffix("").parts, name])
+        place = room if old in OLDER else [*room, *modules[length:]]
+        return _path_of([place, *_places_since(place)], name) or path
     return path
+
+
+def _places_since(place: Sequence[str]) -> list[list[str]]:
+    """Where classes of a module, or of the modules of a package, have gone since 0.2."""
+    old = ".".join(place)
+    moved = [new for module, new in MOVED_SINCE.items() if f"{module}.".startswith(f"{old}.")]
+    return [new.split(".") for new in dict.fromkeys(moved)]
+
+
+def _path_of(places: Iterable[Sequence[str]], name: str) -> str:
+    """Path of a class in the first of some places below ``fedleak`` that defines it; empty if none does."""
+    for place in places:
+        file = _defining_file(PACKAGE.joinpath(*place), name)
+        if file is not None:
+            return ".".join(["fedleak", *file.relative_to(PACKAGE).with_suffix("").parts, name])
+    return ""
 
 
 def with_current_paths(content: Any) -> Any:

@@ -35,7 +35,7 @@ class Received:
     def __post_init__(self) -> None:
         right = self.features.dim() == 4 and self.mask.shape == self.features.shape[:3]
         found = f"{tuple(self.features.shape)} and {tuple(self.mask.shape)}"
-        way_out = "Arrange a recording's view with fedleak.attacks.ranking.lists.ranked_lists."
+        way_out = "Arrange a recording's view with fedleak.client.ranked_lists.ranked_lists."
         require(right, "features (C, Q, L, F) and mask (C, Q, L)", found, way_out)
 
     def of(self, clients: Tensor) -> "Received":

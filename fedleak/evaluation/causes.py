@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import AUXILIARY, auxiliary
-from fedleak.attacks.composition.decaf import gradient_bases
-from fedleak.attacks.ranking.lists import ranked_lists
+from fedleak.client.auxiliary_images import AUXILIARY, auxiliary
+from fedleak.client.class_updates import gradient_bases
 from fedleak.client.network import ClassifierAlgorithm
+from fedleak.client.ranked_lists import ranked_lists
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.client.recommendation import RecommenderAlgorithm
 from fedleak.core.declared_noise import sent_numbers
@@ -166,7 +166,7 @@ def _class_bases(view: RoundView, learner: object, seed: int) -> Tensor | None:
 
 
 def _last_layer(view: RoundView) -> Tensor:
-    """``(V, D)`` update of the last layer, in the order of `fedleak.attacks.composition.base.flat_change`."""
+    """``(V, D)`` update of the last layer, in the order of `fedleak.client.last_layer.flat_change`."""
     name = view.require(ClassifierAlgorithm).output_layer
     return torch.cat([view.deltas[f"{name}.weight"].flatten(1), view.deltas[f"{name}.bias"]], dim=1).double()
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from torch import Tensor
 
-from fedleak.attacks.composition.base import CompositionAttack, output_layer
 from fedleak.core.attack import Attack
-from fedleak.core.errors import InputError, ViewError
+from fedleak.core.errors import InputError
 from fedleak.core.memory import gibibytes, memory_bound
 from fedleak.core.view import View
 from fedleak.evaluation.cause import POSSIBLE, Cause
@@ -97,7 +96,8 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> Reason | N
         )
     unknown = tuple(name for name in attack.estimates.truth if name not in truth)
     if not unknown or attack.certifies:
-        return _other_classes(view, truth) if isinstance(attack, CompositionAttack) else None
+        misfit = attack.misfit(view, truth)
+        return None if misfit is None else Reason("misfit", way_out=misfit.way_out, says=misfit.says)
     if truth:
         way_out = f"add {', '.join(unknown)} to the truth of each client (docs/reference/recording-format.md)"
     else:
@@ -117,21 +117,3 @@ def _described(kind: type) -> str:
     """First sentence of the documentation of a kind of algorithm."""
     sentence = re.split(r"[.;](?=\s|$)", inspect.getdoc(kind) or kind.__name__)[0].replace("``", "")
     return f"{sentence[:1].lower()}{sentence[1:]}"
-
-
-def _other_classes(view: View, truth: Mapping[str, Tensor]) -> Reason | None:
-    """That the model's last layer has other classes than the ground truth counts; None if it has the same."""
-    try:
-        layer = output_layer(view)
-        classes = view.deltas[f"{layer}.bias"].shape[1]
-    except (ViewError, KeyError) as error:
-        return Reason("misfit", says=str(error))
-    counted = truth["class_counts"].shape[1]
-    if classes == counted:
-        return None
-    return Reason(
-        "misfit",
-        way_out="if another layer is the last, give the parameters in the network's order",
-        says=f"the model's last layer, {layer!r}, has outputs for {classes} classes, and class_counts in truth/ counts"
-        f" {counted}",
-    )

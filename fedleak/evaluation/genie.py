@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fedleak.attacks.ranking.lists import ranked_lists
 from fedleak.client.pointwise_descent import Items, VoteAlgorithm, as_parameters, as_ranker, descend
+from fedleak.client.ranked_lists import ranked_lists
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.client.recommendation import RecommenderAlgorithm
 from fedleak.core.errors import ViewError

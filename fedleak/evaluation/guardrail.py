@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError, require
 from fedleak.core.view import RoundView
@@ -36,7 +35,7 @@ class Guardrail(Defense):
             Names or class paths, or a mapping of these to arguments, such as ``{list-posterior: {prior: uniform}}``.
 
     Raises:
-        InputError: the limit is not an AUC, or there is no attack.
+        InputError: the limit is not an AUC, there is no attack, or one does not infer interactions.
     """
 
     def __init__(self, *, limit: float = 0.6, attacks: dict[str, dict[str, Any]] | Sequence[Attack | str]) -> None:
@@ -46,6 +45,8 @@ class Guardrail(Defense):
         self.limit = limit
         named = attacks.items() if isinstance(attacks, dict) else ((attack, None) for attack in attacks)
         self.attacks = [make_attack(attack, arguments) for attack, arguments in named]
+        for attack in self.attacks:
+            _check_infers_interactions(attack)
 
     def review(self, update: Update, own_view: OwnView, generators: Callable[[int], torch.Generator]) -> Update:
         view, labels = own_view(update)
@@ -67,8 +68,18 @@ class Guardrail(Defense):
             except ViewError as error:
                 refused.append(str(error))
                 continue
-            assert isinstance(estimate, InteractionEstimate)
             found.append(estimate.score(view, {"labels": labels}).metrics["auc"])
         way_out = "Add an attack of this learner's family, e.g. list-posterior for rankings."
         require(found, "a Guardrail with an attack that fits the clients' updates", "; ".join(refused), way_out)
         return torch.stack(found).amax(0)
+
+
+def _check_infers_interactions(attack: Attack) -> None:
+    """Checks that a client can score the attack by its own interactions, which are all the truth that it has here."""
+    estimates = attack.estimates
+    require(
+        estimates.truth == ("labels",) and "auc" in estimates.metrics,
+        "a Guardrail with attacks that infer with which items a client interacted",
+        f"{attack.name}, which infers {estimates.inferred}",
+        "Choose others, e.g. list-posterior for rankings; fedleak list says what each infers.",
+    )

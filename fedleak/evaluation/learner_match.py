@@ -9,16 +9,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, one_hot
 
-from fedleak.attacks.composition.base import IMAGES
-from fedleak.attacks.composition.base import LABELS as CLASSES
-from fedleak.attacks.composition.simulation import as_released, random_compositions
-from fedleak.attacks.ranking.lists import ranked_lists
 from fedleak.client.algorithm import ExampleAlgorithm
+from fedleak.client.auxiliary_images import IMAGES
+from fedleak.client.auxiliary_images import LABELS as CLASSES
+from fedleak.client.ranked_lists import ranked_lists
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.client.recommendation import RecommenderAlgorithm
+from fedleak.client.simulated_clients import as_released, random_compositions
+from fedleak.core.additions import room
 from fedleak.core.attack import Attack
+from fedleak.core.class_paths import classes_in
 from fedleak.core.declared_noise import noise_is_refuted
 from fedleak.core.errors import ViewError
+from fedleak.core.likeness import Likeness, Twins, flat_alike
 from fedleak.core.metric_table import METRICS
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
@@ -26,7 +29,6 @@ from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.misassigned import misassigned
 from fedleak.evaluation.noise_floor import declared_noise
 from fedleak.evaluation.scores import AttackInfo
-from fedleak.evaluation.simulated_twins import Likeness, Twins, flat_alike
 from fedleak.recordings.adversary_devices import FEATURES, LABELS
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
@@ -73,8 +75,8 @@ class LearnerMatch:
     Attributes:
         ratio: median length of the simulated updates over that of the recorded ones.
         tensors: the same by tensor.
-        cosine: median cosine of a client's update and its twin's, see `fedleak.evaluation.simulated_twins`; without
-            twins, that of the mean updates.
+        cosine: median cosine of a client's update and its twin's, see `fedleak.core.likeness.Twins`; without twins,
+            that of the mean updates.
         clients: number of clients compared.
         finding: what refutes the learner, and the next thing to try; empty for nothing.
         expected: what holds for simulated clients in place of the recorded ones, for a sentence; empty without twins.
@@ -145,12 +147,11 @@ def simulates(attack: Attack) -> bool:
 def learner_match(view: RoundView, *, generator: torch.Generator) -> LearnerMatch | str:
     """Compares updates of simulated clients with the recorded ones of a view.
 
-    Clients of a classifier are compared with twins, and these with what is expected of simulated clients
-    (`fedleak.evaluation.simulated_twins`): length, direction, ratios between tensors, and whole numbers of examples.
-    Others are compared with clients of random examples, which have updates of another length, but not much, and another
-    direction,
-    but rarely the opposite one: the ratio was 0.6 to 1.7 for a recommender and a text model; taggers and rankers were
-    not measured.
+    Clients of a kind that a family of attacks makes twins of (`fedleak.core.likeness.Twins`), as of classifiers, are
+    compared with these, and these with what is expected of simulated clients: length, direction, ratios between
+    tensors, and whole numbers of examples. Others are compared with clients of random examples, which have updates of
+    another length, but not much, and another direction, but rarely the opposite one: the ratio was 0.6 to 1.7 for a
+    recommender and a text model; taggers and rankers were not measured.
 
     A text says why there is no comparison.
     """
@@ -163,11 +164,20 @@ def learner_match(view: RoundView, *, generator: torch.Generator) -> LearnerMatc
         return "the server gets sums of several clients' updates"
     if not any(bool(value.any()) for value in view.deltas.values()):
         return "the recorded updates are zero"
-    try:
-        twins = Twins(view, generator)
-    except ViewError:
+    twins = _twins_of(view, generator)
+    if twins is None:
         return _match_of_others(view, generator)
     return _match_of_twins(view, twins)
+
+
+def _twins_of(view: RoundView, generator: torch.Generator) -> Twins | None:
+    """Twins of the clients of a view by the first family that can make them; None if none can."""
+    for kind in classes_in(room("attacks"), Twins):
+        try:
+            return kind(view, generator)
+        except ViewError:
+            continue
+    return None
 
 
 def _match_of_twins(view: RoundView, twins: Twins) -> LearnerMatch:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from fedleak import attacks
+from fedleak.core.additions import room
 from fedleak.core.attack import Attack
 from fedleak.core.class_paths import class_at, classes_in
 from fedleak.core.errors import InputError, require
@@ -63,9 +63,10 @@ def _path(kind: type[Attack]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-_public = [getattr(attacks, name) for name in public_names(attacks)]
+_attacks = room("attacks")
+_public = [getattr(_attacks, name) for name in public_names(_attacks)]
 _exported = [kind for kind in _public if not inspect.isabstract(kind)]
-_further = [kind for kind in classes_in(attacks, Attack) if hasattr(kind, "name") and kind not in _exported]
+_further = [kind for kind in classes_in(_attacks, Attack) if hasattr(kind, "name") and kind not in _exported]
 KNOWN: list[type[Attack]] = [one for kind in [*_exported, *_further] for one in (kind, *variants_of(kind).values())]
 """Every attack of this package: those that it exports first, variants after their attack."""
 check_distinct(KNOWN)

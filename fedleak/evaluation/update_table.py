@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import output_layer
+from fedleak.client.last_layer import output_layer
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError

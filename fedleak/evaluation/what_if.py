@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from fedleak.attacks.composition.base import IMAGES, LABELS
-from fedleak.attacks.record_membership.pool import record_losses
 from fedleak.client.algorithm import ClientAlgorithm, RecordAlgorithm
+from fedleak.client.auxiliary_images import IMAGES, LABELS
+from fedleak.client.record_losses import record_losses
 from fedleak.core.metric_table import CORRELATION, METRICS, POSITIVE, Metric
 from fedleak.defenses.base import Defense
 from fedleak.evaluation.answers import Answer, answers, goes_furthest

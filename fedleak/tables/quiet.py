@@ -46,8 +46,8 @@ def quiet_trainer(**options: Any) -> "Trainer":
     """
     from lightning import Trainer
 
-    from fedleak.callbacks.round_progress import RoundProgress
     from fedleak.tables.training import TRAINER_DEFAULTS
+    from fedleak.training.lightning.round_progress import RoundProgress
 
     quieten()
     bars = [RoundProgress()] if options.get("enable_progress_bar", True) else []

@@ -14,18 +14,15 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ProgressBar, Ti
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 
-from fedleak import callbacks, datamodules, defenses, modules, server
-from fedleak.callbacks.delta_recorder import DeltaRecorder
-from fedleak.callbacks.requeue import Requeue
-from fedleak.callbacks.round_progress import RoundProgress
-from fedleak.callbacks.run_config import RunConfig
-from fedleak.callbacks.stop_report import StopReport, newest_checkpoint
+from fedleak import defenses, server
+from fedleak.core.additions import room
 from fedleak.core.class_paths import classes_in, find_in_current_folder
 from fedleak.core.errors import require
 from fedleak.core.moved import with_current_paths
 from fedleak.core.signals import Stopping
 from fedleak.defenses.base import Defense
 from fedleak.evaluation.guardrail import Guardrail
+from fedleak.recordings.stop_report import StopReport, newest_checkpoint
 from fedleak.reports.results_folder import print_outputs, results_in, shell_command
 from fedleak.server.deviation import Deviation
 from fedleak.tables.quiet import quieten
@@ -34,10 +31,19 @@ from fedleak.training.lightning.checkpoint_file import check_present
 from fedleak.training.lightning.checkpoint_io import NAMES, CheckedCheckpointIO
 from fedleak.training.lightning.error_reports import refused
 from fedleak.training.lightning.launch_check import check_processes
+from fedleak.training.lightning.requeue import Requeue
+from fedleak.training.lightning.round_progress import RoundProgress
+from fedleak.training.lightning.run_config import RunConfig
 from fedleak.training.lightning.train_parser import SUBCOMMANDS, OneLineParser, check_config_files, config_files
+from fedleak.training.round_recorder import RoundRecorder
 
-_ROOMS = (callbacks, datamodules, modules, defenses, server)
-SHORT_NAMES = (*(kind for room in _ROOMS for kind in classes_in(room, object)), Guardrail)
+_SEARCHED = (room("datamodules"), room("modules"), defenses, server)
+SHORT_NAMES = (
+    # Steps of tables are no part of a training, and import what trains.
+    *classes_in(room("callbacks"), object, without="steps"),
+    *(kind for package in _SEARCHED for kind in classes_in(package, object)),
+    Guardrail,
+)
 """Classes that a config may name without their module, because jsonargparse finds imported classes."""
 
 
@@ -141,7 +147,7 @@ class FederatedCLI(LightningCLI):
         if not self.trainer.is_global_zero:
             return
         root = Path(self.trainer.default_root_dir)
-        recorders = [one for one in self.trainer.callbacks if isinstance(one, DeltaRecorder)]  # type: ignore[attr-defined]
+        recorders = [one for one in self.trainer.callbacks if isinstance(one, RoundRecorder)]  # type: ignore[attr-defined]
         recordings = [one.folder(self.trainer) for one in recorders]
         places = {"recording": recordings, "config": [root / "config.yaml"], **results_in(root)}
         checkpoint = newest_checkpoint(self.trainer)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from fedleak.modules.learners.image_classifier import FederatedClassifier as FederatedClassifier
     from fedleak.modules.learners.image_ranker import ImageRanker as ImageRanker
     from fedleak.modules.learners.matrix_factorization import FederatedMF as FederatedMF
-    from fedleak.modules.learners.network import NetworkLearner as NetworkLearner
     from fedleak.modules.learners.photo_tagger import FederatedTagger as FederatedTagger
     from fedleak.modules.learners.text import FederatedText as FederatedText
+    from fedleak.training.network_learner import NetworkLearner as NetworkLearner
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -26,7 +26,7 @@ else:
             "FederatedClassifier": "fedleak.modules.learners.image_classifier",
             "ImageRanker": "fedleak.modules.learners.image_ranker",
             "FederatedMF": "fedleak.modules.learners.matrix_factorization",
-            "NetworkLearner": "fedleak.modules.learners.network",
+            "NetworkLearner": "fedleak.training.network_learner",
             "FederatedTagger": "fedleak.modules.learners.photo_tagger",
             "FederatedText": "fedleak.modules.learners.text",
         },

@@ -6,8 +6,8 @@ from fedleak.client.binary_classifier import BinaryClassifierAlgorithm
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
 from fedleak.core.seeding import PERSISTENT, generator_for
-from fedleak.modules.learners.network import NetworkLearner
 from fedleak.training.federated import Federation, Unpack
+from fedleak.training.network_learner import NetworkLearner
 
 
 class FederatedBinaryClassifier(NetworkLearner):

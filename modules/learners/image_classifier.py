@@ -14,9 +14,9 @@ from fedleak.core.errors import require
 from fedleak.core.seeding import PERSISTENT, generator_for
 from fedleak.defenses.mixup import Mixup
 from fedleak.defenses.soteria import Soteria
-from fedleak.modules.learners.network import NetworkLearner
 from fedleak.server.model_manipulation import ModelManipulation
 from fedleak.training.federated import Federation, Unpack
+from fedleak.training.network_learner import NetworkLearner
 
 PAPER_LOCAL = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batch_size=64)
 """Adadelta as in the paper, which does not give learning rate, batch size and epochs; these are torch's defaults."""

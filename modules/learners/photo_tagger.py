@@ -15,9 +15,9 @@ from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.nets.batch_norm import mask_batches
 from fedleak.client.tagger import Tagger, TaggerAlgorithm, TaggerOptions
 from fedleak.core.seeding import PERSISTENT, generator_for
-from fedleak.modules.learners.network import NetworkLearner
 from fedleak.modules.learners.text import PAPER_LOCAL
 from fedleak.training.federated import Federation, Unpack
+from fedleak.training.network_learner import NetworkLearner
 
 
 class FederatedTagger(NetworkLearner):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fedleak.commands import train
-from fedleak.core.moved import MOVED, current_path, with_current_paths
+from fedleak.core.moved import MOVED, MOVED_SINCE, current_path, with_current_paths
 from fedleak.tables.parsed_training import Training
 from tests.places import CONFIGS
 
@@ -18,15 +18,24 @@ OLD = {
     "attacks.base.Attack": "fedleak.core.attack.Attack",
     "attacks.composition.decaf.Decaf": "fedleak.attacks.composition.decaf.Decaf",
     "callbacks.audit.Audit": "fedleak.callbacks.audit.Audit",
+    "callbacks.Requeue": "fedleak.training.lightning.requeue.Requeue",
+    "callbacks.stop_report.StopReport": "fedleak.recordings.stop_report.StopReport",
     "client.fncf.FNCFAlgorithm": "fedleak.client.fncf.FNCFAlgorithm",
     "datamodules.base.FederatedDataModule": "fedleak.training.data.FederatedDataModule",
     "datamodules.images.digits.Digits": "fedleak.datamodules.images.digits.Digits",
     "defenses.local_dp.LocalDP": "fedleak.defenses.local_dp.LocalDP",
     "evaluation.guardrail.Guardrail": "fedleak.evaluation.guardrail.Guardrail",
+    "experiments.after.devices.Maps": "fedleak.callbacks.steps.devices.Maps",
+    "experiments.after.model_quality.Fitted": "fedleak.tables.after.model_quality.Fitted",
+    "experiments.after.model_quality.Quality": "fedleak.callbacks.steps.devices.Quality",
     "experiments.cell.Cell": "fedleak.tables.cell.Cell",
+    "fedleak.callbacks.requeue.Requeue": "fedleak.training.lightning.requeue.Requeue",
+    "fedleak.callbacks.RoundProgress": "fedleak.training.lightning.round_progress.RoundProgress",
+    "fedleak.tables.after.identifiability.Theorem": "fedleak.callbacks.steps.identifiability.Theorem",
     "modules.FNCF": "fedleak.modules.learners.fncf.FNCF",
     "modules.federated.FederatedModule": "fedleak.training.federated.FederatedModule",
     "modules.learners.fncf.FNCF": "fedleak.modules.learners.fncf.FNCF",
+    "modules.NetworkLearner": "fedleak.training.network_learner.NetworkLearner",
     "modules.server.ServerOptimizer": "fedleak.training.server_optimizer.ServerOptimizer",
     "protocol.view.RoundView": "fedleak.core.view.RoundView",
     "server.codebook.Codebook": "fedleak.server.codebook.Codebook",
@@ -41,7 +50,7 @@ def test_an_old_path_names_a_class_of_today(old: str) -> None:
 
 
 def test_every_new_place_is_there() -> None:
-    for place in MOVED.values():
+    for place in (*MOVED.values(), *MOVED_SINCE.values()):
         assert importlib.import_module(f"fedleak.{place}")
 
 
@@ -49,6 +58,7 @@ def test_every_new_place_is_there() -> None:
     "path",
     [
         *("modules.MyNet", "client.train", "client.algorithm.MyAlgorithm", "attacks.my_attack.Mine", "my_audit.Mine"),
+        *("fedleak.callbacks.MyCallback", "fedleak.MyAttack", "fedleak.callbacks.DeltaRecorder"),
         *("attacks", "client.data/x", "..", "attacks.*", ""),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.simulation import as_released
+from fedleak.client.simulated_clients import as_released
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
 from fedleak.core.view import Release, RoundView, View

@@ -95,6 +95,8 @@ def test_what_cannot_guard_is_refused() -> None:
         Guardrail(attacks=[])
     with pytest.raises(InputError, match="limit"):
         Guardrail(limit=1.5, attacks=[Reader()])
+    with pytest.raises(InputError, match="decaf, which infers what share of its examples"):
+        Guardrail(attacks=["decaf"])
 
 
 def train(folder: Path, *, epsilon: float, codebook: bool, guarded: bool = True) -> tuple[FPDGD, RoundRecord]:

@@ -33,13 +33,13 @@ import yaml
 from lightning import Callback, LightningModule, Trainer
 from tqdm import tqdm
 
-from fedleak.callbacks.unfinished_training import CHECKPOINT
 from fedleak.commands import program, train
 from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.modules.learners.image_classifier import FederatedClassifier
 from fedleak.recordings.recording import Recording
 from fedleak.training.federated import FederatedModule
+from fedleak.training.lightning.unfinished_training import CHECKPOINT
 from fedleak_recorder.format import journals_in, read_journal
 from tests.foreign_toys import write_dump
 

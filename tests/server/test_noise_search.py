@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.ranking.list_matching import ListMatching
-from fedleak.attacks.ranking.lists import ranked_lists
 from fedleak.callbacks.noise_search import simulated_lists
+from fedleak.client.ranked_lists import ranked_lists
 from fedleak.core.scoring import auc_per_victim
 from fedleak.defenses.base import Defense, Update
 from fedleak.defenses.local_dp import LocalDP

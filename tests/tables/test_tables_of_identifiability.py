@@ -8,12 +8,12 @@ import pytest
 import torch
 import yaml
 
+from fedleak.callbacks.steps.identifiability import least_share
 from fedleak.client.recommendation import USER_EMBEDDING
 from fedleak.core.errors import InputError
 from fedleak.core.gaussian_budget import composed_epsilon
 from fedleak.modules.learners.recommender import held_out_hits
 from fedleak.tables.after import STEPS, after_steps
-from fedleak.tables.after.identifiability import least_share
 from tests.places import CONFIGS
 from tests.probing_toys import clients, learner
 from tests.tables.tables import Result, read, reproduce

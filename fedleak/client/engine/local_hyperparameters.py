@@ -11,7 +11,7 @@ Engine = Literal["auto", "vectorized", "sequential"]
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining:
-    """Options of a client's local training.
+    """Options of a client's local training: optimizer, steps, batches and the engine that computes them.
 
     Attributes:
         optimizer: the client's optimizer, without state from earlier rounds.
@@ -33,6 +33,12 @@ class LocalTraining:
         fast: whether to use hand-written gradients, reused memory and fused optimizers; autograd and torch's optimizers
             give the same deltas to float tolerance.
         threads: chunks or clients trained in parallel on a CPU, None for the number of torch threads.
+
+    Example:
+        >>> from fedleak import LocalTraining
+        >>> LocalTraining(learning_rate=0.1, epochs=2).batch_size  # None: all of a client's examples at once
+        >>> LocalTraining(learning_rate=0.1, epochs=2).epochs
+        2
     """
 
     optimizer: Literal["sgd", "adam", "adadelta"] = "sgd"

@@ -10,9 +10,9 @@ from typing import Any
 from jsonargparse import ArgumentError, ArgumentParser
 
 from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core.additions import room
 from fedleak.core.class_paths import classes_in, find_in_current_folder
 from fedleak.core.errors import InputError, require
-from fedleak.modules import learners
 from fedleak.recordings.control import Control, ControlRecording
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
@@ -79,7 +79,7 @@ def open_recording(
 
 def _project_learners() -> dict[str, type[FederatedModule]]:
     """Learners of this project by the names of their classes."""
-    return {kind.__name__: kind for kind in classes_in(learners, FederatedModule)}
+    return {kind.__name__: kind for kind in classes_in(room("modules.learners"), FederatedModule)}
 
 
 def _describe(recording: Recording, built: FederatedModule) -> None:

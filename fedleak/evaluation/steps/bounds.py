@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pandas as pd
 from torch import Tensor
 
-from fedleak.attacks.ranking.lists import ranked_lists
-from fedleak.attacks.ranking.priors import ListPrior, log_prior
+from fedleak.client.list_priors import ListPrior, log_prior
+from fedleak.client.ranked_lists import ranked_lists
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.core.view import RoundView
 from fedleak.evaluation.channel import Channel, update_bits
@@ -37,7 +37,7 @@ class Bounds(RecordingStep):
 
     Attributes:
         priors: what the attacks know of the clicks besides their number: ``uniform``, nothing; the others as of
-            `fedleak.attacks.ranking.priors.log_prior`, for learners that rank. Empty for bits only.
+            `fedleak.client.list_priors.log_prior`, for learners that rank. Empty for bits only.
     """
 
     name = "bounds"

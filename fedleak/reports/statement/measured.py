@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedleak.attacks.record_membership.estimates import PLACE
 from fedleak.core.attack import Attack
+from fedleak.core.estimates import PLACE
 from fedleak.core.metric_table import metric
 from fedleak.core.taxonomy import MANIPULATING, NONE_FITS, TAXONOMY
 from fedleak.evaluation.answers import Answer, answers, leading

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.attacks.declared_privacy.epsilon_bounds import bound_at, gaussian_at
-from fedleak.attacks.declared_privacy.ledger import LEDGER_CHECKS, SUBSAMPLING
+from fedleak.core.epsilon_bounds import bound_at, gaussian_at
 from fedleak.core.errors import ViewError
+from fedleak.core.privacy_ledger import LEDGER_CHECKS, SUBSAMPLING
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.scores import records

@@ -1,17 +1,25 @@
-"""Steps after the attacks of a cell: comparisons that a table reports next to the scores of attacks."""
+"""Steps after the attacks of a cell: comparisons that a table reports next to the scores of attacks.
+
+Those that need the attacks, data and learners of one family lie in ``callbacks/steps/``, and are found there.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedleak.core.additions import room
 from fedleak.core.class_paths import class_at, named_classes
 from fedleak.core.errors import InputError
 from fedleak.evaluation.steps import RECORDING_STEPS, Step
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.overrides import near
 
-STEPS: dict[str, type[Step]] = {**named_classes(sys.modules[__name__], AfterStep), **RECORDING_STEPS}
-"""Every step of this package and of `fedleak.evaluation.steps`, by its name."""
+STEPS: dict[str, type[Step]] = {
+    **named_classes(sys.modules[__name__], AfterStep),
+    **named_classes(room("callbacks.steps"), AfterStep),
+    **RECORDING_STEPS,
+}
+"""Every step of this package, of ``callbacks/steps/`` and of `fedleak.evaluation.steps`, by its name."""
 
 __all__ = ["STEPS", "AfterStep", "after_steps"]
 

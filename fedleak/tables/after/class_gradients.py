@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pandas as pd
 import torch
 
-from fedleak.attacks.composition.base import auxiliary, layer_change
-from fedleak.attacks.composition.decaf import gradient_bases
+from fedleak.client.auxiliary_images import auxiliary
+from fedleak.client.class_updates import gradient_bases
+from fedleak.client.last_layer import layer_change
 from fedleak.core.seeding import generator_for
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.reports.figures.maps import change_panels

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedleak.attacks.ranking.lists import ranked_lists
+from fedleak.client.ranked_lists import ranked_lists
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
 from fedleak.defenses.local_dp import clip_factors

@@ -11,17 +11,14 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from fedleak.core.metric_table import SHARE, Metric
-from fedleak.datamodules.devices.base import OwnedDataModule, Pooled
-from fedleak.datamodules.images.base import ClassificationDataModule
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.cell_cache import CellRun
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.federated import FederatedModule
 
-RECORDED, UNRECORDED, CENTRAL = "global-model", "global-model-unrecorded", "central-model"
-"""Labels of the attacked training's model, of the same training without a recorder, and of centralised training."""
-_TESTED_AT_ONCE = 256
+RECORDED, UNRECORDED = "global-model", "global-model-unrecorded"
+"""Labels of the attacked training's model, and of the same training without a recorder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +84,6 @@ class Fitted(AfterStep):
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         module, data = run.trained()
-        assert isinstance(data, ClassificationDataModule)
         cohorts = (data.build_cohort(0, torch.tensor([client])).examples for client in range(data.num_clients))
         own = ({name: value[0] for name, value in examples.items()} for examples in cohorts)
         module.eval()
@@ -112,44 +108,6 @@ class _Keeper(Callback):
         """Copies the parameters."""
         public = {name: value.detach().clone() for name, value in pl_module.named_parameters()}
         self.before[trainer.global_step] = public
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quality(AfterStep):
-    """The learner's own metric on each user's held-out examples (deanonymization, table 2).
-
-    Attributes:
-        central: epochs of centralised training on all devices' examples for comparison; None for none.
-    """
-
-    name = "quality"
-    metrics = ("top5", "mae", "ap-labels")
-    central: int | None = None
-
-    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        module, data = run.build()
-        assert isinstance(data, OwnedDataModule)
-        module.load_state_dict(run.recording.model(run.recording.rounds[-1]), strict=False)
-        yield _user_quality(run, RECORDED, module, data)
-        if self.central is not None:
-            overrides = {"trainer.max_steps": self.central, "model.defenses": []}
-            central, _ = run.train(overrides, data=Pooled(data))
-            yield _user_quality(run, CENTRAL, central, data)
-
-
-def _user_quality(run: CellRun, label: str, module: Any, data: OwnedDataModule) -> pd.DataFrame:
-    module.eval()
-    tested = {user: numbers for user, numbers in enumerate(data.device_split.test) if len(numbers)}
-    values = []
-    for numbers in tested.values():
-        module.quality.reset()
-        with torch.no_grad():
-            for part in torch.split(numbers, _TESTED_AT_ONCE):
-                module.update_metrics(data.fields(part))
-        values.append(float(module.quality.compute()))
-    examples = [len(numbers) for numbers in tested.values()]
-    last = run.recording.rounds[-1]
-    return run.scores(label, {module.metric: values}, victims=list(tested), round=last, items=examples)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,23 @@ from fedleak.tables.cell_cache import CellRun
 
 
 class AfterStep(Step):
-    """Comparison from the data or the model of a cell, or from further trainings."""
+    """Comparison from the data or the model of a cell, or from further trainings.
+
+    Example:
+        >>> from fedleak import AfterStep, Metric
+        >>> class ModelSize(AfterStep):
+        ...     '''The number of weights of the trained model.'''
+        ...
+        ...     name = "model-size"
+        ...     metrics = (Metric("weights", "The number of weights is that of the trained model.", leak=False),)
+        ...
+        ...     def rows(self, run, evaluation):
+        ...         module, _ = run.trained()
+        ...         weights = sum(value.numel() for value in module.parameters())
+        ...         yield run.scores("model", {"weights": [weights]}, victims=[0])
+        >>> ModelSize().name
+        'model-size'
+    """
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterable[pd.DataFrame]:
         """Tables of scores to add; figures and details are added to the evaluation, whose scores stay as they are."""

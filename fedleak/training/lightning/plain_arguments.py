@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from fedleak.core.additions import room
 from fedleak.core.class_paths import classes_in
 from fedleak.core.errors import InputError
 from fedleak.core.moved import current_path
@@ -25,8 +26,8 @@ _ROOMS = frozenset(
     f"fedleak.{room}" for room in ("attacks", "client", "defenses", "evaluation", "modules", "server", "training")
 )
 """Packages of this project with classes that a file may name."""
-_ADDED_IN = {"fedleak.training": "fedleak.modules"}
-"""Package that holds the classes of a base, where it is another one than that of the base."""
+_ADDED_IN = {"fedleak.training": "modules"}
+"""Folder of additions with the classes of a base, where they lie in another package than the base."""
 _Made = TypeVar("_Made")
 
 
@@ -190,7 +191,8 @@ def _accepted(base: type[Any]) -> Iterator[type[Any]]:
     """Concrete classes of a type: all of this project's, and those that the user's imports have defined."""
     if _package(base) in _ROOMS:
         above = base.__module__.rpartition(".")[0]
-        classes_in(importlib.import_module(_ADDED_IN.get(above, above)), base)  # imports what defines them
+        package = room(_ADDED_IN[above]) if above in _ADDED_IN else importlib.import_module(above)
+        classes_in(package, base)  # imports what defines them
     for kind in subclasses(base):
         if not inspect.isabstract(kind):
             yield kind

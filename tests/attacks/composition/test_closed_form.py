@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from fedleak.attacks.composition.base import auxiliary
 from fedleak.attacks.composition.closed_form import ClosedForm
+from fedleak.client.auxiliary_images import auxiliary
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.nets.classifiers import ClassifierOptions
 from fedleak.core.errors import ViewError

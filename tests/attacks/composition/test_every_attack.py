@@ -20,8 +20,8 @@ from fedleak.attacks.composition.label_inference import AuxiliaryGradients, Soft
 from fedleak.attacks.composition.llg import LLG
 from fedleak.attacks.composition.output_counts import OutputCounts
 from fedleak.attacks.composition.rlu import RLU
-from fedleak.attacks.composition.simulation import nearby_compositions
 from fedleak.attacks.composition.uniform_present import UniformPresent
+from fedleak.client.simulated_clients import nearby_compositions
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import EstimateError

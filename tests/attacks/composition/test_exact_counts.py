@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from fedleak.attacks.composition.base import Auxiliary
 from fedleak.attacks.composition.exact_counts import ExactCounts, most_likely_counts
-from fedleak.attacks.composition.simulation import draw_examples
+from fedleak.client.auxiliary_images import Auxiliary
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.simulated_clients import draw_examples
 from fedleak.core.errors import ViewError
 from fedleak.core.seeding import generator_for
 from tests.composition_toys import estimate, learner, views

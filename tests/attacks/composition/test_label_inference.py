@@ -5,10 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from fedleak.attacks.composition.base import auxiliary, layer_change, network_outputs
+from fedleak.attacks.composition.base import network_outputs
 from fedleak.attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from fedleak.attacks.composition.llg import LLG
+from fedleak.client.auxiliary_images import auxiliary
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.last_layer import layer_change
 from fedleak.core.seeding import generator_for
 from tests.composition_toys import estimate, l1, learner, views
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedleak.attacks.composition.base import last_layer, output_layer
 from fedleak.attacks.composition.baselines import RandomGuess
 from fedleak.attacks.composition.estimates import CompositionEstimate
 from fedleak.attacks.composition.last_layer import LastLayerCounts, above_smallest
 from fedleak.attacks.composition.uniform_present import UniformPresent
+from fedleak.client.last_layer import last_layer, output_layer
 from fedleak.core.errors import ViewError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView

@@ -16,7 +16,7 @@ from fedleak.attacks.composition.least_squares import (
     left_out_errors,
     shares_on_simplex,
 )
-from fedleak.attacks.composition.simulation import random_compositions
+from fedleak.client.simulated_clients import random_compositions
 from fedleak.core.seeding import generator_for
 
 

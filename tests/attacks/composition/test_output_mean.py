@@ -17,7 +17,7 @@ from fedleak.client.network import ModuleAlgorithm, OneOutput
 from fedleak.core.errors import ViewError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
-from fedleak.modules.learners.network import NetworkLearner
+from fedleak.training.network_learner import NetworkLearner
 from tests.attacks.runs import of_noise, of_others, plain_view, run
 
 CLIENTS, EXAMPLES = 12, 60

@@ -22,7 +22,7 @@ from fedleak.attacks.reconstruction.gradient_matching import (
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
 from fedleak.core.view import RoundView
-from fedleak.modules.learners.network import NetworkLearner
+from fedleak.training.network_learner import NetworkLearner
 from tests.attacks.runs import run, with_noise
 from tests.reconstruction_toys import psnr, view_of_images
 

@@ -16,7 +16,7 @@ from fedleak.core.errors import ViewError
 from fedleak.core.view import RoundView
 from fedleak.datamodules.images.synthetic_images import SyntheticImages
 from fedleak.datamodules.partition.client_split import ClientSplit
-from fedleak.modules.learners.network import NetworkLearner
+from fedleak.training.network_learner import NetworkLearner
 from tests.attacks.runs import of_noise, run, with_noise
 
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)

@@ -12,11 +12,12 @@ from fedleak.attacks.record_membership.candidate_fit import JointFitAttack, _sum
 from fedleak.attacks.record_membership.effects import AdamScales
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
 from fedleak.attacks.record_membership.joint_fit import Fit
-from fedleak.attacks.record_membership.pool import Pool, PoolAttack, record_gradients, weighted_gradient
+from fedleak.attacks.record_membership.pool import Pool, PoolAttack
 from fedleak.attacks.source.source_inference import CandidateSource, SmallestLoss
 from fedleak.client.binary_classifier import BinaryClassifierAlgorithm
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.nets.classifiers import build_classifier
+from fedleak.client.record_losses import record_gradients, weighted_gradient
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
 from fedleak.core.seeding import generator_for

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from fedleak.attacks.record_membership.candidate_fit import CandidateFit
 from fedleak.attacks.record_membership.marginal import FedMIACosine
-from fedleak.attacks.record_membership.pool import record_gradients
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.pretrained import AdapterOptions, PretrainedAlgorithm
+from fedleak.client.record_losses import record_gradients
 from fedleak.core.attack import Attack
 from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES
 from tests.membership_toys import as_history, scored

@@ -19,8 +19,8 @@ from fedleak.commands.shared.open_recording import open_recording
 from fedleak.core.errors import InputError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import is_statistic
-from fedleak.modules.learners.network import NetworkLearner
 from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.training.network_learner import NetworkLearner
 
 LOCAL = LocalTraining(learning_rate=0.5, epochs=3)
 SIZES = (7, 12)

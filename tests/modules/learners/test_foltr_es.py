@@ -11,10 +11,11 @@ from torch import Tensor
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.ranking.list_matching import ListMatching
 from fedleak.attacks.ranking.list_posterior import ListPosterior
-from fedleak.attacks.ranking.lists import ranked_lists
 from fedleak.attacks.ranking.metric_posterior import MetricPosterior
-from fedleak.attacks.ranking.priors import ListPrior, PriorOnly
+from fedleak.attacks.ranking.priors import PriorOnly
 from fedleak.client.foltr_es import UTILITY
+from fedleak.client.list_priors import ListPrior
+from fedleak.client.ranked_lists import ranked_lists
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.rankers import rank_scores

@@ -9,13 +9,13 @@ import torch
 
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.ranking.list_posterior import ListPosterior
-from fedleak.attacks.ranking.lists import ranked_lists
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.batches import batch_schedule
 from fedleak.client.engine.fast.memory import BufferPool
 from fedleak.client.engine.local_hyperparameters import Engine
 from fedleak.client.engine.local_training import train_clients
 from fedleak.client.fpdgd import FPDGDAlgorithm
+from fedleak.client.ranked_lists import ranked_lists
 from fedleak.core.errors import InputError
 from fedleak.core.rankers import rank_scores
 from fedleak.core.scoring import auc_per_victim

@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.modules.learners.network import NetworkLearner
+from fedleak.training.network_learner import NetworkLearner
 
 DEFAULT = LocalTraining(learning_rate=0.1, batch_size=12)
 

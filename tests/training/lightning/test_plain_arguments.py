@@ -22,11 +22,11 @@ from fedleak.modules.learners.fncf import FNCF
 from fedleak.modules.learners.fpdgd import FPDGD
 from fedleak.modules.learners.image_ranker import ImageRanker
 from fedleak.modules.learners.matrix_factorization import FederatedMF
-from fedleak.modules.learners.network import NetworkLearner
 from fedleak.modules.learners.photo_tagger import FederatedTagger
 from fedleak.modules.learners.pretrained import Pretrained
 from fedleak.recordings.named_algorithm import learner_from
 from fedleak.training.lightning.plain_arguments import arguments_from, from_plain
+from fedleak.training.network_learner import NetworkLearner
 
 EVIL = "unasked.Evil"
 FILE = "unasked.yaml"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fedleak.attacks.composition.base import Auxiliary
+from fedleak.client.auxiliary_images import Auxiliary
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.core.view import RoundView
 

@@ -19,10 +19,10 @@ from fedleak.datamodules.images.digits import Digits
 from fedleak.datamodules.partition.client_split import ClientSplit
 from fedleak.defenses.base import Defense
 from fedleak.defenses.update_l1 import UpdateL1
-from fedleak.modules.learners.network import NetworkLearner
 from fedleak.recordings.named_algorithm import network_of
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
+from fedleak.training.network_learner import NetworkLearner
 from tests.toys import quiet_trainer
 
 LOCAL = LocalTraining(learning_rate=0.1, epochs=2)

@@ -10,12 +10,12 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
-from fedleak.callbacks.delta_recorder import DeltaRecorder
-from fedleak.callbacks.unfinished_training import CHECKPOINT, CONFIG, fit_command, resume_command
 from fedleak.core.errors import InputError
 from fedleak.core.io.files import write_whole
 from fedleak.core.signals import Stopping
 from fedleak.recordings.recording import Recording
+from fedleak.training.lightning.unfinished_training import CHECKPOINT, CONFIG, fit_command, resume_command
+from fedleak.training.round_recorder import RoundRecorder
 
 _LEAST_S, _SHARE = 1.0, 20
 """Seconds between two writes of the state at least, and between them as a multiple of what one takes."""
@@ -90,7 +90,7 @@ class StopReport(Callback):
     def _last_words(self, trainer: Trainer, name: str) -> str:
         words = [f"stopped by {name} after {trainer.global_step} rounds."]
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, DeltaRecorder):
+            if isinstance(callback, RoundRecorder):
                 folder = callback.folder(trainer)
                 try:
                     words.append(f"{len(Recording(folder, running=True).rounds)} rounds are recorded in {folder}.")

@@ -5,8 +5,8 @@ import pytest
 import torch
 from dp_accounting import pld
 
-from fedleak.attacks.declared_privacy.ledger import Ledger, participations
 from fedleak.core.history import History
+from fedleak.core.privacy_ledger import Ledger, participations
 from tests.attacks.runs import plain_view
 
 

@@ -8,7 +8,7 @@ from lightning import Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger
 
-from fedleak.callbacks.run_config import RunConfig
+from fedleak.training.lightning.run_config import RunConfig
 from tests.callbacks.toy import Toy
 
 

@@ -6,9 +6,9 @@ import yaml
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import SaveConfigCallback
 
-from fedleak.callbacks.unfinished_training import CHECKPOINT
 from fedleak.core.errors import InputError
 from fedleak.core.io.files import write_whole
+from fedleak.training.lightning.unfinished_training import CHECKPOINT
 
 
 class RunConfig(SaveConfigCallback):

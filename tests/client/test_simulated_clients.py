@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from fedleak.attacks.composition.base import Auxiliary
-from fedleak.attacks.composition.simulation import (
+from fedleak.client.auxiliary_images import Auxiliary
+from fedleak.client.simulated_clients import (
     as_released,
     draw_examples,
     nearby_compositions,

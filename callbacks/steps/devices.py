@@ -1,4 +1,4 @@
-"""Steps on deanonymization: raw texts instead of deltas, t-SNE maps, users' biases, and devices that fit a profile.
+"""Steps on deanonymization: texts instead of deltas, maps, users' biases, devices that fit a profile, and utility.
 
 The paper is Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
 Federated Learning", 2018, arXiv:1805.05838.
@@ -21,7 +21,7 @@ from fedleak.attacks.re_identification.estimates import UNSEEN, IdentityEstimate
 from fedleak.attacks.re_identification.messages import layer_vectors, unit
 from fedleak.core.scoring import average_precision
 from fedleak.core.seeding import generator_for
-from fedleak.datamodules.devices.base import OwnedDataModule
+from fedleak.datamodules.devices.base import OwnedDataModule, Pooled
 from fedleak.datamodules.devices.profiles import profile_fit
 from fedleak.evaluation.attack_line import line_of
 from fedleak.evaluation.evaluation import Evaluation
@@ -30,6 +30,7 @@ from fedleak.evaluation.registry import find
 from fedleak.evaluation.runner import infer
 from fedleak.evaluation.scores import with_setting
 from fedleak.reports.figures.maps import bias_figure, map_figure
+from fedleak.tables.after.model_quality import RECORDED
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.cell_cache import CellRun
 
@@ -40,6 +41,9 @@ _SHOWN = 8
 """Number of users in a figure."""
 _FITTING = 5
 """Number of devices that an adversary selects for a profile."""
+_TESTED_AT_ONCE = 256
+CENTRAL = "central-model"
+"""Label of centralised training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +174,44 @@ class Profiles(AfterStep):
             evaluation.lines[label] = line_of(attack, view)
             scores = run.scores(label, {"fit-rank": values}, victims=profiles, round=view.round)
             yield with_setting(scores, profile=names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality(AfterStep):
+    """The learner's own metric on each user's held-out examples (deanonymization, table 2).
+
+    Attributes:
+        central: epochs of centralised training on all devices' examples for comparison; None for none.
+    """
+
+    name = "quality"
+    metrics = ("top5", "mae", "ap-labels")
+    central: int | None = None
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        module, data = run.build()
+        assert isinstance(data, OwnedDataModule)
+        module.load_state_dict(run.recording.model(run.recording.rounds[-1]), strict=False)
+        yield _user_quality(run, RECORDED, module, data)
+        if self.central is not None:
+            overrides = {"trainer.max_steps": self.central, "model.defenses": []}
+            central, _ = run.train(overrides, data=Pooled(data))
+            yield _user_quality(run, CENTRAL, central, data)
+
+
+def _user_quality(run: CellRun, label: str, module: Any, data: OwnedDataModule) -> pd.DataFrame:
+    module.eval()
+    tested = {user: numbers for user, numbers in enumerate(data.device_split.test) if len(numbers)}
+    values = []
+    for numbers in tested.values():
+        module.quality.reset()
+        with torch.no_grad():
+            for part in torch.split(numbers, _TESTED_AT_ONCE):
+                module.update_metrics(data.fields(part))
+        values.append(float(module.quality.compute()))
+    examples = [len(numbers) for numbers in tested.values()]
+    last = run.recording.rounds[-1]
+    return run.scores(label, {module.metric: values}, victims=list(tested), round=last, items=examples)
 
 
 def _owned(run: CellRun) -> OwnedDataModule:

@@ -10,9 +10,9 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from fedleak.callbacks.requeue import Requeue, job_id, next_checkpoint
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.recordings.recording import Recording
+from fedleak.training.lightning.requeue import Requeue, job_id, next_checkpoint
 from tests import toys
 
 ROUNDS = 4

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchmetrics import MeanMetric, Metric
 
-from fedleak.attacks.reconstruction.linear_layer import layer_inputs
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.client.layer_inputs import layer_inputs
 from fedleak.client.nets.batch_norm import with_batch_statistics
 from fedleak.client.network import (
     ClassifierAlgorithm,

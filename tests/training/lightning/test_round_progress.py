@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from lightning import Trainer
 
-from fedleak.callbacks.round_progress import RoundProgress
 from fedleak.core.progress import report_clients
 from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from fedleak.modules.learners.fncf import FNCF
+from fedleak.training.lightning.round_progress import RoundProgress
 from tests.callbacks.toy import Toy, rounds
 from tests.toys import quiet_trainer
 

@@ -9,7 +9,7 @@ from dp_accounting import get_epsilon_gaussian
 from scipy import stats
 
 from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate
-from fedleak.attacks.declared_privacy.epsilon_bounds import (
+from fedleak.core.epsilon_bounds import (
     bound_at,
     canaries_to_show,
     clopper_pearson_epsilon,

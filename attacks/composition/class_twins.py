@@ -2,28 +2,22 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cosine_similarity, one_hot
+from torch.nn.functional import one_hot
 
-from fedleak.attacks.composition.base import (
-    IMAGES,
-    LABELS,
-    auxiliary,
-    layer_change,
-    network_outputs,
-    output_layer,
-    trained_models,
-)
+from fedleak.attacks.composition.base import network_outputs, trained_models
 from fedleak.attacks.composition.counts import off_whole
 from fedleak.attacks.composition.least_squares import shares_on_simplex
 from fedleak.attacks.composition.output_counts import OutputCounts
-from fedleak.attacks.composition.simulation import as_released, draw_examples, whole_counts
+from fedleak.client.auxiliary_images import IMAGES, LABELS, auxiliary
+from fedleak.client.last_layer import layer_change, output_layer
 from fedleak.client.network import ClassifierAlgorithm
+from fedleak.client.simulated_clients import as_released, draw_examples, whole_counts
 from fedleak.core.errors import ViewError
-from fedleak.core.view import RoundView, is_statistic
+from fedleak.core.likeness import Likeness, Twins
+from fedleak.core.view import RoundView
 
 _FEWEST_PER_CLASS = 4
 """Images of every class with which the pool can be halved: one half for twins, the other for clients."""
@@ -33,81 +27,8 @@ _COMPARED = 32
 """Simulated clients that show how alike a client and its twin are, or a few more."""
 
 
-@dataclass(frozen=True)
-class Likeness:
-    """How alike the updates of some clients and those of their twins are.
-
-    Attributes:
-        cosine: ``(V,)`` cosine of a client's update and its twin's.
-        length: ``(V,)`` binary logarithm of how many times as long the twin's update is.
-        tensors: the same by parameter.
-        model: ``(V,)`` how many times the difference of both has the global model in it.
-        zeros: ``(V,)`` share of a client's numbers that are 0 where its twin's are not.
-        off_whole: ``(V,)`` mean squared distance of the inferred counts from whole numbers, see
-            `fedleak.attacks.composition.counts.off_whole`; NaN where errors are too large for whole numbers to show.
-    """
-
-    cosine: Tensor
-    length: Tensor
-    tensors: dict[str, Tensor]
-    model: Tensor
-    zeros: Tensor
-    off_whole: Tensor
-
-    @classmethod
-    def of(
-        cls, sent: Mapping[str, Tensor], simulated: Mapping[str, Tensor], model: Mapping[str, Tensor], off: Tensor
-    ) -> "Likeness":
-        """Compares what clients sent ``(V, *shape)`` with their twins' updates ``(V, *shape)``."""
-        received, made = flat_alike(sent, simulated)
-        update, twin = (torch.cat(list(part.values()), dim=1) for part in (received, made))
-        weights = torch.cat([model[name].double().flatten() for name in received])
-        moved = twin != 0
-        return cls(
-            cosine=cosine_similarity(update, twin, dim=1),
-            length=_log_ratio(twin, update),
-            tensors={name: _log_ratio(made[name], value) for name, value in received.items() if bool(value.any())},
-            model=(update - twin) @ weights / (weights @ weights).clamp(min=torch.finfo(torch.float64).tiny),
-            zeros=((update == 0) & moved).sum(1) / moved.sum(1).clamp(min=1),
-            off_whole=off,
-        )
-
-    @classmethod
-    def stacked(cls, parts: list["Likeness"]) -> "Likeness":
-        """Repetitions of the same clients, ``(R, V)`` each."""
-        names = [name for name in parts[0].tensors if all(name in part.tensors for part in parts)]
-        return cls(
-            cosine=torch.stack([part.cosine for part in parts]),
-            length=torch.stack([part.length for part in parts]),
-            tensors={name: torch.stack([part.tensors[name] for part in parts]) for name in names},
-            model=torch.stack([part.model for part in parts]),
-            zeros=torch.stack([part.zeros for part in parts]),
-            off_whole=torch.stack([part.off_whole for part in parts]),
-        )
-
-
-def _log_ratio(simulated: Tensor, sent: Tensor) -> Tensor:
-    tiny = torch.finfo(torch.float64).tiny
-    ratio: Tensor = simulated.norm(dim=1).clamp(min=tiny) / sent.norm(dim=1).clamp(min=tiny)
-    return ratio.log2()
-
-
-def flat_alike(*updates: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Those tensors of updates that all have with one shape, without statistics, as float64 ``(V, D)`` each.
-
-    The rows of a table that a client uses depend on its examples, so tables of such rows cannot be compared.
-    """
-    first = updates[0]
-    names = [
-        name
-        for name in first
-        if not is_statistic(name) and all(name in one and one[name].shape == first[name].shape for one in updates[1:])
-    ]
-    return [{name: one[name].double().reshape(len(one[name]), -1) for name in names} for one in updates]
-
-
-class Twins:
-    """Makes twins of the clients of a view, and of simulated clients, which show how alike twins are.
+class ClassTwins(Twins):
+    """Twins of clients that train a classifier: with the class shares that an update shows.
 
     (1) The auxiliary images are halved. (2) A client's class shares are inferred: non-negative least squares of the
     last layer's change on the mean gradients of the classes, those of the first half, with an unknown step size. So the

@@ -1,0 +1,82 @@
+"""Losses of single records under a client's algorithm, and their gradients."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from fedleak.client.algorithm import RecordAlgorithm
+from fedleak.client.engine.fast.gradients import Parameters
+from fedleak.core.errors import ViewError
+
+_AT_ONCE = 128
+"""Records whose losses or gradients are computed together."""
+
+
+@torch.no_grad()
+def record_losses(algorithm: RecordAlgorithm, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+    """``(B, M)`` loss of each of M records ``(M, *shape)``, ``(M,)`` under models ``(B, *shape)``."""
+    _check_independent(algorithm)
+    own = algorithm.trained(models)
+    parts = torch.split(torch.arange(len(labels)), _AT_ONCE)
+
+    def losses(model: Parameters) -> Tensor:
+        return torch.cat([algorithm.record_losses(model, inputs[part], labels[part]) for part in parts])
+
+    count = len(next(iter(own.values())))
+    return torch.stack([losses({name: value[place] for name, value in own.items()}) for place in range(count)])
+
+
+def record_gradients(
+    algorithm: RecordAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor
+) -> dict[str, Tensor]:
+    """Gradients ``(M, *shape)`` by parameter of the losses of single records ``(M, *shape)``, ``(M,)``.
+
+    All of a chunk at once, where torch can: networks that look at values to decide what to compute, as those of the
+    transformers library do that ask whether a text is padded, are given one record at a time.
+    """
+    _check_independent(algorithm)
+
+    def loss(parameters: Parameters, record: Tensor, label: Tensor) -> Tensor:
+        return algorithm.record_losses(parameters, record[None], label[None])[0]
+
+    every = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), chunk_size=_AT_ONCE)
+    try:
+        found: dict[str, Tensor] = every(algorithm.trained(model), inputs, labels)
+    except RuntimeError as error:
+        if "control flow" not in str(error):
+            raise
+        return _one_by_one(loss, algorithm.trained(model), inputs, labels)
+    return found
+
+
+def _one_by_one(
+    loss: Callable[[Parameters, Tensor, Tensor], Tensor], model: Parameters, inputs: Tensor, labels: Tensor
+) -> dict[str, Tensor]:
+    """The same gradients by one backward pass for each record."""
+    own = {name: value.detach().requires_grad_() for name, value in model.items()}
+    gradients = {name: value.new_zeros(len(labels), *value.shape) for name, value in model.items()}
+    for number, (record, label) in enumerate(zip(inputs, labels, strict=True)):
+        parts = torch.autograd.grad(loss(own, record, label), list(own.values()), materialize_grads=True)
+        for rows, part in zip(gradients.values(), parts, strict=True):
+            rows[number] = part
+    return gradients
+
+
+def weighted_gradient(
+    algorithm: RecordAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, weights: Tensor
+) -> dict[str, Tensor]:
+    """Gradient ``shape`` by parameter of the sum of M records' losses with weights ``(M,)``."""
+    _check_independent(algorithm)
+    own = {name: value.detach().requires_grad_() for name, value in algorithm.trained(model).items()}
+    total = {name: torch.zeros_like(value) for name, value in own.items()}
+    for part in torch.split(torch.arange(len(labels)), _AT_ONCE):
+        loss = weights[part] @ algorithm.record_losses(own, inputs[part], labels[part])
+        for value, gradient in zip(total.values(), torch.autograd.grad(loss, list(own.values())), strict=True):
+            value += gradient
+    return total
+
+
+def _check_independent(algorithm: RecordAlgorithm) -> None:
+    if not algorithm.independent:
+        raise ViewError("expected clients whose records do not influence each other, got a network with batch norm")
