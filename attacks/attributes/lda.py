@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedleak.attacks.attributes.estimates import AttributeEstimate
 from fedleak.attacks.attributes.messages import AttributeAttack, People, cosines, products_of_rounds
+from fedleak.attacks.linear_algebra import covariance_within, orthonormal_combinations, whitening
 from fedleak.core.history import History
 from fedleak.core.ranges import AtLeastTwo
 
@@ -120,7 +121,7 @@ class Discriminant:
         """
         from sklearn.model_selection import StratifiedKFold
 
-        coordinates = in_span(inner, known)
+        coordinates = in_span_of_known(inner, known)
         labels, own = values.numpy(), coordinates[known.numpy()]
         left_out = {pair: np.zeros((len(own), classes)) for pair in itertools.product(self.shrinkages, self.penalties)}
         folds = min(self.folds, int(np.bincount(labels).max()))
@@ -148,8 +149,8 @@ class Discriminant:
         found = np.zeros((len(asked), classes))
         if len(np.unique(labels)) < 2 or own.shape[1] == 0:  # as in layers that do not move, such as A of new adapters
             return [(penalty, found) for penalty in self.penalties]
-        whitening, shares, made = _whitening(own, labels, shrinkage), _shares(labels, classes), []
-        trained, vectors = own @ whitening, asked @ whitening
+        shorter, shares, made = _whitening(own, labels, shrinkage), _shares(labels, classes), []
+        trained, vectors = own @ shorter, asked @ shorter
         for penalty in self.penalties:
             model = LogisticRegression(C=penalty, max_iter=100).fit(trained, labels)
             logs = np.zeros((len(asked), classes))
@@ -201,24 +202,16 @@ _LEAST, _FLOOR = 1e-6, float(np.log(1e-6))
 """Least probability."""
 
 
-def in_span(inner: Tensor, known: Tensor) -> Floats:
+def in_span_of_known(inner: Tensor, known: Tensor) -> Floats:
     """``(N, R)`` coordinates of all vectors in an orthonormal basis of the span of the known ones ``(P,)``."""
-    values, vectors = torch.linalg.eigh(inner[known][:, known])
-    kept = values > _RANK * values[-1].clamp(min=torch.finfo(torch.float64).tiny)
-    return np.asarray((inner[:, known] @ (vectors[:, kept] / values[kept].sqrt())).numpy(), dtype=np.float64)
+    weights = orthonormal_combinations(inner[known][:, known], least=_RANK)
+    return np.asarray((inner[:, known] @ weights).numpy(), dtype=np.float64)
 
 
-def _whitening(own: Floats, labels: Ints, shrinkage: float) -> Floats:
+def _whitening(vectors: Floats, labels: Ints, shrinkage: float) -> Floats:
     """``(R, R)`` inverse root of the shrunk covariance within the classes of vectors ``(P, R)``."""
-    _, place = np.unique(labels, return_inverse=True)
-    sums = np.zeros((place.max() + 1, own.shape[1]))
-    np.add.at(sums, place, own)
-    rest = own - (sums / np.bincount(place)[:, None])[place]
-    within = rest.T @ rest / len(own)
-    level = max(float(np.trace(within)) / len(within), np.finfo(np.float64).tiny)
-    values, vectors = np.linalg.eigh(within)
-    spread = (1 - shrinkage) * np.clip(values, 0, None) + shrinkage * level
-    return np.asarray((vectors / np.sqrt(spread)) @ vectors.T, dtype=np.float64)
+    within = covariance_within(torch.from_numpy(vectors), torch.from_numpy(labels))
+    return np.asarray(whitening(within, kept=1 - shrinkage, added=shrinkage).numpy(), dtype=np.float64)
 
 
 def _shares(labels: Ints, classes: int) -> Floats:

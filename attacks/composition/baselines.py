@@ -6,7 +6,7 @@ from fedleak.attacks.composition.base import CompositionAttack, certain
 from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
 from fedleak.attacks.composition.estimates import CompositionEstimate
 from fedleak.client.last_layer import output_layer
-from fedleak.client.simulated_clients import whole_counts
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 
@@ -50,4 +50,4 @@ class EqualCounts(CountAttack):
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         equal = torch.full((view.victims, classes), 1 / classes, dtype=torch.float64)
-        return count_estimate(whole_counts(equal, view.example_counts), shares=equal)
+        return count_estimate(largest_remainders(equal, view.example_counts), shares=equal)

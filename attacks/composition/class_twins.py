@@ -14,8 +14,9 @@ from fedleak.attacks.composition.output_counts import OutputCounts
 from fedleak.client.auxiliary_images import IMAGES, LABELS, auxiliary
 from fedleak.client.last_layer import layer_change, output_layer
 from fedleak.client.network import ClassifierAlgorithm
-from fedleak.client.simulated_clients import as_released, draw_examples, whole_counts
+from fedleak.client.simulated_clients import as_released, draw_examples
 from fedleak.core.errors import ViewError
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.likeness import Likeness, Twins
 from fedleak.core.view import RoundView
 
@@ -94,7 +95,7 @@ class ClassTwins(Twins):
     def simulate(self, shares: Tensor, half: RoundView) -> dict[str, Tensor]:
         """Updates of clients of the declared learner with ``shares (V, K)``, and examples of a half."""
         known = auxiliary(half, self.classes)
-        examples = draw_examples(known, whole_counts(shares, self.counts), generator=self.generator)
+        examples = draw_examples(known, largest_remainders(shares, self.counts), generator=self.generator)
         deltas = self.learner.simulate_examples(
             self.view.model, known.images, known.labels, examples, generator=self.generator
         )

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedleak.attacks.composition.base import CompositionAttack, certain
 from fedleak.attacks.composition.estimates import CompositionEstimate
-from fedleak.client.simulated_clients import whole_counts
 from fedleak.core.estimates import Detail, Scores, check_tensor
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.metric_table import SHARE, Metric
 from fedleak.core.view import View
 
@@ -193,7 +193,7 @@ def nearest_counts(precision: Tensor, target: Tensor, start: Tensor, sizes: Tens
     """
     shares = start.clamp(min=0)
     shares = shares.where(shares.any(1, keepdim=True), 1.0)
-    counts = whole_counts(shares / shares.sum(1, keepdim=True), sizes).double()
+    counts = largest_remainders(shares / shares.sum(1, keepdim=True), sizes).double()
     victims, classes = counts.shape
     own = torch.arange(victims)
     diagonal = precision.diagonal(dim1=1, dim2=2)

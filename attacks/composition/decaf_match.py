@@ -20,9 +20,9 @@ from fedleak.client.simulated_clients import (
     nearby_compositions,
     random_compositions,
     simulated_changes,
-    whole_counts,
 )
 from fedleak.core.attack import Variants
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.progress import report_progress
 from fedleak.core.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from fedleak.core.view import RoundView, is_statistic
@@ -162,7 +162,7 @@ class _Work:
 
     def simulate(self, compositions: Tensor, sizes: Tensor, group: Tensor) -> Simulations:
         """Clients with compositions ``(B, K)`` and example counts ``(B,)``, near the groups ``(B,)``."""
-        counts = whole_counts(compositions, sizes)
+        counts = largest_remainders(compositions, sizes)
         examples = draw_examples(self.known, counts, generator=self.generator)
         parts = [
             self._entries(deltas)

@@ -11,8 +11,9 @@ from fedleak.attacks.composition.estimates import CompositionEstimate
 from fedleak.client.auxiliary_images import Auxiliary, auxiliary
 from fedleak.client.last_layer import layer_change
 from fedleak.client.network import ClassifierAlgorithm
-from fedleak.client.simulated_clients import draw_examples, random_compositions, simulated_changes, whole_counts
+from fedleak.client.simulated_clients import draw_examples, random_compositions, simulated_changes
 from fedleak.core.errors import ViewError
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.ranges import AtLeastTwo
 from fedleak.core.view import RoundView
 
@@ -71,7 +72,7 @@ class ExactCounts(ClosedForm):
     def _error(self, view: RoundView, known: Auxiliary, sizes: Tensor, generator: torch.Generator) -> float:
         """R.m.s. error of the closed form on simulated clients with example counts among ``sizes (V,)``."""
         own = sizes[torch.arange(self.simulated) % len(sizes)]
-        counts = whole_counts(random_compositions(self.simulated, len(known.by_class), generator=generator), own)
+        counts = largest_remainders(random_compositions(self.simulated, len(known.by_class), generator=generator), own)
         examples = draw_examples(known, counts, generator=generator)
         parts = list(simulated_changes(view, (known.images, known.labels), examples, generator=generator))
         deltas = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

@@ -15,7 +15,8 @@ from fedleak.client.auxiliary_images import AUXILIARY, Auxiliary, auxiliary
 from fedleak.client.class_updates import gradient_bases
 from fedleak.client.last_layer import layer_change
 from fedleak.client.network import ClassifierAlgorithm
-from fedleak.client.simulated_clients import draw_examples, random_compositions, whole_counts
+from fedleak.client.simulated_clients import draw_examples, random_compositions
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.ranges import PositiveInt
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
@@ -74,7 +75,7 @@ class LabelInference(CompositionAttack):
         if learner.local.plain_sgd:
             return torch.tensor(learner.learning_rate, dtype=torch.float64)
         sizes = view.example_counts[torch.arange(self.calibration) % view.victims]
-        counts = whole_counts(random_compositions(self.calibration, classes, generator=generator), sizes)
+        counts = largest_remainders(random_compositions(self.calibration, classes, generator=generator), sizes)
         examples = draw_examples(known, counts, generator=generator)
         deltas = learner.simulate_examples(view.model, known.images, known.labels, examples, generator=generator)
         made = read(deltas).double()

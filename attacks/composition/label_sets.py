@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedleak.attacks.composition.counts import CountAttack, CountEstimate, count_estimate
 from fedleak.client.last_layer import layer_change
-from fedleak.client.simulated_clients import whole_counts
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 
@@ -31,7 +31,7 @@ class LabelSet(CountAttack):
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         found = self.present(-layer_change(view).weight.double(), view.example_counts)
         equal = found.double().where(found.any(1, keepdim=True), 1.0)
-        counts = whole_counts(equal / equal.sum(1, keepdim=True), view.example_counts)
+        counts = largest_remainders(equal / equal.sum(1, keepdim=True), view.example_counts)
         return count_estimate(counts * found, shares=equal)
 
     @abc.abstractmethod

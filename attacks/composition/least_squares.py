@@ -9,6 +9,8 @@ from scipy.optimize import nnls
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fedleak.attacks.linear_algebra import ledoit_wolf_of_gram
+
 _SOFT = 0.03
 """Share below which a change is about linear in the share; above, in its logarithm."""
 _REACH, _LEAST = 1.0, 0.1
@@ -83,7 +85,7 @@ class LocalLeastSquares:
         residual = ((identity - explained) / (1 - explained.diagonal()).clamp(min=0.2)[:, None])[noise_of]
         noise = residual @ products @ residual.T
         width = self.changes.shape[1]
-        shrinkage = ledoit_wolf(noise, width)
+        shrinkage = ledoit_wolf_of_gram(noise, width)
         floor = max(shrinkage * float(noise.diagonal().mean()) / width + self.white, torch.finfo(torch.float32).tiny)
         scale = (1 - shrinkage) / len(noise)
         middle = torch.linalg.inv(floor * torch.eye(len(noise)).double() + scale * noise) * scale
@@ -124,15 +126,6 @@ def left_out_errors(
     groups = one_hot(simulated.group).double()[noise_of]
     mean: Tensor = groups.T @ squares[noise_of] / groups.sum(0).clamp(min=1)[:, None]
     return mean.sqrt()
-
-
-def ledoit_wolf(gram: Tensor, width: int) -> float:
-    """Shrinkage of Ledoit and Wolf for n centred rows of length `width`, from their inner products ``(n, n)``."""
-    count, norms = len(gram), gram.diagonal()
-    squared = float(gram.square().sum()) / count**2 / width
-    spread = squared - (float(norms.mean()) / width) ** 2
-    error = (float(norms.square().mean()) / width - squared) / count
-    return min(max(error, 0.0), spread) / spread if spread > 0 else 1.0
 
 
 _LEAST_EIGENVALUE = 1e-9

@@ -21,9 +21,10 @@ from fedleak.attacks.composition.label_inference import class_labels, class_mean
 from fedleak.client.auxiliary_images import IMAGES, LABELS, Auxiliary, auxiliary
 from fedleak.client.last_layer import layer_change, output_layer
 from fedleak.client.network import ClassifierAlgorithm
-from fedleak.client.simulated_clients import draw_examples, mean_clip_factor, random_compositions, whole_counts
+from fedleak.client.simulated_clients import draw_examples, mean_clip_factor, random_compositions
 from fedleak.core.attack import Variants
 from fedleak.core.errors import ViewError
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.ranges import PositiveInt
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
@@ -121,7 +122,7 @@ class OutputCounts(CountAttack):
         else:
             shares = solved.counts.clamp(min=0)
             shares = shares / shares.sum(1, keepdim=True)
-            found = count_estimate(whole_counts(shares, sizes), deviation, shares=shares)
+            found = count_estimate(largest_remainders(shares, sizes), deviation, shares=shares)
         return dataclasses.replace(found, assumes=_assumed(view))
 
     def linear_shares(self, view: RoundView, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -266,7 +267,7 @@ def _scale(view: RoundView, known: Auxiliary | None, *, noisy: bool, generator: 
         return rates
     assert known is not None
     own = view.example_counts[torch.arange(_SIMULATED) % view.victims]
-    counts = whole_counts(random_compositions(_SIMULATED, len(known.by_class), generator=generator), own)
+    counts = largest_remainders(random_compositions(_SIMULATED, len(known.by_class), generator=generator), own)
     drawn = draw_examples(known, counts, generator=generator)
     return rates * mean_clip_factor(view, bias, (known.images, known.labels), drawn, generator=generator)
 

@@ -117,14 +117,14 @@ def pointwise_update(view: RoundView) -> PointwiseUpdate:
 
 def _shrinking(view: RoundView, update: PointwiseUpdate, generator: torch.Generator) -> Tensor:
     """``(V,)`` mean factor by which clipping shrinks the updates of simulated clients."""
-    clip = view.clip(next(iter(view.deltas)))
-    if clip is None:
+    name = next(iter(view.deltas))
+    if view.clip(name) is None:
         return torch.ones(view.victims).to(update.items.features)
-    norms = []
+    squares = []
     for _ in range(_SIMULATED):
         end = update.way(torch.rand(view.served_mask.shape, generator=generator).round())[-1]
-        norms.append(end.plus(update.sent, -1.0).squares().sqrt())
-    return (clip / torch.stack(norms)).clamp(max=1).mean(0)
+        squares.append(end.plus(update.sent, -1.0).squares())
+    return view.clip_factors_of(name, {name: torch.stack(squares)}).mean(0)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class CodebookAttack(PosteriorAttack):
         sigma = torch.full_like(norm, noise) if noise else (norm * _ROUNDING).clamp(min=1e-12)
         prior = log_prior(self.prior, mask, learner).double()
         energy = _energies(codes)
-        factors, weights = _clip_factors(view.clip(name), energy, prior, generator)
+        factors, weights = _clip_factors(view, name, energy, prior, generator)
         linear = (codes @ update[:, None, :, None]).squeeze(-1) @ patterns(mask.shape[-1]).double().T
         factor, precision = factors[..., None, None], 1 / sigma[:, None, None, None] ** 2
         evidence = (factor * precision) * linear[:, None]
@@ -106,10 +106,13 @@ def _energies(codes: Tensor) -> Tensor:
 
 
 def _clip_factors(
-    clip: float | None, energy: Tensor, prior: Tensor, generator: torch.Generator
+    view: RoundView, name: str, energy: Tensor, prior: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Factors ``(V, S)`` by which clipping may have shrunk the update, and their log weights under the prior."""
-    if clip is None:
+    """Factors ``(V, S)`` by which clipping may have shrunk the update, and their log weights under the prior.
+
+    All parameters are clipped together, so that the first, of a given `name`, stands for all.
+    """
+    if view.clip(name) is None:
         ones = torch.ones(len(prior), 1, dtype=torch.float64)
         return ones, torch.zeros_like(ones)
     chances = prior.exp().flatten(0, 1)
@@ -117,7 +120,7 @@ def _clip_factors(
     chances[chances.sum(1) == 0] = 1
     drawn = torch.multinomial(chances, _DRAWS, replacement=True, generator=generator).reshape(*prior.shape[:2], _DRAWS)
     sent = energy.gather(2, drawn).sum(1)
-    logs = (clip / sent.sqrt().clamp(min=1e-12)).clamp(max=1).log()
+    logs = view.clip_factors_of(name, {name: sent}).log()
     centre, spread = logs.mean(1, keepdim=True), logs.std(1, keepdim=True).clamp(min=1e-3)
     steps = torch.linspace(-2.5, 2.5, _GRID, dtype=torch.float64)
     return (centre + spread * steps).clamp(max=0).exp(), (-(steps**2) / 2).expand(len(prior), -1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedleak.attacks.linear_algebra import WhiteningOfFew
 from fedleak.attacks.ranking.priors import PosteriorAttack, prior_variant
 from fedleak.client.click_models import patterns, sample_patterns
 from fedleak.client.list_priors import ListPrior, log_prior
@@ -83,7 +84,8 @@ class ListPosterior(PosteriorAttack):
         middles = _midpoints(starts, paths, share.repeat_interleave(self.simulated) * factors)
         line = update_at(middles, documents, shown, clicks, rate)
         errors = factors[:, None] * _flat(paths) - view.clip_factors(name, line)[:, None] * _flat(line)
-        whiten = _Whitening(errors.reshape(len(chunk), self.simulated, -1), noise)
+        errors = errors.reshape(len(chunk), self.simulated, -1)
+        whiten = WhiteningOfFew(errors, shrinkage=_SHRINKAGE, floor=_RIDGE, noise=noise)
         found = click_map(_midpoints(models, deltas, share), features, mask, rate)
         maps = torch.cat([found[name] for name in models], dim=3).flatten(1, 2)
         return sample_lists(
@@ -118,27 +120,6 @@ def _path_share(paths: Mapping[str, Tensor], factors: Tensor, noise: float) -> T
     squares = flat.square().sum(1).reshape(factors.shape)
     sent = (factors.square() * squares).mean(1) + flat.shape[1] * noise**2
     return torch.where(sent > 0, (factors * squares).mean(1) / sent, 1.0)
-
-
-class _Whitening:
-    """Multiplication by the inverse square root of the shrunk covariance of the errors plus the noise.
-
-    The covariance of R errors of P numbers is a multiple of the identity but for R directions.
-    """
-
-    def __init__(self, errors: Tensor, noise: float) -> None:
-        """From ``errors (V, R, P)``."""
-        _, values, self.directions = torch.linalg.svd(errors, full_matrices=False)
-        variances = (1 - _SHRINKAGE) * values.square() / errors.shape[1]
-        ridge = _RIDGE * variances.sum(1, keepdim=True) / errors.shape[2] + noise**2 + 1e-14
-        self.scale = ridge.rsqrt()
-        self.excess = (variances + ridge).rsqrt() - self.scale
-
-    def __call__(self, values: Tensor) -> Tensor:
-        """Whitens ``(V, M, P)``."""
-        along = (values @ self.directions.transpose(1, 2)) * self.excess[:, None]
-        whitened: Tensor = values * self.scale[..., None] + along @ self.directions
-        return whitened
 
 
 def sample_lists(

@@ -8,8 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedleak.attacks.linear_algebra import covariance_within, in_span, whitening
 from fedleak.attacks.re_identification.estimates import IdentityEstimate
-from fedleak.attacks.re_identification.messages import Messages, class_means, in_span, read_messages, unit
+from fedleak.attacks.re_identification.messages import Messages, read_messages, unit
 from fedleak.attacks.re_identification.reidentification import (
     IdentityAttack,
     Reidentification,
@@ -91,7 +92,9 @@ class FingerprintAttack(IdentityAttack):
         learned = torch.cat([unit(unit(messages.known) - mean), simulated[kept]])
         labels = torch.cat([messages.labels, place[kept]])
         training, others = in_span(learned, unit(unit(asked) - mean))
-        shorter = whitening(training[len(messages.known) :], labels[len(messages.known) :], self.floor)
+        # Only the simulated devices hold parts of a user's data, which show how far a user's devices differ.
+        within = covariance_within(training[len(messages.known) :], labels[len(messages.known) :])
+        shorter = whitening(within, kept=1.0, added=self.floor).to(training)
         ready = dataclasses.replace(
             messages, known=unit(training @ shorter), anonymous=unit(others @ shorter), labels=labels
         )
@@ -103,13 +106,3 @@ def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:
     _, place = torch.unique(pseudonyms, return_inverse=True)
     total = log_probabilities.new_zeros(int(place.max()) + 1, log_probabilities.shape[1])
     return total.index_add_(0, place, log_probabilities).softmax(1)[place]
-
-
-def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
-    """``(R, R)`` inverse root of the regularised covariance of vectors ``(S, R)`` within their labels ``(S,)``."""
-    names, place = torch.unique(labels, return_inverse=True)
-    rest = (vectors - class_means(vectors, place, len(names))[place]).double()
-    variances, directions = torch.linalg.eigh(rest.T @ rest / len(rest))
-    scales = (variances.clamp(min=0) + floor * variances.mean()).rsqrt()
-    shorter: Tensor = (directions * scales) @ directions.T
-    return shorter.to(vectors)

@@ -20,8 +20,6 @@ from fedleak.core.view import HOLDOUT, USERS, View
 
 _ALIKE = 1e-5
 """Distance below which two unit vectors are considered equal (float32 rounding)."""
-_RANK = 1e-10
-"""Share of the largest eigenvalue below which a direction is considered rounding."""
 
 
 @dataclass(frozen=True)
@@ -155,26 +153,3 @@ def seen_only(messages: Messages) -> Messages:
     kept = messages.labels > 0
     known, labels = messages.known[kept], messages.labels[kept] - 1
     return dataclasses.replace(messages, known=known, labels=labels, users=messages.users[1:])
-
-
-def in_span(training: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Coordinates ``(P, R)`` and ``(V, R)`` in an orthonormal basis of the span of the training vectors, R its rank.
-
-    Linear machines, nearest neighbours and the first layer of a network depend on a vector only through its inner
-    products with the training vectors ``(P, D)``, which are preserved.
-    """
-    products = _products(training, training)
-    values, vectors = torch.linalg.eigh(products)
-    kept = values > _RANK * values[-1].clamp(min=torch.finfo(torch.float64).tiny)
-    basis = vectors[:, kept] / values[kept].sqrt()
-    return (products @ basis).to(training), (_products(others, training) @ basis).to(training)
-
-
-def _products(left: Tensor, right: Tensor) -> Tensor:
-    """Inner products in float64, computed block by block to avoid a float64 copy of the whole."""
-    width = 2**15
-    total = torch.zeros(len(left), len(right), dtype=torch.float64)
-    for start in range(0, left.shape[1], width):
-        block = slice(start, start + width)
-        total += left[:, block].double() @ right[:, block].double().T
-    return total

@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedleak.attacks.linear_algebra import in_span, shrunk_eigenvalues
 from fedleak.attacks.re_identification.estimates import IdentityEstimate
 from fedleak.attacks.re_identification.messages import (
     class_means,
-    in_span,
     known_view,
     mean_over_pseudonyms,
     noise_scales,
@@ -116,8 +116,7 @@ class Gaussian:
     """
 
     def __init__(self, means: Tensor, within: Tensor, floor: float) -> None:
-        variances, self.directions = torch.linalg.eigh(within)
-        self.spread = variances.clamp(min=0) + floor * variances.mean()
+        self.spread, self.directions = shrunk_eigenvalues(within, kept=1.0, added=floor)
         self.means = means @ self.directions
 
     def log_likelihoods(self, seen: Tensor, noise: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedleak.attacks.linear_algebra import in_span
 from fedleak.attacks.re_identification.estimates import IdentityEstimate
 from fedleak.attacks.re_identification.messages import (
     Messages,
-    in_span,
     known_view,
     mean_over_pseudonyms,
     noise_scales,

@@ -77,7 +77,7 @@ def simulated_parts(view: History, layers: Sequence[str] | None, *, rounds: int,
         raise ViewError(f"expected {', '.join(missing)} for simulated messages, which this recording does not have")
     chosen_layers = None if layers is None else tuple(layers)
     key = "simulated messages", chosen_layers, rounds, parts
-    return view.shared(key, lambda: _simulated(view, chosen_layers, rounds, parts))
+    return view.shared.value(key, lambda: _simulated(view, chosen_layers, rounds, parts))
 
 
 def _simulated(view: History, layers: Sequence[str] | None, rounds: int, parts: int) -> SimulatedMessages:

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedleak.attacks.linear_algebra import along_and_outside, row_space
 from fedleak.attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
 from fedleak.attacks.reconstruction.record_supports import FoundRecords
 from fedleak.attacks.reconstruction.row_certificate import certain_copies, certified_rows, further_direction
+from fedleak.core.largest_remainders import largest_remainders
 
 MOST_POSSIBLE = 2**23
 """Largest number of possible rows, times neurons: 64 MiB for each class."""
@@ -205,7 +207,7 @@ def _solved(
     )
     if one_step and not exact and len(solved[0]) != failed_at:
         is_exact(*solved, at_rate=_total(solved[1], count, rate) >= _MANY * count)
-    chosen, copies = exact[0] if exact else _kept(solved[0], whole_numbers(solved[1], count))
+    chosen, copies = exact[0] if exact else _kept(solved[0], _copies(solved[1], count))
     distinct = DistinctRows(values[atoms.place[chosen]], atoms.label[chosen], copies)
     if one_step and _is_certain(rows, atoms, chosen, copies, floor, is_sum=int(copies.sum()) != count):
         apart = certified_rows(
@@ -232,15 +234,14 @@ def _first_copies(place: Tensor, copies: Tensor) -> Tensor:
 
 def _in_span(points: Tensor, rows: Tensor, floor: float) -> tuple[Tensor, int]:
     """Numbers of the points that are in the row space of the rows up to rounding, and its dimension."""
-    _, values, basis = torch.linalg.svd(rows, full_matrices=False)
+    values, basis = row_space(rows)
     rank = int((values > floor).sum())
     if rank == 0:
         return torch.arange(0), 0
+    along, outside = along_and_outside(points, basis[:rank])
     # The rounding turns the directions of small singular values most.
-    within = points @ basis[:rank].T
-    misfit = (points.square().sum(1) - within.square().sum(1)).clamp(min=0).sqrt()
-    allowed = _APART * floor * (within / values[:rank]).norm(dim=1) + 1e-6
-    return (misfit <= allowed).nonzero().flatten(), rank
+    allowed = _APART * floor * (along / values[:rank]).norm(dim=1) + 1e-6
+    return (outside.norm(dim=1) <= allowed).nonzero().flatten(), rank
 
 
 def _misfit(rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor) -> tuple[float, float]:
@@ -263,7 +264,7 @@ def _kept(chosen: Tensor, copies: Tensor) -> tuple[Tensor, Tensor]:
 def _are_near(rows: Tensor, atoms: _Atoms, chosen: Tensor, weights: Tensor, *totals: int) -> bool:
     """Whether the numbers of copies of one of the totals may be repaired, by the length that they leave."""
     longest = float(atoms.squares.max().sqrt())
-    tried = (_misfit(rows, atoms, *_kept(chosen, whole_numbers(weights, total))) for total in totals)
+    tried = (_misfit(rows, atoms, *_kept(chosen, _copies(weights, total))) for total in totals)
     return any(misfit <= _NEAR * rate * longest for misfit, rate in tried)
 
 
@@ -283,7 +284,7 @@ def _numbers(
     The client's number comes first, as one may be given for a whole sum.
     """
     for total in dict.fromkeys([count, _total(weights, count, rate)]):
-        repaired = _repaired(rows, atoms, *_kept(chosen, whole_numbers(weights, total)), floor)
+        repaired = _repaired(rows, atoms, *_kept(chosen, _copies(weights, total)), floor)
         if repaired is not None:
             return repaired
     return _repaired_sum(rows, atoms, chosen, weights, rate, floor) if at_rate and rate is not None else None
@@ -401,16 +402,10 @@ def _is_certain(rows: Tensor, atoms: _Atoms, chosen: Tensor, copies: Tensor, flo
     return bool(apart.all())
 
 
-def whole_numbers(weights: Tensor, total: int) -> Tensor:
-    """``(m,)`` int64 numbers proportional to weights ``(m,)``, of the sum `total`; the largest rests go up.
-
-    >>> whole_numbers(torch.tensor([1.1, 0.9, 0.2]), 2).tolist()
-    [1, 1, 0]
-    """
-    exact = weights.double() * total / weights.sum().clamp(min=1e-300)
-    numbers = exact.floor().long()
-    numbers[(exact - numbers).argsort(descending=True)[: total - int(numbers.sum())]] += 1
-    return numbers
+def _copies(weights: Tensor, total: int) -> Tensor:
+    """``(m,)`` int64 numbers of copies proportional to weights ``(m,)``, of the sum `total`."""
+    shares = weights.double() / weights.sum().clamp(min=1e-300)
+    return largest_remainders(shares, torch.tensor(total))
 
 
 def nonnegative_least_squares(

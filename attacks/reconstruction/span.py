@@ -7,6 +7,8 @@ import torch
 from scipy.stats import beta, chi2
 from torch import Tensor
 
+from fedleak.attacks.linear_algebra import along_and_outside, row_space
+
 _EDGE = 1.5
 """Singular values count as signal above so many times the largest of pure noise."""
 _EXACT = 8 * torch.finfo(torch.float32).eps
@@ -50,14 +52,15 @@ class Span:
 
         Noise pushes a true input above 1 with the probability `missed`.
         """
-        inside = [part @ self.basis.T for part in (left, right)]
-        outside = [part - along @ self.basis for part, along in zip((left, right), inside, strict=True)]
-        scaled = [along / self.values for along in inside]
+        along_left, outside_left = along_and_outside(left, self.basis)
+        along_right, outside_right = along_and_outside(right, self.basis)
         quantile = float(chi2.isf(missed, max(self.free, 1)))
         allowed = max(self.drift, _EXACT) ** 2 * _squares(left, right)
         if not self.drift:
-            allowed = allowed + max(self.noise**2 * quantile, self.edge**2) * _squares(*scaled)
-        return _squares(*outside).clamp(min=0) / allowed.clamp(min=1e-300)
+            # By how much noise of variance 1 in the change moves each sum out of the span.
+            moved = _squares(along_left / self.values, along_right / self.values)
+            allowed = allowed + max(self.noise**2 * quantile, self.edge**2) * moved
+        return _squares(outside_left, outside_right).clamp(min=0) / allowed.clamp(min=1e-300)
 
     def false_acceptance(self, allowed: float) -> float:
         """Probability that a random direction is accepted, if a relative distance ``allowed`` is."""
@@ -66,9 +69,7 @@ class Span:
 
 def span_of(change: Tensor, noise: float, *, drift: float = 0.0) -> Span:
     """Span of a change ``(M, D)``, each number of which has noise of a standard deviation."""
-    change = change.double()
-    tall = torch.linalg.qr(change, mode="r")[1] if change.shape[0] > change.shape[1] else change
-    _, values, basis = torch.linalg.svd(tall, full_matrices=False)
+    values, basis = row_space(change.double())
     edge = _EDGE * noise * (math.sqrt(change.shape[0]) + math.sqrt(change.shape[1]))
     rank = int((values > edge).sum())
     return Span(basis[:rank], values[:rank], noise, edge, drift)

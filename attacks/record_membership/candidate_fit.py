@@ -103,7 +103,7 @@ class JointFitAttack(PoolAttack):
         The scores of several rounds are weighted by their shifts (`_summed`); shares are averaged.
         """
         options = self.rounds, self.sketch, self.refinements, self.precision
-        return view.shared(("joint fit", options), lambda: self._fits(view, generator))
+        return view.shared.value(("joint fit", options), lambda: self._fits(view, generator))
 
     def _fits(self, view: History, generator: torch.Generator) -> dict[int, Fit]:
         pool, parts = Pool.of(view), dict[int, list[Fit]]()

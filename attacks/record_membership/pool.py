@@ -154,7 +154,7 @@ def in_type(model: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor
 
 def statistics(view: History) -> list[RoundStatistics]:
     """Statistics of every round, computed once for all attacks on a view."""
-    return view.shared("statistics of candidates", lambda: _statistics(view, Pool.of(view)))
+    return view.shared.value("statistics of candidates", lambda: _statistics(view, Pool.of(view)))
 
 
 def _statistics(view: History, pool: Pool) -> list[RoundStatistics]:

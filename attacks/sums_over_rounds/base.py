@@ -121,7 +121,7 @@ def class_sums(
     examples over that of all participants. Otherwise they are the solution of least squares alone, without bias, with
     its own variance.
     """
-    return view.shared(("class sums", most), lambda: _class_sums(view, participants, most, generator))
+    return view.shared.value(("class sums", most), lambda: _class_sums(view, participants, most, generator))
 
 
 def _class_sums(

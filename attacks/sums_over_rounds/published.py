@@ -12,9 +12,10 @@ from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
 from fedleak.attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
 from fedleak.client.auxiliary_images import auxiliary
 from fedleak.client.last_layer import layer_change
-from fedleak.client.simulated_clients import draw_examples, random_compositions, simulated_changes, whole_counts
+from fedleak.client.simulated_clients import draw_examples, random_compositions, simulated_changes
 from fedleak.core.attack import Variants
 from fedleak.core.history import History
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.progress import with_progress
 from fedleak.core.ranges import AtLeastTwo, NonNegativeFloat
 from fedleak.core.threat_model import ThreatModel
@@ -77,7 +78,8 @@ class RidgeOnSums(SharesAttack):
         """``(G, K)`` output of the round's linear model for its sums, as if each were of one client."""
         known = auxiliary(view, layer_change(view).bias.shape[1])
         sizes = torch.full((self.simulated,), size)
-        counts = whole_counts(random_compositions(self.simulated, len(known.by_class), generator=generator), sizes)
+        shares = random_compositions(self.simulated, len(known.by_class), generator=generator)
+        counts = largest_remainders(shares, sizes)
         examples = draw_examples(known, counts, generator=generator)
         parts = list(simulated_changes(view, (known.images, known.labels), examples, generator=generator))
         changes = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

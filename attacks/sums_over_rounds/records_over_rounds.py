@@ -135,7 +135,7 @@ class HoldersToReveal(SumsAttack):
 
     def run(self, view: History, *, generator: torch.Generator) -> HoldersOverRounds:
         participants = Participants.of(view)
-        odds, taking = view.shared(
+        odds, taking = view.shared.value(
             ("record sums", self.most), lambda: _record_sums(view, participants, self.most, generator)
         )
         count = len(participants.clients)

@@ -129,7 +129,7 @@ class WordsToReveal(SumsAttack):
 
     def run(self, view: History, *, generator: torch.Generator) -> WordsOverRounds:
         participants = Participants.of(view)
-        sums, touched, taking, per_text = view.shared(
+        sums, touched, taking, per_text = view.shared.value(
             ("word sums", self.most), lambda: _word_sums(view, participants, self.most, generator)
         )
         if self.shuffled:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedleak.attacks.linear_algebra import triangle
 from fedleak.attacks.words.joint_pursuit import Sums
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
@@ -55,8 +56,8 @@ def adapter_sums(view: RoundView, places: int) -> AdapterSums:
         own = []
         for a, b in first.adapters:
             change = view.deltas[b][victim].double()
-            triangle = torch.linalg.qr(change, mode="r")[1] if len(change) > change.shape[1] else change
-            own.append(Sums(triangle, first.vectors.double() @ values[a].double().T, change_error(view, b, victim)))
+            vectors = first.vectors.double() @ values[a].double().T
+            own.append(Sums(triangle(change), vectors, change_error(view, b, victim)))
         found.append(own)
     names = tuple(dict.fromkeys([*moved, *(b for _, b in first.adapters)]))
     return AdapterSums(found, first.tokens, algorithm.vocabulary, names)

@@ -97,4 +97,4 @@ def pursuits(view: RoundView, words: int, places: int) -> tuple[AdapterSums, lis
         systems = adapter_sums(view, places)
         return systems, [pursue(own, words) for own in with_progress(systems.sums)]
 
-    return view.shared(("words of adapters", words, places), compute)
+    return view.shared.value(("words of adapters", words, places), compute)

@@ -7,6 +7,7 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
+from fedleak.attacks.linear_algebra import row_space
 from fedleak.core.seeding import generator_for
 
 MARGIN = 2
@@ -188,7 +189,7 @@ def _inside(table: Tensor, bases: Sequence[Tensor]) -> list[Tensor]:
 
 def _basis(rows: Tensor, error: float) -> Tensor:
     """``(r, d)`` orthonormal basis of the row space, of directions above the error."""
-    _, values, basis = torch.linalg.svd(rows, full_matrices=False)
+    values, basis = row_space(rows)
     least = max(_FLAT * float(values[:1].sum()), error / max(rows.shape[0], 1) ** 0.5)
     found: Tensor = basis[values > least]
     return found

@@ -44,14 +44,6 @@ def nearby_compositions(centre: Tensor, count: int, *, spread: float, generator:
     return shares / shares.sum(2, keepdim=True)
 
 
-def whole_counts(compositions: Tensor, sizes: Tensor) -> Tensor:
-    """``(B, K)`` example counts nearest to proportions ``(B, K)`` of ``(B,)`` examples (largest remainder method)."""
-    exact = compositions.double() * sizes[:, None]
-    counts = exact.floor()
-    rank = (exact - counts).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-    return (counts + (rank < (sizes - counts.sum(1))[:, None])).long()
-
-
 def draw_examples(known: Auxiliary, counts: Tensor, *, generator: torch.Generator) -> Tensor:
     """``(B, N)`` numbers of auxiliary images, padded with -1, for clients with ``counts (B, K)``.
 

@@ -213,7 +213,10 @@ class Attack(abc.ABC):
 
     @abc.abstractmethod
     def run(self, view: Any, *, generator: torch.Generator) -> Estimate:
-        """The attack itself, on a view that `__call__` has checked."""
+        """The attack itself, on a view that `__call__` has checked.
+
+        What other attacks on the same view compute too is asked for by ``view.shared.value``, see `SharedWork`.
+        """
 
     def __repr__(self) -> str:
         """The class and its hyper-parameters, as in a call of the constructor."""

@@ -2,15 +2,15 @@
 
 import dataclasses
 import math
-import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from fedleak.core.errors import ViewError
+from fedleak.core.shared_work import SharedWork
 from fedleak.core.threat_model import Need, described_need
 from fedleak_recorder.format import ATTRIBUTE as ATTRIBUTE
 from fedleak_recorder.format import ATTRIBUTE_PSEUDONYMS as ATTRIBUTE_PSEUDONYMS
@@ -36,7 +36,6 @@ second, the worlds are opposite."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """Last parts of the names of batch-norm statistics, which a client sends if it sends its whole state."""
 _Kind = TypeVar("_Kind")
-_Value = TypeVar("_Value")
 
 
 def is_statistic(name: str) -> bool:
@@ -74,15 +73,17 @@ class Release:
     participants: int = 1
 
     def clip_factors(self, squares: Mapping[str, Tensor]) -> Tensor | None:
-        """``(B,)`` factors of at most 1 by which the release clips its parameters; None without a clip.
+        """Factors of at most 1 by which the release clips its parameters; None without a clip.
 
         Args:
-            squares: ``(B,)`` squared L2 norm of each parameter before the clip; parameters without one do not count.
+            squares: squared L2 norm of each parameter before the clip, of any shape that they share, such as ``(B,)``;
+                parameters without one do not count.
         """
-        held = [squares[name] for name in self.parameters if name in squares]
-        if self.clip is None or not held:
+        squares_of_clipped = [squares[name] for name in self.parameters if name in squares]
+        if self.clip is None or not squares_of_clipped:
             return None
-        return (self.clip / torch.stack(held).sum(0).clamp(min=1e-24).sqrt()).clamp(max=1)
+        norms = torch.stack(squares_of_clipped).sum(0).clamp(min=1e-24).sqrt()
+        return (self.clip / norms).clamp(max=1)
 
     def described(self) -> dict[str, Any]:
         """The release in the manifest of a recording, without optional entries at their defaults."""
@@ -118,9 +119,7 @@ class View:
         priors: prior knowledge about each victim, by name, ``(V, ...)``; see `POPULARITY`, `USERS`, `HOLDOUT` and
             `LEANING`.
         manipulation: name of the server's manipulation, None for an honest server.
-        memo: what several attacks on this view share, with the seconds that it took, see `shared`; it goes with the
-            view.
-        asked: by key of what was asked for, the seconds that it had taken before; 0 where it was computed then.
+        shared: what attacks on this view compute once for all of them; a part or a copy of the view has its own.
     """
 
     of_victims: ClassVar[tuple[str, ...]] = (
@@ -155,8 +154,7 @@ class View:
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
     priors: Mapping[str, Tensor] = field(default_factory=dict)
     manipulation: str | None = None
-    memo: dict[Hashable, tuple[float, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    asked: dict[Hashable, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    shared: SharedWork = field(default_factory=SharedWork, init=False, repr=False, compare=False)
 
     @property
     def victims(self) -> int:
@@ -210,17 +208,6 @@ class View:
         """The fields that views of a round and of several have, by name, to make one of the other."""
         return {one.name: getattr(self, one.name) for one in fields(View) if one.init}
 
-    def shared(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
-        """What `compute` returns, computed once for all attacks on this view that ask for the same `key`."""
-        if key in self.memo:
-            self.asked.setdefault(key, self.memo[key][0])
-        else:
-            start = time.perf_counter()
-            value = compute()
-            self.memo[key] = time.perf_counter() - start, value
-            self.asked[key] = 0.0
-        return cast(_Value, self.memo[key][1])
-
     def sent_models(self) -> Mapping[str, Tensor]:
         """The model that each client received, by parameter ``(V, *shape)``."""
         if self.client_models is not None:
@@ -250,14 +237,33 @@ class View:
 
     def clip_factors(self, parameter: str, deltas: Mapping[str, Tensor]) -> Tensor:
         """``(B,)`` factors of at most 1 by which all releases in turn clip `parameter` in deltas ``(B, ...)``."""
-        held = {name for release in self.releases if release.clip is not None for name in release.parameters}
-        squares = {name: value.flatten(1).square().sum(1) for name, value in deltas.items() if name in held}
-        factors = torch.ones(len(deltas[parameter]), device=deltas[parameter].device)
+        clipped = {name for release in self.releases if release.clip is not None for name in release.parameters}
+        squares = {name: value.flatten(1).square().sum(1) for name, value in deltas.items() if name in clipped}
+        if not squares:
+            return torch.ones(len(deltas[parameter]), device=deltas[parameter].device)
+        return self.clip_factors_of(parameter, squares)
+
+    def clip_factors_of(self, parameter: str, squares: Mapping[str, Tensor]) -> Tensor:
+        """Factors of at most 1 by which all releases in turn clip `parameter` in updates of given lengths.
+
+        Args:
+            parameter: a name.
+            squares: squared L2 norm of each parameter before the clip, of any shape that they share. Where the
+                parameters are clipped together, one name may stand for all of them.
+        """
+        squares = dict(squares)
+        first = next(iter(squares.values()))
+        factors = torch.ones(first.shape, device=first.device)
         for release in self.releases:
-            own = release.clip_factors(squares)
-            if own is not None:
-                factors = factors * own if parameter in release.parameters else factors
-                squares |= {name: squares[name] * own.square() for name in release.parameters if name in squares}
+            of_release = release.clip_factors(squares)
+            if of_release is None:
+                continue
+            if parameter in release.parameters:
+                factors = factors * of_release
+            # The next release clips what this one has left.
+            for name in release.parameters:
+                if name in squares:
+                    squares[name] = squares[name] * of_release.square()
         return factors
 
     def missing(self, needs: tuple[Need, ...]) -> list[str]:

@@ -24,7 +24,7 @@ class Update:
         sent: ``(C,)`` True for the clients that send, None for all; others have a zero update and no weight.
         clients: ``(C,)`` client numbers, None if they do not matter.
         private: by parameter, the clients' private parameters after local training, ``(C, *shape)``. They stay with the
-            clients: the round takes them out before a defence or a callback gets the update.
+            clients: the round takes them out after `Defense.train_locally`, before the update is protected.
         losses: ``(C,)`` loss in each client's last local step; empty after the round has read it.
 
     Example:
@@ -109,6 +109,12 @@ OwnView = Callable[[Update], tuple[RoundView, Tensor]]
 """What the server will see of an update, and ``(C, R)`` the clients' own interactions with the served items."""
 
 
+Examples = Mapping[str, Tensor]
+"""Examples of the clients of a round, by field ``(C, N, ...)``."""
+Train = Callable[[Examples], Update]
+"""Local training of the clients of a round on given examples, see `Defense.train_locally`."""
+
+
 class Defense:
     """Base class of client-side defences; the constructor takes the hyper-parameters, and every hook is optional.
 
@@ -143,22 +149,20 @@ class Defense:
     def set_key(self, key: bytes) -> None:
         """Called before the first round with the clients' secret key, see `fedleak.core.seeding.secret_key`."""
 
-    def other_world(self, examples: Mapping[str, Tensor], mask: Tensor, clients: Tensor) -> dict[str, Tensor] | None:
-        """Other data of the same clients, on which they train as well, or None; see `choose`.
+    def train_locally(self, examples: Examples, mask: Tensor, clients: Tensor, train: Train) -> Update:
+        """Has the clients of a round train; a defence may change what they train on, or train them more than once.
 
         Args:
             examples: by field, ``(C, N, ...)``.
             mask: ``(C, N)`` True for real examples.
             clients: ``(C,)`` client numbers.
+            train: trains the clients on examples, from the model and the private parameters before the round, and gives
+                their update. It may be called several times: nothing of a call stays but what it returns.
 
         Returns:
-            The fields that differ.
+            The update of one of the trainings, or one made of several; the clients keep its private parameters.
         """
-        return None
-
-    def choose(self, real: Update, other: Update) -> Tensor:
-        """``(C,)`` bool, which clients go on with the `other` update, that of `other_world`, instead of the `real`."""
-        return torch.zeros(len(next(iter(real.deltas.values()))), dtype=torch.bool)
+        return train(examples)
 
     def recorded_facts(self, clients: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What a recording of the round holds on ``clients (C,)`` because of this defence, ``(C, ...)`` by name.

@@ -11,7 +11,7 @@ from fedleak.core.errors import InputError, require
 from fedleak.core.ranges import PositiveFloat
 from fedleak.core.seeding import PERSISTENT, generator_for
 from fedleak.core.view import CANARY_MINUS, CANARY_PLUS
-from fedleak.defenses.base import Defense, Update, per_client
+from fedleak.defenses.base import Defense, Examples, Train, Update, per_client
 
 COIN = "coin"
 """Ground truth of a client: +1 or -1, the world in which a canary lives; 0 for other clients."""
@@ -92,10 +92,26 @@ class Canaries(Defense):
         flips = torch.tensor([2 * int(torch.randint(2, (), generator=key)) - 1 for key in keys], dtype=torch.int64)
         return flips * self.chosen(clients)
 
-    def other_world(self, examples: Mapping[str, Tensor], mask: Tensor, clients: Tensor) -> dict[str, Tensor] | None:
-        """What is learned in the world +1 of ``data`` canaries."""
+    def train_locally(self, examples: Examples, mask: Tensor, clients: Tensor, train: Train) -> Update:
+        """Has the clients train in both worlds of ``data`` canaries; each goes on with the update of its own world."""
         if self.kind == "update":
-            return None
+            return train(examples)
+        plus = train({**examples, **self.mislabelled_examples(examples, mask, clients)})
+        minus = train(examples)
+        self._keep(clients, {CANARY_PLUS: plus.deltas, CANARY_MINUS: minus.deltas}, self.chosen(clients))
+        is_in_plus = self.coins(clients) > 0
+        return dataclasses.replace(
+            minus,
+            deltas=_of_clients(is_in_plus, plus.deltas, minus.deltas),
+            private=_of_clients(is_in_plus, plus.private, minus.private),
+        )
+
+    def mislabelled_examples(self, examples: Examples, mask: Tensor, clients: Tensor) -> dict[str, Tensor]:
+        """The fields that ``data`` canaries learn otherwise in the world +1; see `train_locally`.
+
+        Raises:
+            InputError: the examples have no label that could be wrong.
+        """
         known = {name: rule for name, rule in _MISLABELLED.items() if name in examples}
         if not known:
             raise InputError(
@@ -106,12 +122,6 @@ class Canaries(Defense):
         first = torch.ceil(self.mislabelled * mask.sum(1)).long()[:, None]
         wrong = mask & self.chosen(clients).to(mask.device)[:, None] & (mask.cumsum(1) <= first)
         return {name: _where(wrong, rule(examples[name]), examples[name]) for name, rule in known.items()}
-
-    def choose(self, real: Update, other: Update) -> Tensor:
-        assert real.clients is not None
-        canary = self.chosen(real.clients)
-        self._keep(real.clients, {CANARY_PLUS: other.deltas, CANARY_MINUS: real.deltas}, canary)
-        return self.coins(real.clients) > 0
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         if self.kind == "data" or update.clients is None or not len(update.clients):
@@ -146,6 +156,11 @@ class Canaries(Defense):
             for world, deltas in worlds.items()
             for name, delta in deltas.items()
         }
+
+
+def _of_clients(chosen: Tensor, one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """By parameter, the values ``(C, ...)`` of `one` for the ``chosen (C,)`` clients, and of `other` for the rest."""
+    return {name: torch.where(per_client(chosen, value) > 0, one[name], value) for name, value in other.items()}
 
 
 def _opposite(labels: Tensor) -> Tensor:

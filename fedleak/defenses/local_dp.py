@@ -167,11 +167,11 @@ def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float
 
 def clip_factors(deltas: Mapping[str, Tensor], clip: float) -> Tensor:
     """``(C,)`` factors in [0, 1] that clip the joint L2 norm of ``deltas (C, ...)``; 0 if one is inf or NaN."""
-    squares = [delta.double().flatten(1).square().sum(1) for delta in deltas.values()]
-    norms = torch.stack(squares).sum(0).sqrt()
+    squares = {name: delta.double().flatten(1).square().sum(1) for name, delta in deltas.items()}
     # Slightly below the norm: rounding the product to float32 must not exceed the bound.
-    factors = (clip * (1 - 1e-6) / norms).clamp(max=1.0)
-    return factors.where(norms.isfinite(), 0.0)
+    factors = Release(clip=clip * (1 - 1e-6), parameters=tuple(squares)).clip_factors(squares)
+    assert factors is not None
+    return factors.where(torch.stack(list(squares.values())).sum(0).isfinite(), 0.0)
 
 
 def _add_noise(

@@ -229,6 +229,9 @@ def kolmogorov_smirnov(received: Received, documents: Tensor) -> Tensor:
 
     Between two of the client's values its own distribution is flat and the other one increases, so the maximum is at
     one of the client's values, or just before one.
+
+    It is the statistic of `scipy.stats.ks_2samp`, which also computes a p-value for every client and column, seconds
+    for 50 clients with 46 features.
     """
     values, mask = received.columns()
     count = mask.sum(2, keepdim=True).clamp(min=1)

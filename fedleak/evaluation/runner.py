@@ -98,10 +98,10 @@ def attack_view(
     if store is not None and (before := store.read(attack, own, view)) is not None:
         estimate, whole = before
     else:
-        view.asked.clear()
+        view.shared.start_attack()
         start = time.perf_counter()
         estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
-        whole = time.perf_counter() - start + sum(view.asked.values())
+        whole = time.perf_counter() - start + view.shared.seconds_before
         if store is not None:
             store.write(attack, own, view, estimate, whole)
     seconds = whole / max(view.victims, 1)

@@ -22,7 +22,7 @@ _NO_FUNCTION = {
     "penalty": "it changes the local training",
     "change_examples": "it changes the local training",
     "change_gradients": "it changes the local training",
-    "other_world": "clients train on other data",
+    "train_locally": "clients train on other data",
     "willing": "clients decide by the model that they received",
     "review": "clients decide by their own interactions",
 }

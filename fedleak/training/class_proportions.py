@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedleak.core.errors import InputError, require
+from fedleak.core.largest_remainders import largest_remainders
 
 _DECAF = Path(__file__).parent / "compositions" / "decaf.csv"
 _TOLERANCE = 1e-3
@@ -32,7 +33,7 @@ def decaf_composition(data: str) -> Tensor:
 
 
 def composition_counts(proportions: Tensor, sizes: int | Sequence[int]) -> Tensor:
-    """Whole numbers of examples closest to proportions (method of largest remainders).
+    """Whole numbers of examples closest to proportions, see `largest_remainders`.
 
     Args:
         proportions: ``(C, K)``; each row sums to one up to rounding.
@@ -55,8 +56,4 @@ def composition_counts(proportions: Tensor, sizes: int | Sequence[int]) -> Tenso
     expected = f"one size, or one for each of {len(shares)} clients"
     way_out = "Give as many sizes as the composition has rows."
     require(len(given) == len(shares), expected, f"{len(given)} sizes", way_out)
-    exact = shares / totals[:, None] * given[:, None]
-    counts = exact.floor()
-    missing = given - counts.sum(1)
-    rank = (exact - counts).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-    return (counts + (rank < missing[:, None])).long()
+    return largest_remainders(shares / totals[:, None], given)

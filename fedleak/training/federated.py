@@ -21,7 +21,7 @@ from fedleak.client.engine.task import Task
 from fedleak.core.errors import require
 from fedleak.core.seeding import generator_for, secret_key
 from fedleak.core.view import RoundView, features_of
-from fedleak.defenses.base import Update, hold_back, per_client, shown_counts, with_whole_tables
+from fedleak.defenses.base import Examples, Train, Update, hold_back, shown_counts, with_whole_tables
 from fedleak.training.data import FederatedDataModule, data_of
 from fedleak.training.learner import Federation as Federation
 from fedleak.training.learner import Learner
@@ -170,7 +170,7 @@ class FederatedModule(Learner):
         if len(cohort) == 0:
             return self._no_update(model), torch.zeros((), device=self.device)
         willing = self._willing(cohort, model)
-        update, loss = self._of_worlds(cohort, model, willing)
+        update, loss = self._trained(cohort, model, willing)
 
         @functools.cache
         def generators(position: int) -> torch.Generator:
@@ -183,25 +183,31 @@ class FederatedModule(Learner):
             update = defense.review(update, own_view, generators)
         return (update if bool(willing.all()) else hold_back(update, willing)), loss
 
-    def _of_worlds(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
-        """Update of local training; where a defence has the clients train in two worlds, that of their own."""
-        worlds = ((one, one.other_world(cohort.examples, cohort.mask, cohort.clients)) for one in self.defenses)
-        chooser, changed = next((pair for pair in worlds if pair[1] is not None), (None, None))
-        if chooser is None or changed is None:
-            return self.local_updates(cohort, model, willing)
-        other_data = dataclasses.replace(cohort, examples={**cohort.examples, **changed})
-        before = {name: table.clone() for name, table in self.private.items()}
-        other, _ = self.local_updates(other_data, model, willing)
-        after, self.private, self._spent = self.private, before, None
-        real, loss = self.local_updates(cohort, model, willing)
-        moved = chooser.choose(real, other).to(loss.device)
-        for name, table in self.private.items():
-            table[cohort.clients[moved].cpu()] = after[name][cohort.clients[moved].cpu()]
-        deltas = {
-            name: torch.where(per_client(moved, value) > 0, other.deltas[name], value)
-            for name, value in real.deltas.items()
-        }
-        return dataclasses.replace(real, deltas=deltas), loss
+    def _trained(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
+        """Update of local training, as the defences have the clients train, and the mean of their losses.
+
+        The loss is that of the last training, if a defence trains the clients several times.
+        """
+        loss = None
+
+        def trained(examples: Examples) -> Update:
+            nonlocal loss
+            if loss is not None:
+                self._spent = None  # the defence still needs the update of the training before
+            own = dataclasses.replace(cohort, examples=dict(examples))
+            update, loss = self.local_updates(own, model, willing)
+            return update
+
+        train: Train = trained
+        for defense in self.defenses:
+            train = functools.partial(defense.train_locally, mask=cohort.mask, clients=cohort.clients, train=train)
+        update = train(cohort.examples)
+        assert loss is not None, "a defence returned an update without a training"
+        places = cohort.clients[willing].cpu()
+        for name, after in update.private.items():
+            table = self.private[name]
+            table[places] = after[willing].to(table.device)
+        return dataclasses.replace(update, private={}), loss
 
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
         """Update of local training, before the clients' defences change it, and the mean of their losses.
@@ -209,7 +215,10 @@ class FederatedModule(Learner):
         Args:
             cohort: the clients, at least one.
             model: the model that was sent, see `Learner.send`.
-            willing: ``(C,)`` True for clients that train; private parameters of the others must not change.
+            willing: ``(C,)`` True for clients that train.
+
+        Returns:
+            The update with the private parameters of all, of which those of clients that train replace the old ones.
         """
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
         algorithm, key, defenses, spent = self.algorithm, self.secret, self.defenses, self._spent
@@ -223,10 +232,7 @@ class FederatedModule(Learner):
                 algorithm, model, own, cohort, self.local, seed=self.seed, noise_key=key, defenses=defenses, spent=spent
             )
         self._spent = result
-        for name, table in self.private.items():
-            trained = cohort.clients[willing].cpu()
-            table[trained] = result.private[name][willing].to(table.device)
-        update = dataclasses.replace(result, private={}, losses=torch.zeros(0))
+        update = dataclasses.replace(result, losses=torch.zeros(0))
         return with_whole_tables(update, self.hidden_rows, model), result.losses.mean()
 
     def _willing(self, cohort: Cohort, model: Parameters) -> Tensor:

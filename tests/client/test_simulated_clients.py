@@ -11,8 +11,8 @@ from fedleak.client.simulated_clients import (
     draw_examples,
     nearby_compositions,
     random_compositions,
-    whole_counts,
 )
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import Release
 from tests.composition_toys import views
@@ -23,7 +23,7 @@ def test_simulated_clients_hold_what_they_should() -> None:
     shares = random_compositions(200, 6, generator=generator)
     torch.testing.assert_close(shares.sum(1), torch.ones(200, dtype=torch.float64))
     assert set((shares > 0).sum(1).tolist()) == {1, 2, 3, 4, 5, 6}
-    counts = whole_counts(shares, torch.full((200,), 50))
+    counts = largest_remainders(shares, torch.full((200,), 50))
     assert bool((counts.sum(1) == 50).all())
     assert float((counts / 50 - shares).abs().max()) < 1 / 50
     by_class = torch.arange(24).reshape(6, 4).clone()

@@ -1,7 +1,6 @@
 """Cutting a view: every field either follows its victims or belongs to the whole view, and none is forgotten."""
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ WHOLE = {
     *("round_models", "by_round", "read_parts", "known"),
 }
 """Fields that say the same of any of the victims."""
-BY_THEMSELVES = {"pairs", "earlier", "memo", "asked"}
+BY_THEMSELVES = {"pairs", "earlier", "shared"}
 """Fields that are cut in a way of their own."""
 KINDS = (RoundView, History)
 FIELDS = [(kind, field.name) for kind in KINDS for field in dataclasses.fields(kind)]
@@ -77,8 +76,7 @@ def of_rounds(victims: int) -> History:
 def small(kind: type[View], victims: int = VICTIMS) -> Any:
     """A view in which every field is given."""
     view = of_round(victims) if kind is RoundView else of_rounds(victims)
-    view.memo["key"] = 0.0, 1
-    view.asked["key"] = 0.0
+    view.shared.value("key", lambda: 1)
     return view
 
 
@@ -115,8 +113,8 @@ def test_select_cuts_what_is_of_the_victims_and_keeps_the_rest(
             {key: value[chosen] for key, value in before.items()} if isinstance(before, Mapping) else before[chosen]
         )
         assert same(after, expected)
-    elif name in ("memo", "asked"):
-        assert after == {}
+    elif name == "shared":
+        assert (len(before), len(after)) == (1, 0 if positions != list(range(VICTIMS)) else 1)
     elif name == "earlier":
         assert [one.pseudonyms.tolist() for one in after] == [(100 + chosen).tolist()]
     else:
@@ -126,20 +124,14 @@ def test_select_cuts_what_is_of_the_victims_and_keeps_the_rest(
         assert after.tolist() == kept
 
 
-def test_attacks_on_a_view_share_what_they_compute_and_a_part_of_it_does_not() -> None:
+def test_a_part_of_a_view_and_a_copy_of_it_share_nothing_with_it() -> None:
     view = of_round(VICTIMS)
-    assert [view.shared("key", lambda: 1), view.shared("key", lambda: 2), view.shared("other", lambda: 3)] == [1, 1, 3]
-    assert view.select(torch.tensor([1])).memo == {}
-
-
-def test_the_time_of_what_was_computed_before_counts_once_asked_for() -> None:
-    view = of_round(VICTIMS)
-    view.shared("key", lambda: time.sleep(0.01))
-    assert view.asked == {"key": 0.0}
-    view.asked.clear()
-    view.shared("key", lambda: None)
-    assert view.asked == {"key": view.memo["key"][0]}
-    assert view.asked["key"] >= 0.01
+    assert view.shared.value("key", lambda: 1) == 1
+    assert view.select(torch.arange(VICTIMS)).shared is view.shared
+    others = {name: value.roll(1, 0) for name, value in view.deltas.items()}
+    for other in (view.select(torch.tensor([1])), dataclasses.replace(view, deltas=others)):
+        assert other.shared.value("key", lambda: 2) == 2
+    assert view.shared.value("key", lambda: 3) == 1
 
 
 def test_rounds_of_a_history_in_memory_have_their_own_model_and_messages() -> None:
@@ -190,6 +182,14 @@ def test_clip_factors_scale_the_joint_norm_of_a_releases_parameters() -> None:
     clipped = dataclasses.replace(small(RoundView), releases=(Release(clip=1.0, parameters=("a", "b")),))
     torch.testing.assert_close(clipped.clip_factors("a", deltas), torch.tensor([0.2, 1.0]))
     torch.testing.assert_close(clipped.clip_factors("c", deltas), torch.ones(2))
+
+
+def test_lengths_of_any_shape_have_the_clip_factors_of_updates_so_long() -> None:
+    releases = tuple(Release(clip=clip, parameters=("a", "b")) for clip in (4.0, 1.0))
+    clipped = dataclasses.replace(small(RoundView), releases=releases)
+    squares = torch.tensor([[25.0, 0.25], [4.0, 0.0]])  # of both parameters together, under the name of the first
+    expected = torch.tensor([[0.2, 1.0], [0.5, 1.0]])
+    torch.testing.assert_close(clipped.clip_factors_of("a", {"a": squares}), expected)
 
 
 def test_clip_factors_of_two_clips_are_those_of_simulated_releases() -> None:

@@ -1,5 +1,7 @@
 """Canaries: coins that only the key tells, opposite updates, and two worlds of data."""
 
+from collections.abc import Mapping
+
 import pytest
 import torch
 
@@ -66,23 +68,28 @@ def test_data_canaries_learn_wrong_labels_in_one_world() -> None:
     canaries, clients = made(kind="data", mislabelled=0.5), torch.arange(2)
     mask = torch.tensor([[True, True, True, True], [True, True, False, False]])
     examples = {"label": torch.tensor([[0, 1, 2, 3], [3, 0, 0, 0]]), "tokens": torch.tensor([[[5, 2, 0]] * 4] * 2)}
-    changed = canaries.other_world(examples, mask, clients)
-    assert changed is not None
+    changed = canaries.mislabelled_examples(examples, mask, clients)
     assert changed["label"].tolist() == [[3, 2, 2, 3], [0, 0, 0, 0]]
     assert changed["tokens"][0].tolist() == [[1, 1, 0]] * 2 + [[5, 2, 0]] * 2
-    clicks = canaries.other_world({"label": torch.tensor([[1.0, 0.0, 1.0, 1.0]] * 2)}, mask, clients)
-    assert clicks is not None
+    clicks = canaries.mislabelled_examples({"label": torch.tensor([[1.0, 0.0, 1.0, 1.0]] * 2)}, mask, clients)
     assert clicks["label"][0].tolist() == [0.0, 1.0, 1.0, 1.0]
 
 
 def test_data_canaries_go_on_with_the_world_of_their_coin() -> None:
-    canaries = made(kind="data")
-    real, other = (Update({"w": torch.full((400, 3), size)}, clients=CLIENTS) for size in (1.0, 2.0))
-    moved = canaries.choose(real, other)
-    assert torch.equal(moved, canaries.coins(CLIENTS) > 0)
+    """The update of a training, and what a client keeps of it, are here the sums of its labels."""
+    canaries, mask = made(kind="data"), torch.ones(400, 3, dtype=torch.bool)
+
+    def train(examples: Mapping[str, torch.Tensor]) -> Update:
+        sums = examples["label"].sum(1, keepdim=True)
+        return Update({"w": sums.expand(-1, 3)}, clients=CLIENTS, private={"own": sums})
+
+    update = canaries.train_locally({"label": torch.zeros(400, 3)}, mask, CLIENTS, train)
+    expected = 3.0 * (canaries.coins(CLIENTS) > 0)
+    assert torch.equal(update.deltas["w"][:, 0], expected)
+    assert torch.equal(update.private["own"][:, 0], expected)
     worlds, _ = canaries.recorded_facts(CLIENTS)
-    assert bool((worlds[f"{CANARY_PLUS}w"] == 2).all())
-    assert bool((worlds[f"{CANARY_MINUS}w"] == 1).all())
+    assert bool((worlds[f"{CANARY_PLUS}w"] == 3).all())
+    assert bool((worlds[f"{CANARY_MINUS}w"] == 0).all())
 
 
 def test_canaries_behind_the_noise_are_refused() -> None:

@@ -93,6 +93,7 @@ def test_weight_law_is_that_of_scipy_and_ignores_which_number_is_where() -> None
     first, second = torch.randn(50), torch.randn(70) + 0.3
     statistic = stats.ks_2samp(first.numpy(), second.numpy()).statistic
     assert kolmogorov_smirnov(first, second) == pytest.approx(statistic * (50 * 70 / 120) ** 0.5)
+    assert kolmogorov_smirnov(torch.full((50,), torch.nan), second) == pytest.approx((50 * 70 / 120) ** 0.5)
     shuffled = {name: value.flatten().flip(0).reshape(value.shape) for name, value in model().items()}
     assert WeightLaw().statistic(received(sent=shuffled)) == 0
 

@@ -1,5 +1,8 @@
 """What an attack comes to on one view, and on several."""
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ import torch
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.recommendation.item_deltas import Direction
 from fedleak.core.estimates import ROC_GRID, Scores
+from fedleak.core.view import RoundView
 from fedleak.evaluation.runner import AttackError, attack_view, joined
 from tests.toys import leaky_view
 
@@ -43,3 +47,29 @@ def test_a_value_beyond_the_span_of_its_metric_is_a_defect(
             attacked()
     else:
         attacked()
+
+
+class Simulating(Direction):
+    """An attack that needs work of a thousand seconds, which others on the view need too."""
+
+    name = "simulating"
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
+        view.shared.value("simulated", lambda: [next(CLOCK) for _ in range(1000)])
+        return super().run(view, generator=generator)
+
+
+CLOCK = itertools.count()
+
+
+def test_the_time_of_an_attack_includes_what_another_computed_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock takes a second."""
+    view, labels = leaky_view(victims=4)
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(CLOCK)))
+    seconds = []
+    for attack in (Simulating(), Direction(), Simulating()):
+        evaluation = attack_view(attack, view, {"labels": labels}, seed=0, setting={"data": "d"})
+        seconds.append(float(evaluation.scores["seconds"].iloc[0]) * view.victims)
+    assert seconds[0] > 1000
+    assert seconds[1] < 1000
+    assert seconds[2] > 1000

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.client.recommendation import USER_EMBEDDING
 from fedleak.commands import train as cli
 from fedleak.core.errors import InputError
-from fedleak.defenses.base import Update
+from fedleak.defenses.base import Defense, Examples, Train, Update
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.modules.learners.matrix_factorization import FederatedMF
@@ -93,6 +94,29 @@ def test_a_round_in_parts_ends_with_the_same_model(read: bool, tmp_path: Path, m
     for name, value in {**whole.public_parameters(), **whole.private}.items():
         other = {**parts.public_parameters(), **parts.private}[name]
         torch.testing.assert_close(other, value, atol=1e-6, rtol=0)
+
+
+class TrainsTwice(Defense):
+    """Has the clients train again after the training whose update they send, on the opposite labels."""
+
+    def train_locally(self, examples: Examples, mask: torch.Tensor, clients: torch.Tensor, train: Train) -> Update:
+        update = train(examples)
+        other = train({**examples, "label": 1 - examples["label"]})
+        assert not torch.equal(update.private[USER_EMBEDDING], other.private[USER_EMBEDDING])
+        return update
+
+
+@pytest.mark.integration
+def test_of_several_trainings_only_what_a_defence_returns_stays(tmp_path: Path) -> None:
+    def ended(defenses: tuple[Defense, ...]) -> dict[str, torch.Tensor]:
+        module = model(source := data(), defenses=defenses)
+        module.secret = b"the same key"
+        quiet_trainer(2, tmp_path).fit(module, datamodule=source)
+        return {**module.public_parameters(), **module.private}
+
+    plain, twice = ended(()), ended((TrainsTwice(), TrainsTwice()))
+    for name, value in plain.items():
+        assert torch.equal(twice[name], value)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedavgm", "fedadam"])

@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.evaluation.posterior.count_laws import CountLaw, likeliest_law
 from fedleak.evaluation.posterior.count_sums import Floats, Ints, log_total, marginals
 from fedleak.evaluation.posterior.gaussian import LEVELS, VectorPosterior
@@ -71,7 +72,7 @@ def share_posterior(
     """
     fold = folds_of(people, generator)
     totals = (1 / grid).round().long().clamp(max=MOST_EXAMPLES)
-    counts = whole_parts(true, totals)
+    counts = largest_remainders(true, totals)
     shares = (counts.double() / totals[:, None]).numpy()
     task = _Task(inferred.numpy(), shares, counts.numpy(), totals.numpy(), people.numpy())
     drawn = torch.rand(true.shape, generator=generator, dtype=torch.float64).numpy()
@@ -114,14 +115,6 @@ def share_posterior(
         left=torch.from_numpy(before - bits),
         matches=matches,
     )
-
-
-def whole_parts(shares: Tensor, totals: Tensor) -> Tensor:
-    """``(V, K)`` whole numbers with the sums ``totals (V,)`` nearest to shares (largest remainders)."""
-    exact = shares.double() * totals[:, None]
-    whole = exact.floor()
-    rank = (exact - whole).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-    return (whole + (rank < (totals - whole.sum(1))[:, None])).long()
 
 
 @dataclass(frozen=True)

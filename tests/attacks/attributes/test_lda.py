@@ -3,14 +3,14 @@
 import numpy as np
 import torch
 
-from fedleak.attacks.attributes.lda import Discriminant, _whitening, in_span, stacked_weights
+from fedleak.attacks.attributes.lda import Discriminant, _whitening, in_span_of_known, stacked_weights
 from fedleak.core.seeding import generator_for
 
 
 def test_coordinates_keep_the_inner_products_with_known_people() -> None:
     vectors = torch.randn(12, 40, generator=generator_for(0, "vectors"), dtype=torch.float64)
     known = torch.tensor([1, 4, 5, 9])
-    coordinates = in_span(vectors @ vectors.T, known)
+    coordinates = in_span_of_known(vectors @ vectors.T, known)
     assert coordinates.shape == (12, 4)
     assert np.allclose(coordinates @ coordinates[known.numpy()].T, (vectors @ vectors[known].T).numpy())
 

@@ -12,7 +12,6 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from fedleak.attacks.composition.least_squares import (
     LocalLeastSquares,
     Simulations,
-    ledoit_wolf,
     left_out_errors,
     shares_on_simplex,
 )
@@ -64,13 +63,6 @@ def _simulated(count: int, seed: int = 0) -> Simulations:
     weak = 0.1 * torch.randn(count, WIDTH, generator=generator, dtype=torch.float64)
     changes = (shares + 0.03).log() @ response + strong @ directions + weak
     return Simulations(shares, changes.float(), torch.zeros(count, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("count", [20, 100])
-def test_shrinkage_from_inner_products_is_that_of_scikit_learn(count: int) -> None:
-    rows = torch.randn(count, 50, generator=generator_for(0, "rows"), dtype=torch.float64) * torch.linspace(0.1, 2, 50)
-    expected = ledoit_wolf_shrinkage(rows.numpy(), assume_centered=True)
-    assert ledoit_wolf(rows @ rows.T, 50) == pytest.approx(expected)
 
 
 def test_precision_is_that_of_dense_matrices() -> None:

@@ -16,7 +16,7 @@ from fedleak.attacks.matching.same_user import (
 from fedleak.attacks.re_identification.baselines import CountsOnly, IdentityChance
 from fedleak.attacks.re_identification.estimates import IdentityEstimate
 from fedleak.attacks.re_identification.fingerprint import FingerprintAttack, over_pseudonyms
-from fedleak.attacks.re_identification.messages import in_span, layer_vectors
+from fedleak.attacks.re_identification.messages import layer_vectors
 from fedleak.attacks.re_identification.plda import PLDA
 from fedleak.attacks.re_identification.profile_contrast import ProfileContrast, ProfileWords
 from fedleak.attacks.re_identification.reidentification import CentredSVM, ReidKNN, ReidMLP, ReidSVM, against_others
@@ -181,17 +181,6 @@ def test_layers_are_flattened_and_rows_put_where_they_belong() -> None:
     assert layer_vectors(view, ["table"]).tolist() == [[0, 1, 0, 2], [3, 0, 0, 0]]
     assert layer_vectors(view, None).shape == (2, 6)
     assert layer_vectors(view, ["lstm.weight"]).shape == (2, 2)
-
-
-def test_coordinates_in_the_span_keep_products_with_training_vectors() -> None:
-    generator = generator_for(0, "span")
-    training = torch.randn(5, 70_000, generator=generator, dtype=torch.float64)
-    training[4] = training[0] + training[1]  # the rank is four
-    others = torch.randn(3, 70_000, generator=generator, dtype=torch.float64)
-    few, some = in_span(training, others)
-    assert few.shape == (5, 4)
-    torch.testing.assert_close(few @ few.T, training @ training.T)
-    torch.testing.assert_close(some @ few.T, others @ training.T)
 
 
 def test_evidence_under_one_pseudonym_is_summed() -> None:

@@ -20,7 +20,6 @@ from fedleak.attacks.reconstruction.possible_rows import (
     _repaired_sum,
     nonnegative_least_squares,
     search_possible,
-    whole_numbers,
 )
 from fedleak.attacks.reconstruction.table_rows import row_accuracy
 from fedleak.client.engine.local_hyperparameters import LocalTraining
@@ -274,10 +273,6 @@ def test_least_squares_ends_after_a_number_of_operations(monkeypatch: pytest.Mon
     complete = len(chosen_of())
     monkeypatch.setattr(possible_rows, "_MOST_WORK", 1000)
     assert 0 < len(chosen_of()) < complete
-
-
-def test_whole_numbers_keep_the_total() -> None:
-    assert whole_numbers(torch.tensor([2.6, 0.3, 1.1]), 4).tolist() == [3, 0, 1]
 
 
 def test_columns_are_scored_after_matching_row_by_row() -> None:

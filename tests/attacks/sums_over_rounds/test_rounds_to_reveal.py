@@ -89,7 +89,7 @@ def test_a_repeated_run_gives_the_same(recording: Recording) -> None:
     view: Any = history_of(recording)
     one, two = (RoundsToReveal(after=(12,))(view, generator=generator_for(0, "attack")) for _ in range(2))
     assert torch.equal(one.shares, two.shares)  # type: ignore[attr-defined]
-    assert len(view.memo) == 1
+    assert len(view.shared) == 1
 
 
 def test_shares_are_not_negative_and_sum_to_one_and_no_interval_has_width_zero() -> None:

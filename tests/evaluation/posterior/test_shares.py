@@ -8,8 +8,9 @@ import torch
 from scipy.special import gammaln
 from torch import Tensor
 
+from fedleak.core.largest_remainders import largest_remainders
 from fedleak.evaluation.posterior.gaussian import VectorPosterior, vector_posterior
-from fedleak.evaluation.posterior.shares import MOST_EXAMPLES, share_posterior, whole_parts
+from fedleak.evaluation.posterior.shares import MOST_EXAMPLES, share_posterior
 
 PEOPLE, CLASSES, EXAMPLES = 400, 5, 50
 
@@ -118,7 +119,7 @@ def test_an_exact_estimate_stays_as_it_is_and_leaves_nothing_unknown(shares: Ten
 def test_shares_of_many_examples_are_rounded_to_whole_parts() -> None:
     true = clients(20, 3, 5000, 1.0)
     totals = torch.full((20,), MOST_EXAMPLES)
-    assert torch.equal(whole_parts(true, totals).sum(1), totals)
+    assert torch.equal(largest_remainders(true, totals).sum(1), totals)
     bits = found(true, true, 5000).bits
     assert float(bits.mean()) <= math.log2(math.comb(MOST_EXAMPLES + 2, 2))
 
@@ -126,7 +127,7 @@ def test_shares_of_many_examples_are_rounded_to_whole_parts() -> None:
 def test_sizes_may_differ() -> None:
     generator = np.random.default_rng(0)
     sizes = torch.tensor(generator.integers(2, 60, size=50))
-    true = whole_parts(clients(50, 4, 997, 0.5), sizes) / sizes[:, None].double()
+    true = largest_remainders(clients(50, 4, 997, 0.5), sizes) / sizes[:, None].double()
     posterior = share_posterior(
         true, true, 1 / sizes.double(), torch.arange(50), generator=torch.Generator().manual_seed(0)
     )
