@@ -12,6 +12,7 @@ honest value in each of the two rounds.
 import argparse
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +23,6 @@ from fedleak.core.seeding import generator_for
 from fedleak.datamodules.devices.blog import Blog
 from fedleak.datamodules.devices.tokenization import TextOptions
 from fedleak.datamodules.devices.user_filter import UserFilter
-from fedleak.defenses.manipulation_checks import threshold
 from fedleak.defenses.model_checks.allow_list import AllowList, model_hash
 from fedleak.defenses.model_checks.base import ModelCheck, ReceivedModel
 from fedleak.defenses.model_checks.commitment import Commitment
@@ -30,6 +30,7 @@ from fedleak.defenses.model_checks.proportional_rows import ProportionalRows
 from fedleak.defenses.model_checks.server_step import ServerStep
 from fedleak.defenses.model_checks.weight_law import WeightLaw
 from fedleak.server.memory_adapter import MemoryAdapter
+from fedleak_recorder.conformal import conformal_thresholds
 
 Model = dict[str, Tensor]
 CHECKS: tuple[ModelCheck, ...] = (ProportionalRows(), WeightLaw(), ServerStep(), AllowList(), Commitment())
@@ -96,7 +97,7 @@ def main() -> None:
         before, model = model, {name: value + deltas[name].mean(0) for name, value in model.items()}
     every = torch.cat(honest)
     half = torch.randperm(len(every), generator=generator_for(0, "halves")).remainder(2) == 0
-    bounds = torch.tensor([threshold(column, RATE) for column in every[half].T], dtype=torch.float64)
+    bounds = torch.from_numpy(np.concatenate([conformal_thresholds(column, RATE).values for column in every[half].T]))
     print(
         f"{len(every)} honest", {c.__class__.__name__: round(float(b), 4) for c, b in zip(CHECKS, bounds, strict=True)}
     )

@@ -9,6 +9,7 @@ images, takes part in every honest round, and gets each deviation before rounds 
 
 import argparse
 import copy
+import dataclasses
 import itertools
 import os
 import tempfile
@@ -26,15 +27,18 @@ from bench.model_checks import CLASSES, CLIENTS, DATA, DEVIATIONS, NETWORKS, ROU
 from bench.peers.networks import ImageNetwork
 from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
 from fedleak.core.seeding import generator_for
+from fedleak.guard_checks.received_model import StatisticsOfModel
+from fedleak.guard_checks.simulated_rounds import simulated_rounds
 from fedleak_guard import Guard, Message, RefusedError, read_policy
-from fedleak_guard.checks.received_model import ReceivedModel
 from fedleak_guard.checks.received_rows import ReceivedRows
+from fedleak_guard.declared_checks import SimulatedTrainings
 from fedleak_guard.earlier_round import keep_round
 from fedleak_guard.message import tensors_hash
-from fedleak_guard.simulated_rounds import simulated_rounds
 from fedleak_guard.thresholds import calibrated, tensors_of, write_thresholds
 
-SIMULATION: dict[str, Any] = {"trainings": 4, "rounds": 30, "clients": 10, "learning_rate": 0.1, "epochs": 1}
+SIMULATION = SimulatedTrainings(
+    trainings=4, rounds=30, clients=10, examples=64, learning_rate=0.1, epochs=1, batch_size=None
+)
 """The defaults of `fedleak-guard calibrate --simulate`."""
 
 POLICY = """\
@@ -178,10 +182,8 @@ def _calibrated(
         return build_classifier(options, image_shape=DATA["mnist"][1], classes=CLASSES, generator=generator)
 
     inputs, labels = own.inputs(site)
-    rounds = simulated_rounds(
-        network, inputs.numpy(), labels.numpy(), **SIMULATION, examples=len(inputs), batch_size=None, seed=site
-    )
-    values = list(rounds)
+    simulated = dataclasses.replace(SIMULATION, examples=len(inputs), seed=site)
+    values = list(simulated_rounds(network, inputs.numpy(), labels.numpy(), simulated))
     tensors, source = tensors_of(dict(network().state_dict())), f"{len(values)} simulated rounds"
     made = calibrated(values, false_positives=0.05, source=source, tensors=tensors, records=len(inputs))
     write_thresholds(folder / "thresholds.json", made)
@@ -196,7 +198,7 @@ def _calibrated(
 def _found(guard: Guard, message: Message) -> bool:
     """Whether a check of the received model refuses it."""
     policy, first = read_policy(guard.policy), message.round == 0
-    found = [kind().measure(message, policy, first=first) for kind in (ReceivedModel, ReceivedRows)]
+    found = [kind().measure(message, policy, first=first) for kind in (StatisticsOfModel, ReceivedRows)]
     for one in found:
         if one is not None and one.found and message.round not in ROUNDS:
             print(message.round, one.sentence, flush=True)

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import seaborn
 import torch
@@ -35,9 +36,8 @@ from fedleak.core.view import RoundView
 from fedleak.datamodules.images.cifar10 import CIFAR10
 from fedleak.datamodules.images.mnist import MNIST
 from fedleak.datamodules.partition.client_split import ClientSplit
-from fedleak.defenses.manipulation_checks import threshold
 from fedleak.defenses.model_checks.allow_list import model_hash
-from fedleak.defenses.model_checks.base import ReceivedModel, joint_thresholds, model_checks
+from fedleak.defenses.model_checks.base import ReceivedModel, model_checks
 from fedleak.server.canary_unit import CanaryUnit
 from fedleak.server.imprint import Imprint
 from fedleak.server.model_manipulation import ModelManipulation, SentModels
@@ -46,6 +46,7 @@ from fedleak.server.soliton import Soliton
 from fedleak.server.sparse_imprint import SparseImprint
 from fedleak.server.suppression import Suppression
 from fedleak.server.trap_weights import TrapWeights
+from fedleak_recorder.conformal import conformal_thresholds
 
 Model = dict[str, Tensor]
 CLIENTS, IMAGES, SUM, CLASSES = 200, 16, 10, 10
@@ -200,8 +201,9 @@ def detection(name: str, own: World, deviations: Mapping[str, ModelManipulation]
     calibration, rest = (
         torch.from_numpy(negatives[negatives["training"] % 2 == half][checks].to_numpy()) for half in (0, 1)
     )
-    single = torch.tensor([threshold(column, SINGLE_RATE) for column in calibration.T], dtype=torch.float64)
-    joint = joint_thresholds(calibration, JOINT_RATE)
+    limits = [conformal_thresholds(column, SINGLE_RATE).values for column in calibration.T]
+    single = torch.from_numpy(np.concatenate(limits))
+    joint = torch.from_numpy(conformal_thresholds(calibration, JOINT_RATE).values)
     found = {"honest": rest}
     for label, manipulation in deviations.items():
         sent = [
@@ -280,7 +282,7 @@ def frontier(own: World, draws: int) -> pd.DataFrame:
     rows = []
     for number in FRONTIER_ROUNDS:
         honest = torch.from_numpy(honest_statistics(own, number)[checks].to_numpy())
-        joint = joint_thresholds(honest, JOINT_RATE)
+        joint = torch.from_numpy(conformal_thresholds(honest, JOINT_RATE).values)
         for label, manipulation in DEVIATIONS.items():
             if isinstance(manipulation, Suppression | CanaryUnit):
                 continue

@@ -53,6 +53,7 @@ def test_there_is_one_registry() -> None:
 
 
 def test_one_place_calls_an_attack() -> None:
+    """One at the server, and one at the site, where the guard attacks what it is about to send."""
     calls = [
         path
         for path, node in nodes()
@@ -61,7 +62,7 @@ def test_one_place_calls_an_attack() -> None:
         and node.func.id == "attack"
         and "generator" in {keyword.arg for keyword in node.keywords}
     ]
-    assert calls == ["fedleak/evaluation/runner.py"]
+    assert calls == ["fedleak/evaluation/runner.py", "fedleak/guard_checks/own_estimate.py"]
 
 
 def test_one_place_cuts_a_view() -> None:

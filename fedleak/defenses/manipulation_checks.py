@@ -1,7 +1,6 @@
 """Client-side checks for manipulated features (RAIFLE, section VII.D.2): statistics, compared with honest clients'."""
 
 import abc
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from fedleak import defenses
 from fedleak.core.class_paths import class_at, named_classes
-from fedleak.core.errors import InputError, require
+from fedleak.core.errors import require
 from fedleak.core.rankers import ranker_outputs
 
 _LEAST = 1e-6
@@ -113,31 +112,6 @@ class Check(abc.ABC):
     @abc.abstractmethod
     def statistic(self, received: Received, reference: Received) -> Tensor:
         """The statistic itself, ``(C,)``; `__call__` has checked the reference."""
-
-
-def threshold(honest: Tensor, false_positives: float = 0.05) -> float:
-    """The value above which a client is flagged (split conformal prediction).
-
-    It is the ``ceil((1 - false_positives) (H + 1))``-th smallest of the honest statistics ``(H,)``, of clients that are
-    neither in the reference nor under test: another honest client from the same distribution exceeds it with
-    probability at most `false_positives`.
-
-    Raises:
-        InputError: there are too few honest clients for that share.
-
-    References:
-        Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005.
-    """
-    require(0 < false_positives < 1, "false_positives between 0 and 1", f"{false_positives:g}", "Use 0.05.")
-    # Rounded before it is rounded up: 0.95 * 20 is slightly more than 19 in binary.
-    rank = math.ceil(round((1 - false_positives) * (len(honest) + 1), 9))
-    if rank > len(honest):
-        raise InputError(
-            expected=f"at least {math.ceil(round(1 / false_positives, 9)) - 1} honest clients for calibration",
-            found=str(len(honest)),
-            way_out="Calibrate on more clients, or allow more false positives.",
-        )
-    return float(honest.double().sort().values[rank - 1])
 
 
 class ConstantColumns(Check):

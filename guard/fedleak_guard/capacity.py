@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedleak_guard.check import known_checks
+from fedleak_guard.known_checks import known_checks
 from fedleak_guard.plain_message import MOST_EXAMPLES
 from fedleak_guard.policy import BITS, Policy, TensorRule
 

@@ -1,14 +1,10 @@
-"""Checks: each is one class in a file of the folder `checks`, which is found there; nothing lists them."""
+"""What a check of a message is; `fedleak_guard.known_checks` finds them."""
 
 import abc
-import functools
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from fedleak_guard import checks
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Action, Policy
 
@@ -53,7 +49,7 @@ class Check(abc.ABC):
         text: what is measured, for the documentation.
         action: what a finding does unless the policy says otherwise.
         actions: what a policy may choose.
-        exact: whether it is made with the main package.
+        exact: whether it is an attack, whose result attack_results.json lists.
         may_lack: whether a message may leave where the check could not be made, unless the policy requires it.
         limited: whether it compares with `Policy.limits`.
     """
@@ -92,14 +88,3 @@ class Check(abc.ABC):
 def measured(value: float, limit: float, sentence: str) -> Measured:
     """A value that is a finding above a limit, or if it is no number."""
     return Measured(value=value, found=not value <= limit, limit=limit, sentence=f"{sentence}, above {limit:g}")
-
-
-@functools.cache
-def known_checks() -> Mapping[str, type[Check]]:
-    """All checks by name, those without the main package first."""
-    found: list[type[Check]] = []
-    for module in sorted(one.name for one in pkgutil.iter_modules(checks.__path__)):
-        members = vars(importlib.import_module(f"{checks.__name__}.{module}")).values()
-        own = [one for one in members if isinstance(one, type) and issubclass(one, Check) and "name" in vars(one)]
-        found += [one for one in own if one.__module__ == f"{checks.__name__}.{module}"]
-    return {one.name: one for one in sorted(found, key=lambda one: (one.exact, one.name))}

@@ -12,14 +12,16 @@ from typing import Any
 
 from fedleak_guard.capacity import lines_of, shapes_of
 from fedleak_guard.chained_log import FIRST, NAME
-from fedleak_guard.check import NotMadeError, known_checks
+from fedleak_guard.check import NotMadeError
+from fedleak_guard.declared_checks import ReceivedModel, SimulatedTrainings
 from fedleak_guard.evidence import ATTACKS, EGRESS, write_evidence
 from fedleak_guard.gateway_log import GATEWAY_LOG, gateway_lines
 from fedleak_guard.gaussian import gaussian_epsilon
+from fedleak_guard.known_checks import checks_to_make, known_checks
 from fedleak_guard.ledger import spent
 from fedleak_guard.log_entry import read_decisions
 from fedleak_guard.message import Message, tensors_hash
-from fedleak_guard.own_data import with_own_data
+from fedleak_guard.own_data import chosen_records, with_own_data
 from fedleak_guard.plain_fields import schema_of
 from fedleak_guard.policy import Policy, read_policy
 from fedleak_guard.privacy_json import privacy_faults
@@ -212,9 +214,6 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 def _simulated(options: argparse.Namespace, policy: Policy) -> tuple[list[dict[str, float]], dict[str, Any]]:
     """Statistics of simulated rounds, and what they are of."""
-    from fedleak_guard.model_statistics import chosen_records
-    from fedleak_guard.simulated_rounds import simulated_rounds
-
     own = with_own_data(Message(job="", round=0), policy)
     network = own.network
     way_out = "Give own.data and own.network in the policy; the function draws new initial weights in each call."
@@ -222,17 +221,19 @@ def _simulated(options: argparse.Namespace, policy: Policy) -> tuple[list[dict[s
         raise InputError(expected="records, labels and the network of the site", found="not all", way_out=way_out)
     numbers = {name: getattr(options, name) for name in ("trainings", "rounds", "clients", "examples", "epochs")}
     require(min(numbers.values()) >= 1 and options.learning_rate > 0, "numbers above 0", numbers, "Correct them.")
+    simulated = SimulatedTrainings(
+        trainings=options.trainings,
+        rounds=options.rounds,
+        clients=options.clients,
+        examples=options.examples,
+        learning_rate=options.learning_rate,
+        epochs=options.epochs,
+        batch_size=options.batch_size,
+    )
+    check = checks_to_make()[ReceivedModel.name]()
+    assert isinstance(check, ReceivedModel)  # plug-ins extend what they take the place of
     try:
-        rounds = list(
-            simulated_rounds(
-                network,
-                own.records,
-                own.labels,
-                learning_rate=options.learning_rate,
-                batch_size=options.batch_size,
-                **numbers,
-            )
-        )
+        rounds = list(check.honest_rounds(network, own.records, own.labels, simulated))
     except NotMadeError as error:
         raise InputError(expected="the main package fedleak", found=str(error), way_out="Install it.") from None
     chosen = chosen_records(own.records, own.labels)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import fedleak_guard
-from fedleak_guard.check import known_checks
 from fedleak_guard.gaussian import gaussian_epsilon
+from fedleak_guard.known_checks import known_checks
 from fedleak_guard.ledger import spent
 from fedleak_guard.log_entry import read_decisions
 from fedleak_recorder.files import write_once

@@ -19,6 +19,7 @@ from fedleak_guard.guard import Guard
 from fedleak_guard.message import Message as Checked
 from fedleak_guard.refusal import RefusedError, reason_of
 from fedleak_recorder.errors import require
+from fedleak_recorder.frameworks.flower import arrays_in, received_model, round_of
 
 POLICY = "FEDLEAK_GUARD_POLICY"
 """Environment variable with the path of the site's policy; set it where the SuperNode starts."""
@@ -56,7 +57,7 @@ def egress_mod(
     guards: dict[str, Guard] = {}
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        received = arrays_of(message)
+        received = received_model(message)
         try:
             reply = call_next(message, context)
         except Exception:  # its text would leave
@@ -129,11 +130,11 @@ def released_content(
         unknown.append(f"the value {examples!r:.20} of {examples_key}")
     tensors = None
     if arrays_name in arrays:
-        tensors = {name: array.numpy() for name, array in arrays[arrays_name].items()}
+        tensors = arrays_in(arrays[arrays_name])
     released = guard.release(
         Checked(
             job=job,
-            round=_round_of(message),
+            round=round_of(message),
             sent=tensors,
             holds="models",
             received=received,
@@ -162,23 +163,6 @@ def _array_record(tensors: Mapping[str, Any], received: Mapping[str, Any]) -> Ar
 def _as_floats(value: Any) -> Any:
     """A metric whose numbers are all of one type, so that the type says nothing."""
     return [_as_floats(part) for part in value] if isinstance(value, list) else float(value)
-
-
-def arrays_of(message: Message) -> dict[str, Any] | None:
-    """Copies of the received model; None if the message has none, or several."""
-    records = list(message.content.array_records.values()) if message.has_content() else []
-    if len(records) != 1:
-        return None
-    return {name: np.array(array.numpy()) for name, array in records[0].items()}
-
-
-def _round_of(message: Message) -> int:
-    """Number of the round, by the key that Flower's strategies send; 0 if there is none."""
-    for record in message.content.config_records.values():
-        number = record.get("server-round")
-        if isinstance(number, int):
-            return number
-    return 0
 
 
 def error_reply(message: Message, reason: str) -> Message:

@@ -31,7 +31,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 )
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-from fedleak_guard.flower import FAILED, arrays_of, error_reply, released_content
+from fedleak_guard.flower import FAILED, error_reply, released_content
 from fedleak_guard.flower_caller import HEADERS, Caller, read_public_key
 from fedleak_guard.flower_superlink import MEDIA, PREFIX, SuperLink, read_private_key
 from fedleak_guard.gateway_log import GatewayLog, RejectedError
@@ -40,6 +40,7 @@ from fedleak_guard.guard import Guard
 from fedleak_guard.policy import read_policy
 from fedleak_guard.refusal import RefusedError, reason_of
 from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.frameworks.flower import received_model
 
 PACE = 3.0
 """Seconds between two beats, as often as Flower's SuperNode asks for messages."""
@@ -359,7 +360,7 @@ class Gateway:
                 message,
                 reply.content,
                 job=str(task.run),
-                received=arrays_of(message),
+                received=received_model(message),
                 examples_key=self._examples_key,
                 records=self._records,
             )

@@ -14,9 +14,10 @@ import numpy as np
 
 import fedleak_guard
 from fedleak_guard.chained_log import ChainedLog
-from fedleak_guard.check import Check, Measured, NotMadeError, known_checks
+from fedleak_guard.check import Check, Measured, NotMadeError
 from fedleak_guard.earlier_round import keep_round
 from fedleak_guard.gaussian_noise import clipped_with_noise
+from fedleak_guard.known_checks import checks_to_make
 from fedleak_guard.ledger import Ledger, precision_of
 from fedleak_guard.message import Message, own_copy, tensors_hash
 from fedleak_guard.noise_tests import private_tensors
@@ -228,9 +229,14 @@ def _is_private(message: Message, policy: Policy, outcome: _Outcome) -> bool:
 
 
 def _checked(message: Message, policy: Policy, *, first: bool) -> _Outcome:
-    """All checks of a message; an error of one is a reason to refuse."""
+    """All checks of a message; an error of one is a reason to refuse, and so is a plug-in that cannot be used."""
     outcome = _Outcome()
-    for name, kind in known_checks().items():
+    try:
+        checks = checks_to_make()
+    except InputError as error:
+        outcome.reasons.append(reason_of(error))
+        return outcome
+    for name, kind in checks.items():
         check = kind()
         try:
             found = check.measure(message, policy, first=first)

@@ -29,19 +29,17 @@ from nvflare.app_common.app_constant import AppConstants
 from fedleak_guard.chained_log import NAME
 from fedleak_guard.evidence import write_evidence
 from fedleak_guard.guard import Guard, Released
-from fedleak_guard.message import Holds, Message, tensors_hash
+from fedleak_guard.message import Message, tensors_hash
 from fedleak_guard.policy import read_policy
 from fedleak_guard.refusal import RefusedError, reason_of
 from fedleak_recorder.arrays import Array, as_array
 from fedleak_recorder.errors import InputError
+from fedleak_recorder.frameworks.nvflare import arrays_in, has_failed, holds_of, is_count, job_of, round_headers
 
-_HOLDS: dict[str, Holds] = {DataKind.WEIGHTS: "models", DataKind.WEIGHT_DIFF: "deltas"}
 _STEPS = MetaKey.NUM_STEPS_CURRENT_ROUND
 """Meta data with the number of steps; it leaves as a metric, counted with the others, if the policy names it."""
 _ROUNDS = MetaKey.START_ROUND, MetaKey.CURRENT_ROUND, MetaKey.TOTAL_ROUNDS
 """Meta data with numbers of rounds, which do not leave: the server knows its task."""
-_ROUND_HEADERS = AppConstants.START_ROUND, AppConstants.CURRENT_ROUND, AppConstants.NUM_ROUNDS
-"""Headers with numbers of rounds, which are those of the task, whatever the client says."""
 _SET_BY_NVFLARE = (
     ReservedHeaderKey.AUDIT_EVENT_ID,
     ReservedHeaderKey.COOKIE_JAR,
@@ -60,7 +58,7 @@ class _Task:
     round: int = 0
     received: dict[str, Array] = field(default_factory=dict)
     headers: dict[str, int] = field(default_factory=dict)
-    """Numbers of rounds in the task's headers."""
+    """Numbers of rounds in the task's headers, with which the result leaves, whatever the client says."""
     data: Shareable | None = None
     jar: Any = None
     """The task, and a copy of its cookies, which NVFlare copies from the task into the result."""
@@ -108,7 +106,7 @@ class EgressCheck(Filter):
             UnsafeJobError: nothing does.
         """
         try:
-            return self._process(shareable, _task_of(fl_ctx), str(fl_ctx.get_job_id()))
+            return self._process(shareable, _task_of(fl_ctx), job_of(fl_ctx))
         except RefusedError as refused:
             _logger.error(refused.public)
         except Exception as error:
@@ -122,7 +120,7 @@ class EgressCheck(Filter):
                 found="none",
                 way_out="Add it to the components of the site's privacy.json.",
             )
-        if shareable.get_return_code(ReturnCode.OK) != ReturnCode.OK:
+        if has_failed(shareable):
             leaving = make_reply(ReturnCode.EXECUTION_EXCEPTION)  # one code for all failures, so that it says no more
         else:
             leaving = self._released(shareable, from_shareable(shareable), task, job)
@@ -131,10 +129,10 @@ class EgressCheck(Filter):
 
     def _released(self, shareable: Shareable, dxo: DXO, task: _Task, job: str) -> Shareable:
         meta = {key: value for key, value in (dxo.meta or {}).items() if key not in _ROUNDS}
-        metrics, holds = dict(meta.pop(MetaKey.INITIAL_METRICS, None) or {}), _HOLDS.get(dxo.data_kind)
+        metrics, holds = dict(meta.pop(MetaKey.INITIAL_METRICS, None) or {}), holds_of(dxo)
         counts = {key: meta.pop(key) for key in (_STEPS, self.examples_key) if key in meta}
         unknown = [f"the entry {key!r}" for key in shareable if key not in (ReservedHeaderKey.HEADERS, "DXO")]
-        unknown += [f"the value {value!r:.20} of {key}" for key, value in counts.items() if not _is_count(value)]
+        unknown += [f"the value {value!r:.20} of {key}" for key, value in counts.items() if not is_count(value)]
         if dxo.data_kind == DataKind.METRICS:
             metrics |= dxo.data
         elif holds is None:
@@ -227,12 +225,12 @@ class EgressWatch(FLComponent):
         task.received, task.round, task.headers, task.data, task.jar = {}, 0, {}, None, None
         if isinstance(data, Shareable):
             task.data, task.jar = data, copy.deepcopy(data.get_cookie_jar())
-            task.headers = {key: int(data.get_header(key)) for key in _ROUND_HEADERS if _is_count(data.get_header(key))}
+            task.headers = round_headers(data)
             task.round = task.headers.get(AppConstants.CURRENT_ROUND, 0)
             try:
                 dxo = from_shareable(data)
-                if dxo.data_kind == DataKind.WEIGHTS:
-                    task.received = {name: np.array(as_array(value)) for name, value in dxo.data.items()}
+                if holds_of(dxo) == "models":
+                    task.received = arrays_in(dxo)
             except (ValueError, InputError):  # no model, so that what needs it is refused
                 task.received = {}
 
@@ -285,7 +283,7 @@ class EgressWatch(FLComponent):
 
 
 def _task_of(fl_ctx: FLContext) -> _Task:
-    key = str(fl_ctx.get_identity_name()), str(fl_ctx.get_job_id())
+    key = str(fl_ctx.get_identity_name()), job_of(fl_ctx)
     with _lock:
         return _tasks.setdefault(key, _Task())
 
@@ -310,10 +308,6 @@ def _plain_numbers(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _in_order(value)
     return [_plain_numbers(part) for part in value] if isinstance(value, list) else float(value)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(0 <= value < 2**31)
 
 
 def _is_torch(value: Any) -> bool:

@@ -11,9 +11,12 @@ import numpy as np
 
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Policy
+from fedleak_recorder.arrays import Array, as_array
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import regular_file
 
+MOST_RECORDS = 32
+"""Own records that checks of a received model look at, evenly spaced ones of more; each has a gradient of its own."""
 _WAY_OUT = "Correct the policy's section own; until then nothing leaves the site."
 
 
@@ -39,6 +42,16 @@ def network_of(message: Message) -> Callable[[], Any] | None:
     if message.network is None and hasattr(algorithm, "template"):
         return lambda: copy.deepcopy(algorithm.template)
     return message.network
+
+
+def chosen_records(records: Any, labels: Any) -> tuple[Array, Array] | None:
+    """``(N, ...)`` at most `MOST_RECORDS` own records as float32 and ``(N,)`` their classes; None without both."""
+    if records is None or labels is None:
+        return None
+    inputs, classes = as_array(records, where="records"), as_array(labels, where="labels")
+    step = max(1, -(-len(inputs) // MOST_RECORDS))
+    inputs, scale = inputs[::step], 255 if inputs.dtype == np.uint8 else 1
+    return (inputs / scale).astype(np.float32), classes[::step].astype(np.int64)
 
 
 def _records(path: Path) -> dict[str, Any]:

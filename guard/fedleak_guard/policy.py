@@ -1,6 +1,5 @@
 """A site's policy: what may leave, and what a finding does."""
 
-import difflib
 import functools
 import hashlib
 import math
@@ -16,6 +15,7 @@ from fedleak_guard.plain_fields import option, read_fields
 from fedleak_guard.plain_message import MOST_EXAMPLES
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import read_bounded
+from fedleak_recorder.nearest import did_you_mean
 from fedleak_recorder.plain_values import strange_value
 
 Action = Literal["refuse", "noise", "log"]
@@ -245,15 +245,14 @@ def check_policy(policy: Policy) -> None:
     Raises:
         InputError: nothing could ever leave under the policy, or it says something that has no effect.
     """
-    from fedleak_guard.check import known_checks
+    from fedleak_guard.known_checks import known_checks
 
     def excluded(wrong: object, one: str, other: str) -> None:
         require(not wrong, "limits that a message can meet", f"{one} with {other}", "Change one of the two.")
 
     checks = known_checks()
     for name in (*policy.findings, *policy.limits, *policy.required):
-        near = difflib.get_close_matches(name, checks, 1, cutoff=0.4)
-        way_out = f"Do you mean {near[0]}?" if near else "See `fedleak-guard checks`."
+        way_out = did_you_mean(name, checks, "See `fedleak-guard checks`.")
         require(name in checks, "the name of a check", repr(name)[:80], way_out)
     for name in policy.limits:
         limited = ", ".join(one for one, kind in checks.items() if kind.limited)
@@ -293,7 +292,7 @@ def check_policy(policy: Policy) -> None:
 
 def _check_effects(policy: Policy) -> None:
     """Refuses what is said of a check that measures nothing under the policy."""
-    from fedleak_guard.check import known_checks
+    from fedleak_guard.known_checks import known_checks
 
     checks = known_checks()
     for section, names in (("findings", policy.findings), ("limits", policy.limits), ("required", policy.required)):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedleak_recorder.conformal import conformal_thresholds
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import read_bounded, write_whole
 from fedleak_recorder.plain_values import parse_json
@@ -41,11 +42,6 @@ class Thresholds:
     thresholds: Mapping[str, float]
 
 
-def fewest_rounds(checks: int, false_positives: float) -> int:
-    """Honest rounds that thresholds of several checks at a joint rate need."""
-    return math.ceil(round(checks / false_positives, 9)) - 1
-
-
 def calibrated(
     rounds: Sequence[Mapping[str, float]],
     *,
@@ -57,10 +53,9 @@ def calibrated(
 ) -> Thresholds:
     """Thresholds from the honest rounds that have a value of every check.
 
-    A threshold is the largest honest value times a margin. At a margin of 1, another round that is exchangeable with
-    the n honest ones would exceed one of the K thresholds with probability at most ``K / (n + 1)`` (split conformal
-    prediction with Bonferroni's correction); at a larger margin it is at most that. The rounds of a training depend on
-    each other and change with its progress, so that the bound needs rounds of several trainings that are as long.
+    A threshold is the largest honest value times a margin, see `fedleak_recorder.conformal`. The rounds of a training
+    depend on each other and change with its progress, so that the bound needs rounds of several trainings that are as
+    long.
 
     Args:
         rounds: value by check, of each honest round.
@@ -74,23 +69,20 @@ def calibrated(
         InputError: there are too few rounds for that bound.
     """
     names = sorted(set[str]().union(*rounds))
-    rounds = [one for one in rounds if len(one) == len(names)]
-    needed = fewest_rounds(max(len(names), 1), false_positives)
-    require(
-        len(rounds) >= needed and names,
-        f"at least {needed} honest rounds for {len(names)} checks at a joint rate of {false_positives:g}",
-        len(rounds),
-        "Record more of them (received.record), simulate them (--simulate), or accept a larger --false-positives.",
+    complete = [statistics for statistics in rounds if len(statistics) == len(names)]
+    values = np.array([[statistics[name] for name in names] for statistics in complete])
+    limits, bound = conformal_thresholds(
+        values.reshape(len(complete), len(names)),
+        false_positives,
+        largest=True,
+        margin=margin,
+        way_out="Record more of them (received.record), simulate them (--simulate), or accept a larger "
+        "--false-positives.",
     )
-    values = np.array([[one[name] for name in names] for one in rounds])
     require(np.isfinite(values).all(), "finite values of honest rounds", "others", "Leave the rounds out.")
-    require(margin >= 1, "a margin of at least 1", margin, "Use 2.")
-    largest = values.max(axis=0)
-    limits = largest + (margin - 1) * np.abs(largest)
-    bound = len(names) / (len(rounds) + 1)
     return Thresholds(
         false_positives=bound,
-        values=len(rounds),
+        values=len(complete),
         source=source,
         tensors=tensors,
         records=records,

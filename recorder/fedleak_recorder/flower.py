@@ -5,9 +5,7 @@ Wrap the strategy and train as before. `RecordingStrategy` wraps a message-based
 decisions are left to the wrapped strategy; replies are recorded as received.
 """
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message
@@ -18,10 +16,19 @@ from flwr.server.strategy import Strategy as LegacyStrategy
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedleak_recorder.arrays import Array, as_array
+from fedleak_recorder.arrays import Array
 from fedleak_recorder.errors import InputError
+from fedleak_recorder.frameworks.flower import (
+    arrays_in,
+    client_of,
+    metric,
+    metrics_in,
+    numbers,
+    origin_of,
+    sender_of,
+    trained_model,
+)
 from fedleak_recorder.gathered_round import Sent
-from fedleak_recorder.plain_values import strange_value
 from fedleak_recorder.recorder import Arrays, Recorder
 
 
@@ -54,7 +61,8 @@ class RecordingStrategy(Strategy):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Any:
         """Keeps the global model at the start of the round."""
-        _describe(self.recorder, self.strategy, dict(config))
+        # The first description counts: those of later rounds come too late and change nothing.
+        self.recorder.add_origin(*origin_of(self.strategy, dict(config)))
         self._model = self._arrays(arrays)
         return self.strategy.configure_train(server_round, arrays, config, grid)
 
@@ -75,27 +83,19 @@ class RecordingStrategy(Strategy):
         self.strategy.summary()
 
     def _sent(self, message: Message) -> Sent:
-        node = message.metadata.src_node_id
-        where = f"the reply of node {node}"
-        records = list(message.content.array_records.values())
-        if len(records) != 1:
-            raise InputError(
-                expected="one ArrayRecord with the trained model",
-                found=f"{len(records)} in {where}",
-                way_out="Send other values as metrics.",
-            )
-        metrics = {name: value for record in message.content.metric_records.values() for name, value in record.items()}
+        client, metrics = sender_of(message), metrics_in(message)
+        where = f"the reply of node {client}"
         return Sent(
-            client=str(node),
-            examples=_metric(metrics, self.examples_key, where),
-            arrays=self._arrays(records[0]),
-            truth={name: _numbers(_metric(metrics, name, where)) for name in self.truth},
+            client=client,
+            examples=metric(metrics, self.examples_key, where),
+            arrays=self._arrays(trained_model(message)),
+            truth={name: numbers(metric(metrics, name, where)) for name in self.truth},
             where=where,
         )
 
     def _arrays(self, record: ArrayRecord) -> Arrays:
         """Arrays by name; the names of a record made from a list are numbers, then a list."""
-        arrays = {name: array.numpy() for name, array in record.items()}
+        arrays = arrays_in(record)
         listed = list(arrays) == [str(place) for place in range(len(arrays))]
         return list(arrays.values()) if listed and list(arrays) != list(self.recorder.parameters) else arrays
 
@@ -119,7 +119,8 @@ class RecordingLegacyStrategy(LegacyStrategy):
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Any:
         """Keeps the global model at the start of the round."""
         instructions = self.strategy.configure_fit(server_round, parameters, client_manager)
-        _describe(self.recorder, self.strategy, instructions[0][1].config if instructions else {})
+        config = instructions[0][1].config if instructions else {}
+        self.recorder.add_origin(*origin_of(self.strategy, config))
         self._model = parameters_to_ndarrays(parameters)
         return instructions
 
@@ -143,43 +144,12 @@ class RecordingLegacyStrategy(LegacyStrategy):
         return self.strategy.evaluate(server_round, parameters)
 
     def _sent(self, proxy: ClientProxy, result: FitRes) -> Sent:
-        where = f"the result of client {proxy.cid}"
+        client = client_of(proxy)
+        where = f"the result of client {client}"
         return Sent(
-            client=str(proxy.cid),
+            client=client,
             examples=result.num_examples,
             arrays=parameters_to_ndarrays(result.parameters),
-            truth={name: _numbers(_metric(result.metrics, name, where)) for name in self.truth},
+            truth={name: numbers(metric(result.metrics, name, where)) for name in self.truth},
             where=where,
         )
-
-
-def _describe(recorder: Recorder, strategy: object, config: Mapping[str, Any]) -> None:
-    """Adds the strategy and its settings to the description; those of later rounds come too late and change nothing."""
-    origin = {
-        "system": "flower",
-        "strategy": f"{type(strategy).__module__}.{type(strategy).__qualname__}",
-        "settings": _plain(vars(strategy)),
-        "config": _plain(config),
-    }
-    recorder.add_origin(origin, {"flwr": version("flwr")})
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    kinds = (bool, int, float, str)
-    return {
-        name: value for name, value in settings.items() if isinstance(value, kinds) and strange_value(value) is None
-    }
-
-
-def _metric(metrics: Mapping[str, Any], name: str, where: str) -> Any:
-    if name not in metrics:
-        raise InputError(
-            expected=f"the metric {name!r} from every client",
-            found=f"{', '.join(metrics) or 'none'} in {where}",
-            way_out="Return it with the trained model, or leave it out of the strategy's arguments.",
-        )
-    return metrics[name]
-
-
-def _numbers(value: Any) -> Array:
-    return as_array(json.loads(value) if isinstance(value, str) else value)

@@ -15,6 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedleak_recorder.flower import RecordingLegacyStrategy, RecordingStrategy
+from fedleak_recorder.frameworks.flower import client_of, receiver_of
 from fedleak_recorder.recorder import Recorder
 from fedleak_recorder.verdict import Decision, LimitExceededError, VerdictFile, remaining
 
@@ -57,7 +58,7 @@ class VerdictStrategy(Strategy):
 
     def _kept(self, messages: Iterable[Message]) -> list[Message]:
         asked = list(messages)
-        names = [str(message.metadata.dst_node_id) for message in asked]
+        names = [receiver_of(message) for message in asked]
         kept = _remaining(names, self._decision, self.strategy.recorder)
         return [message for message, name in zip(asked, names, strict=True) if name in kept]
 
@@ -94,8 +95,9 @@ class VerdictLegacyStrategy(LegacyStrategy):
         return self.strategy.evaluate(server_round, parameters)
 
     def _kept(self, instructions: list[Any]) -> list[Any]:
-        kept = _remaining([proxy.cid for proxy, _ in instructions], self._decision, self.strategy.recorder)
-        return [(proxy, task) for proxy, task in instructions if proxy.cid in kept]
+        names = [client_of(proxy) for proxy, _ in instructions]
+        kept = _remaining(names, self._decision, self.strategy.recorder)
+        return [instruction for instruction, name in zip(instructions, names, strict=True) if name in kept]
 
 
 def _decided(verdict: VerdictFile, server_round: int, recorder: Recorder) -> Decision:

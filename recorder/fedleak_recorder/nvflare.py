@@ -8,26 +8,29 @@ every controller that sends a global model and gets models or differences back, 
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-from nvflare.apis.dxo import DataKind, MetaKey, from_shareable
+from nvflare.apis.dxo import MetaKey, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
-from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
-from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
-from fedleak_recorder.arrays import as_array
 from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.frameworks.nvflare import (
+    KINDS_OF_MODELS,
+    arrays_in,
+    has_failed,
+    holds_of,
+    origin_of,
+    reported_in,
+    round_of,
+    sender_of,
+)
 from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.recorder import Recorder
-from fedleak_recorder.system import Holds
-
-_HOLDS: dict[str, Holds] = {DataKind.WEIGHTS: "models", DataKind.WEIGHT_DIFF: "deltas"}
 
 
 class RoundRecorder(FLComponent):
@@ -111,14 +114,14 @@ class RoundRecorder(FLComponent):
         task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
         if fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task or not isinstance(task, Shareable):
             return
-        number = _round_of(task, fl_ctx)
+        number = round_of(fl_ctx, task)
         if number == self._number or number <= self._last:
             return
         self._write()
-        model = {name: np.array(as_array(value)) for name, value in from_shareable(task).data.items()}
+        model = arrays_in(from_shareable(task))
         self._number = number
         if self._recorder is None:
-            origin = {"system": "nvflare", "job": str(fl_ctx.get_job_id())}
+            origin, versions = origin_of(fl_ctx)
             self._recorder = Recorder(
                 self.folder,
                 parameters=model,
@@ -126,7 +129,7 @@ class RoundRecorder(FLComponent):
                 learner=self.learner,
                 releases=self.releases,
                 system=origin,
-                versions={"nvflare": version("nvflare")},
+                versions=versions,
             )
         self._add = self._round.enter_context(self._recorder.streamed(number, model))
 
@@ -134,19 +137,19 @@ class RoundRecorder(FLComponent):
         result = fl_ctx.get_prop(FLContextKey.TASK_RESULT)
         if fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task or not isinstance(result, Shareable):
             return
-        if result.get_return_code(ReturnCode.OK) != ReturnCode.OK:
+        if has_failed(result):
             return
-        client = fl_ctx.get_peer_context().get_identity_name()
-        number, where = _round_of(result, fl_ctx), f"the result of {client}"
+        client = sender_of(fl_ctx)
+        number, where = round_of(fl_ctx, result), f"the result of {client}"
         if number != self._number or self._add is None or client in self._received:
             reason = "came twice" if client in self._received else "came too late to be recorded"
             self.log_warning(fl_ctx, f"{where} for round {number} {reason}")
             return
         dxo = from_shareable(result)
-        holds = _HOLDS.get(dxo.data_kind)
+        holds = holds_of(dxo)
         way_out = "If a filter on the server decodes it, give after_filters=True."
-        require(holds, f"a result of kind {' or '.join(_HOLDS)}", f"{dxo.data_kind} in {where}", way_out)
-        reported = {**dxo.meta, **(dxo.meta.get(MetaKey.INITIAL_METRICS) or {})}
+        require(holds, f"a result of kind {' or '.join(KINDS_OF_MODELS)}", f"{dxo.data_kind} in {where}", way_out)
+        reported = reported_in(dxo)
         missing = next((name for name in self.truth if name not in reported), None)
         way_out = "Return it in the meta data of the model, or leave it out of the argument truth."
         require(missing is None, f"{missing!r} from every client", f"{', '.join(reported)} in {where}", way_out)
@@ -168,10 +171,3 @@ class RoundRecorder(FLComponent):
         self._round.close()
         if self._received and self._number is not None:
             self._received, self._last = set(), self._number
-
-
-def _round_of(content: Shareable, fl_ctx: FLContext) -> int:
-    number = content.get_header(AppConstants.CURRENT_ROUND, fl_ctx.get_prop(AppConstants.CURRENT_ROUND))
-    way_out = "Use a controller that numbers its rounds, such as FedAvg or ScatterAndGather."
-    require(number is not None, f"a task with the header {AppConstants.CURRENT_ROUND}", "none", way_out)
-    return int(number)

@@ -8,10 +8,10 @@ those that `DropsClients` names.
 
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_context import FLContext
-from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
 from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.frameworks.nvflare import round_of
 from fedleak_recorder.verdict import Action, Decision, LimitExceededError, Missing, VerdictFile, remaining
 
 
@@ -51,10 +51,7 @@ class RoundVerdict(FLComponent):
         if event_type != AppEventType.ROUND_STARTED:
             return
         try:
-            number = fl_ctx.get_prop(AppConstants.CURRENT_ROUND)
-            way_out = "Use a controller that numbers its rounds, such as FedAvg or ScatterAndGather."
-            require(number is not None, f"the number of a round as {AppConstants.CURRENT_ROUND}", "none", way_out)
-            self.decision = self._verdict.before(int(number), self.key(fl_ctx))
+            self.decision = self._verdict.before(round_of(fl_ctx), self.key(fl_ctx))
             if self.decision.dropped and not self.drops:
                 controller = "controller with fedleak_recorder.nvflare_verdict.DropsClients"
                 raise LimitExceededError(f"{self.decision.reason}, and no {controller} can leave them out")

@@ -21,7 +21,6 @@ from fedleak.defenses.manipulation_checks import (
     kolmogorov_smirnov,
     list_correlations,
     score_spread,
-    threshold,
 )
 from fedleak.server.codebook import Codebook
 from fedleak.server.feature_manipulation import FeatureManipulation
@@ -30,6 +29,7 @@ from fedleak.server.marked_document import MarkedDocument
 from fedleak.server.noise_injection import NoiseInjection
 from fedleak.server.permutation import Permutation
 from fedleak.server.targeted import Targeted
+from fedleak_recorder.conformal import conformal_thresholds
 
 KINDS = checks()
 
@@ -56,7 +56,7 @@ def manipulated(honest: Received, manipulation: FeatureManipulation) -> Received
 
 def flagged(name: str, judged: Received) -> float:
     check, reference = KINDS[name](), clients(40, seed=1)
-    limit = threshold(check(clients(200, seed=2), reference))
+    limit = float(conformal_thresholds(check(clients(200, seed=2), reference), 0.05).values[0])
     return float((check(judged, reference) > limit).double().mean())
 
 
@@ -159,14 +159,6 @@ def test_constant_columns_and_spread_by_hand() -> None:
     torch.testing.assert_close(score_spread(received), torch.tensor([[0.0, (2 / 3) ** 0.5]], dtype=torch.float64))
 
 
-def test_a_threshold_keeps_its_promise_on_average() -> None:
-    generator = torch.Generator().manual_seed(0)
-    draws = torch.randn(4000, 40, generator=generator).exp()
-    rates = [float(row[-1] > threshold(row[:-1], 0.05)) for row in draws]
-    assert np.mean(rates) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 4000))
-    assert threshold(torch.arange(19), 0.05) == 18
-
-
 def test_a_client_without_documents_is_never_flagged() -> None:
     received = clients(2, seed=3)
     empty = Received(features=received.features * 0, mask=torch.zeros_like(received.mask), model=received.model)
@@ -175,10 +167,6 @@ def test_a_client_without_documents_is_never_flagged() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InputError, match="19"):
-        threshold(torch.arange(18), 0.05)
-    with pytest.raises(InputError, match="between"):
-        threshold(torch.arange(18), 0)
     received = clients(2, seed=3)
     with pytest.raises(InputError, match="reference"):
         Entropy()(received, Received(features=received.features[..., :3], mask=received.mask, model={}))

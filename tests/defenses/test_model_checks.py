@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from fedleak.core.errors import InputError
 from fedleak.defenses.model_checks.allow_list import AllowList, model_hash
-from fedleak.defenses.model_checks.base import ModelCheck, ReceivedModel, first_active, joint_thresholds, model_checks
+from fedleak.defenses.model_checks.base import ModelCheck, ReceivedModel, first_active, model_checks
 from fedleak.defenses.model_checks.commitment import Commitment
 from fedleak.defenses.model_checks.gradient_dominance import GradientDominance
 from fedleak.defenses.model_checks.inactive_units import DeadUnits, LoneUnits, excess
@@ -153,14 +153,6 @@ def test_every_check_gives_a_finite_number_of_an_honest_model() -> None:
     assert len({*kinds}) == len(kinds) > 0
     for kind in kinds.values():
         assert torch.isfinite(torch.tensor(kind().statistic(received())))
-
-
-def test_joint_thresholds_bound_the_false_positives_of_all_checks() -> None:
-    honest = torch.randn(2000, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    thresholds = joint_thresholds(honest[:1000], 0.1)
-    assert 0.05 < float((honest[1000:] > thresholds).any(1).double().mean()) < 0.15
-    with pytest.raises(InputError, match="honest"):
-        joint_thresholds(honest[:30], 0.1)
 
 
 SERVERS: list[tuple[ModelManipulation, tuple[type[ModelCheck], ...]]] = [

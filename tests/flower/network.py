@@ -138,7 +138,7 @@ def network(folder: Path, *, authenticated: bool = False) -> Iterator[Network]:
     security = f'root-certificates = "{files["ca.pem"]}"' if authenticated else "insecure = true"
     at = f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{superlink}"\n{security}\n'
     (folder / "home/config.toml").write_text(at)
-    paths = ":".join(str(ROOT / part) for part in ("recorder", "guard"))
+    paths = ":".join(str(ROOT / part) for part in ("", "recorder", "guard"))
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     own = {"FLWR_HOME": str(folder / "home"), "FLWR_TELEMETRY_ENABLED": "0", "PYTHONPATH": paths, "PATH": programs}
     environment = {**os.environ, **own}

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from fedleak_guard import __version__
 from tests.places import ROOT
+from tests.without_fedleak import without_fedleak
 
 PROJECT = tomllib.loads((ROOT / "guard/pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -34,15 +34,14 @@ def test_a_message_is_checked_with_three_dependencies_only(tmp_path: Path) -> No
     code = (
         "import json, sys; sys.path[:0] = sys.argv[1:3]; before = set(sys.modules)\n"
         "import numpy\n"
-        "from pathlib import Path; from fedleak_guard import Guard, Message, main_package\n"
-        "main_package._NAME = 'fedleak_of_a_test'\n"  # as where the main package is not installed
+        "from pathlib import Path; from fedleak_guard import Guard, Message\n"
         "folder = Path(sys.argv[3]); policy = folder / 'policy.yaml'\n"
         "policy.write_text(f'format: 1\\nevidence: {folder}\\ntensors: [{{name: a}}]\\n')\n"
         "model = {'a': numpy.ones(3, 'f')}\n"
         "Guard(policy).release(Message(job='job', round=0, sent=model, received=model))\n"
         "print(json.dumps(sorted({n.split('.')[0] for n in set(sys.modules) - before} - set(sys.stdlib_module_names))))"
     )
-    command = [sys.executable, "-c", code, str(ROOT / "guard"), str(ROOT / "recorder"), str(tmp_path)]
+    command = [*without_fedleak(tmp_path), "-c", code, str(ROOT / "guard"), str(ROOT / "recorder"), str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, text=True)
     third = {name for name in json.loads(done.stdout) if not name.startswith("_")}
     # PyYAML's C extension brings cython_runtime.

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 from tests.places import ROOT, tracked
 from tests.wheel.environment import Environment, environment, uv
+from tests.without_fedleak import without_fedleak
 
 pytestmark = pytest.mark.integration
 
@@ -261,6 +262,28 @@ def test_the_guard_keeps_a_record_beside_files_of_an_app(ran: Ran, app: Path, tm
     said = ran(folder, "python", "my_guard.py")
     assert said.startswith("kept:")
     assert "the server can solve for 1 training records" in said
+
+
+def test_a_site_without_fedleak_names_its_checks_and_says_that_they_are_not_made(
+    installed: Environment, tmp_path: Path
+) -> None:
+    """It has the guard and the recorder from their wheels; the policy names a check of fedleak."""
+    command, site = without_fedleak(tmp_path), tmp_path / "site"
+    for wheel in installed.wheels:
+        if not wheel.name.startswith("fedleak-"):
+            zipfile.ZipFile(wheel).extractall(tmp_path / "packages")
+    site.mkdir()
+    (site / "my_guard.py").write_text(GUARD, encoding="utf-8")
+    done = subprocess.run([*command, "my_guard.py"], cwd=site, capture_output=True, text=True, check=True)
+    assert done.stdout == "it left\n"
+    (entry,) = map(json.loads, (site / "evidence" / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    assert entry["not_made"]["own-records"] == "the main package fedleak is not installed"
+
+
+def test_an_installation_registers_the_checks_of_the_guard(installed: Environment) -> None:
+    say = "from importlib.metadata import entry_points as e; print([x.value for x in e(group='fedleak_guard.checks')])"
+    command = [str(installed.programs / "python"), "-P", "-c", say]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "['fedleak.guard_checks']\n"
 
 
 def test_the_environment_is_of_this_python(installed: Environment) -> None:

@@ -14,7 +14,6 @@ from torch.nn import functional
 
 from fedleak.core.class_paths import named_classes
 from fedleak.core.errors import require
-from fedleak.defenses.manipulation_checks import threshold
 
 Model = Mapping[str, Tensor]
 
@@ -144,20 +143,3 @@ class ModelCheck(abc.ABC):
 def model_checks() -> dict[str, type[ModelCheck]]:
     """Every check of this folder, by its name."""
     return named_classes(importlib.import_module(__package__), ModelCheck)
-
-
-def joint_thresholds(honest: Tensor, false_positives: float = 0.05) -> Tensor:
-    """``(K,)`` thresholds of K checks, at least one of which an honest round exceeds with a bounded probability.
-
-    Split conformal prediction of each check at ``false_positives / K`` (Bonferroni), see
-    `fedleak.defenses.manipulation_checks.threshold`; checks may depend on each other.
-
-    Args:
-        honest: ``(H, K)`` statistics of honest rounds.
-        false_positives: the bound.
-
-    Raises:
-        InputError: there are fewer than ``K / false_positives - 1`` honest rounds.
-    """
-    share = false_positives / honest.shape[1]
-    return torch.tensor([threshold(column, share) for column in honest.T], dtype=torch.float64)

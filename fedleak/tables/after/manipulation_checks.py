@@ -12,7 +12,7 @@ from fedleak.client.ranked_lists import ranked_lists
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
 from fedleak.defenses.local_dp import clip_factors
-from fedleak.defenses.manipulation_checks import Check, Received, check_named, checks, threshold
+from fedleak.defenses.manipulation_checks import Check, Received, check_named, checks
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.scores import concat
 from fedleak.evaluation.separability import CLASSIFIERS, correctly_classified, embeddings
@@ -20,6 +20,7 @@ from fedleak.recordings.recording import Recording
 from fedleak.reports.figures.maps import update_maps
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.cell_cache import CellRun
+from fedleak_recorder.conformal import conformal_thresholds
 
 _FOLDS = 4
 """Folds of a round's clients: one is judged, one is the reference, two calibrate the threshold, in rotation."""
@@ -97,8 +98,9 @@ def _flagged(check: Check, judged: Received, peers: Received, fold: Tensor, fals
     for number in range(_FOLDS):
         own, reference = fold == number, fold == (number + 1) % _FOLDS
         public = peers.of(reference)
-        limit = threshold(check(peers.of(~own & ~reference), public), false_positives)
-        flags[own] = check(judged.of(own), public) > limit
+        honest = check(peers.of(~own & ~reference), public)
+        limit = conformal_thresholds(honest, false_positives, unit="clients").values[0]
+        flags[own] = check(judged.of(own), public) > float(limit)
     return flags
 
 

@@ -13,9 +13,9 @@ import pytest
 from fedleak_guard import Guard, Message, RefusedError
 from fedleak_guard.capacity import lines_of, parts_of, shapes_of, total_of
 from fedleak_guard.chained_log import read_log
-from fedleak_guard.check import known_checks
 from fedleak_guard.checks.metric_values import flattened, message_bits
 from fedleak_guard.guard import Released
+from fedleak_guard.known_checks import checks_to_make
 from fedleak_guard.plain_message import plain_metrics
 from fedleak_guard.policy import MetricLimits, read_policy
 from fedleak_recorder.arrays import Array
@@ -164,8 +164,8 @@ def test_no_more_messages_leave_than_the_capacity_says(
     monkeypatch.setattr("os.fsync", lambda _: None)
     path = policy_of(tmp_path, POLICIES[name])
     policy, guard, draws = read_policy(path), Guard(path), np.random.default_rng(7)
-    for check in [one for one, kind in known_checks().items() if kind.exact]:
-        monkeypatch.setattr(known_checks()[check], "measure", lambda *_, **__: None)
+    for attack in [kind for kind in checks_to_make().values() if kind.exact]:
+        monkeypatch.setattr(attack, "measure", lambda *_, **__: None)
     tensors = [one for one in SHAPES if policy.rule(one)]
     received = {one: np.zeros(SHAPES[one][0], SHAPES[one][1]) for one in tensors}
     left = set[bytes]()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedleak_guard.check import known_checks
+from fedleak_guard.known_checks import known_checks
 from fedleak_guard.plain_fields import schema_of
 from fedleak_guard.policy import Budget, Policy
 from tests.places import ROOT

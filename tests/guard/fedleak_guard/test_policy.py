@@ -36,7 +36,7 @@ def test_numbers_without_a_dot_are_numbers(tmp_path: Path) -> None:
         ("update: {max_changed: 2}\n", ["at most 1"]),
         ("update: [1]\n", ["keys and values"]),
         ("metrics: {names: loss}\n", ["a list as the policy.metrics.names"]),
-        ("findings: {own-record: log}\n", ["own-record", "Do you mean own-records?"]),
+        ("findings: {own-record: log}\n", ["own-record", "Did you mean own-records or own-words?"]),
         ("findings: {own-records: allow}\n", ["one of refuse, noise, log"]),
         ("findings: {finite-numbers: log}\n", ["Give one of refuse"]),
         ("findings: {own-records: noise}\n", ["no section noise"]),

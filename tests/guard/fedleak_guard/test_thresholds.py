@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedleak_guard.thresholds import calibrated, fewest_rounds, logged_rounds, read_thresholds, write_thresholds
+from fedleak_guard.thresholds import calibrated, logged_rounds, read_thresholds, write_thresholds
 from fedleak_recorder.errors import InputError
 
 KNOWN: dict[str, Any] = {"source": "a test", "tensors": "0" * 64, "records": 3}
@@ -16,12 +16,6 @@ KNOWN: dict[str, Any] = {"source": "a test", "tensors": "0" * 64, "records": 3}
 def rounds(count: int, seed: int = 0) -> list[dict[str, float]]:
     draws = np.random.default_rng(seed).exponential(size=(count, 2))
     return [{"a": float(a), "b": float(-1 - b)} for a, b in draws]
-
-
-@pytest.mark.parametrize(("checks", "rate", "rounds"), [(8, 0.05, 159), (1, 0.05, 19), (9, 0.1, 89), (2, 0.01, 199)])
-def test_fewest_rounds(checks: int, rate: float, rounds: int) -> None:
-    assert fewest_rounds(checks, rate) == rounds
-    assert checks / (rounds + 1) <= rate < checks / rounds
 
 
 def test_thresholds_are_the_margin_times_the_largest_value() -> None:

@@ -5,23 +5,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedleak.guard_checks.simulated_rounds import NOT_SIMULATED, simulated_rounds
 from fedleak_guard import Guard, Message, RefusedError
 from fedleak_guard.command import main
-from fedleak_guard.simulated_rounds import NOT_SIMULATED, simulated_rounds
+from fedleak_guard.declared_checks import SimulatedTrainings
 from fedleak_guard.thresholds import read_thresholds
 from tests.guard_networks import initial, network, policy, records, stepped, suppressed, update
 
-SMALL = {"trainings": 2, "rounds": 3, "clients": 3, "examples": 5, "epochs": 1}
+SMALL = SimulatedTrainings(trainings=2, rounds=3, clients=3, examples=5, learning_rate=0.1, epochs=1, batch_size=4)
 
 
 def test_each_round_of_each_training_has_every_statistic() -> None:
     inputs, labels = records()
-    found = list(simulated_rounds(network, inputs, labels, **SMALL, learning_rate=0.1, batch_size=4))
+    found = list(simulated_rounds(network, inputs, labels, SMALL))
     assert len(found) == 6
     assert {"dead-units", "lone-units", "nested-units", "weight-law", "proportional-rows"} <= found[0].keys()
     assert not found[0].keys() & set(NOT_SIMULATED)
     assert all(one.keys() == found[0].keys() and np.isfinite(list(one.values())).all() for one in found)
-    again = list(simulated_rounds(network, inputs, labels, **SMALL, learning_rate=0.1, batch_size=4))
+    again = list(simulated_rounds(network, inputs, labels, SMALL))
     assert again == found
 
 

@@ -1,36 +1,29 @@
 """Checks of the received model that the main package has."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from fedleak_guard.check import Check, Measured, NotMadeError
+from fedleak.guard_checks.model_statistics import model_statistics, names_of_statistics
+from fedleak.guard_checks.simulated_rounds import simulated_rounds
+from fedleak_guard.check import Measured, NotMadeError
+from fedleak_guard.declared_checks import ReceivedModel, SimulatedTrainings
 from fedleak_guard.earlier_round import earlier_round
 from fedleak_guard.message import Message
-from fedleak_guard.model_statistics import chosen_records, model_statistics, names_of_statistics
-from fedleak_guard.own_data import network_of
+from fedleak_guard.own_data import chosen_records, network_of
 from fedleak_guard.policy import Policy
 from fedleak_guard.thresholds import RECORDS, TENSORS, Thresholds, read_thresholds, tensors_of
+from fedleak_recorder.arrays import Array
 from fedleak_recorder.errors import require
 
 
-class ReceivedModel(Check):
+class StatisticsOfModel(ReceivedModel):
     """Checks of the received model in `fedleak.defenses.model_checks` whose statistic exceeds its threshold.
 
     The thresholds are those of honest rounds of the same network, see `fedleak_guard.thresholds`; those of another one,
     or of another number of records, are an error. A check of these that lacks what it reads makes the whole one not
     made, unless another has a finding.
     """
-
-    name = "received-model"
-    text = (
-        "number of checks of the received model whose statistic exceeds that of honest rounds "
-        "(fedleak.defenses.model_checks)"
-    )
-    exact = True
-    may_lack = True
-
-    @classmethod
-    def lacking(cls, policy: Policy) -> str:
-        return "received.thresholds" if policy.received.thresholds is None else ""
 
     def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
         if message.sent is None:
@@ -46,21 +39,26 @@ class ReceivedModel(Check):
         if rules.thresholds is not None:
             limits = read_thresholds(Path(rules.thresholds))
             _check_kind(limits, records, tensors)
-        found = model_statistics(message.model, earlier=earlier, examples=examples, network=network_of(message))
-        logged = {**found, RECORDS: records, TENSORS: tensors}
+        statistics = model_statistics(message.model, earlier=earlier, examples=examples, network=network_of(message))
+        logged = {**statistics, RECORDS: records, TENSORS: tensors}
         if limits is None:
             reason = "the policy has no received.thresholds; the statistics are in the log, to calibrate from"
             raise NotMadeError(reason, logged)
         above = [
-            f"{name} is {found[name]:.4g}, above {limit:.4g}"
+            f"{name} is {statistics[name]:.4g}, above {limit:.4g}"
             for name, limit in limits.thresholds.items()
-            if name in found and not found[name] <= limit
+            if name in statistics and not statistics[name] <= limit
         ]
-        lacking = sorted(limits.thresholds.keys() - found.keys())
+        lacking = sorted(limits.thresholds.keys() - statistics.keys())
         if lacking and not above:
             raise NotMadeError(f"{', '.join(lacking)} could not be computed, of which there are thresholds", logged)
         sentence = f"{len(above)} checks find something in the received model: {'; '.join(above)}"
         return Measured(value=len(above), found=bool(above), limit=0, sentence=sentence, statistics=logged)
+
+    def honest_rounds(
+        self, network: Callable[[], Any], records: Array, labels: Array, simulated: SimulatedTrainings
+    ) -> Iterator[dict[str, float]]:
+        return simulated_rounds(network, records, labels, simulated)
 
 
 def _check_kind(limits: Thresholds, records: int, tensors: str) -> None:

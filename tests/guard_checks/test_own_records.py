@@ -11,11 +11,11 @@ from torch.nn import functional
 from fedleak.attacks.reconstruction.linear_inversion import LinearInversion
 from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
 from fedleak.core.view import RoundView
+from fedleak.guard_checks.own_label_counts import CountsByOutput
+from fedleak.guard_checks.own_records import RecordsByInversion
+from fedleak.guard_checks.own_words import WordsByTouchedRows
 from fedleak_guard import RefusedError
 from fedleak_guard.check import NotMadeError
-from fedleak_guard.checks.own_label_counts import OwnLabelCounts
-from fedleak_guard.checks.own_records import OwnRecords
-from fedleak_guard.checks.own_words import OwnWords
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Policy, read_policy
 from tests.guard_toys import message, site
@@ -51,7 +51,7 @@ def client(seed: int = 0) -> Message:
 @pytest.mark.parametrize("seed", range(3))
 def test_records_are_those_of_the_attack_at_the_server(policy: Policy, seed: int) -> None:
     own = client(seed)
-    found = OwnRecords().measure(own, policy, first=False)
+    found = RecordsByInversion().measure(own, policy, first=False)
     assert found is not None
     assert own.sent is not None
     assert own.received is not None
@@ -88,11 +88,11 @@ def test_a_message_that_gives_records_away_is_refused_or_gets_noise(tmp_path: Pa
     assert released.tensors is not None
     noisy = Message(job="job", round=0, sent=released.tensors, holds="models", received=own.received, examples=RECORDS)
     with pytest.raises(NotMadeError, match="nothing found in the updates"):
-        OwnRecords().measure(noisy, read_policy(path), first=False)
+        RecordsByInversion().measure(noisy, read_policy(path), first=False)
 
 
 def test_class_counts_are_compared_with_the_labels(policy: Policy) -> None:
-    found = OwnLabelCounts().measure(client(), policy, first=False)
+    found = CountsByOutput().measure(client(), policy, first=False)
     assert found is not None
     assert found.value == 1
     assert found.found
@@ -104,7 +104,7 @@ def test_words_of_an_embedding_table_are_counted(policy: Policy) -> None:
     change[[3, 7, 11]] = 0.1
     sent = {"embedding.weight": change}
     own = message(sent=sent, received={"embedding.weight": table}, examples=4)
-    found = OwnWords().measure(own, policy, first=False)
+    found = WordsByTouchedRows().measure(own, policy, first=False)
     assert found is not None
     assert (found.value, found.found) == (3, True)
 
@@ -112,6 +112,6 @@ def test_words_of_an_embedding_table_are_counted(policy: Policy) -> None:
 def test_an_attack_that_does_not_fit_is_not_made(policy: Policy) -> None:
     convolution = {"c.weight": np.ones((4, 1, 3, 3), "f"), "c.bias": np.ones(4, "f")}
     with pytest.raises(NotMadeError, match="expected a linear first layer"):
-        OwnRecords().measure(message(sent=convolution, received=convolution), policy, first=False)
+        RecordsByInversion().measure(message(sent=convolution, received=convolution), policy, first=False)
     with pytest.raises(NotMadeError, match="received model is unknown"):
-        OwnRecords().measure(message(received=None), policy, first=False)
+        RecordsByInversion().measure(message(received=None), policy, first=False)

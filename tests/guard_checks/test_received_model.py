@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedleak.guard_checks.received_model import StatisticsOfModel
 from fedleak_guard import Guard, Message, RefusedError
 from fedleak_guard.chained_log import read_log
-from fedleak_guard.check import NotMadeError, known_checks
-from fedleak_guard.checks.received_model import ReceivedModel
+from fedleak_guard.check import NotMadeError
+from fedleak_guard.known_checks import checks_to_make
 from fedleak_guard.policy import read_policy
 from fedleak_guard.thresholds import write_thresholds
 from tests.guard_networks import initial, policy, stepped, suppressed, thresholds, update
@@ -107,9 +108,10 @@ def test_checks_without_a_threshold_are_not_said_to_have_found_nothing(
     tmp_path: Path, received: dict[str, float] | None, said: str
 ) -> None:
     with pytest.raises(NotMadeError, match=said):
-        ReceivedModel().measure(message(received=received), read_policy(write_policy(tmp_path)), first=False)
+        StatisticsOfModel().measure(message(received=received), read_policy(write_policy(tmp_path)), first=False)
 
 
 def test_every_check_is_found_by_its_file() -> None:
-    names = {f"fedleak_guard.checks.{name.replace('-', '_')}" for name in known_checks()}
-    assert {kind.__module__ for kind in known_checks().values()} == names
+    for name, kind in checks_to_make().items():
+        folder = "fedleak.guard_checks" if kind.exact else "fedleak_guard.checks"
+        assert kind.__module__ == f"{folder}.{name.replace('-', '_')}"

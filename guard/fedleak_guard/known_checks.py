@@ -1,0 +1,208 @@
+"""Which checks there are: those of the guard, those that it declares for the main package, and plug-ins of others.
+
+A plug-in is a check of another distribution, which names it in the entry point group `GROUP`: a class, or a module
+whose classes are checks. What is registered and cannot be used is an error, upon which nothing leaves: a check that
+were left out would be missed by nobody.
+"""
+
+import functools
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint
+from types import ModuleType
+from typing import get_args
+
+from fedleak_guard import checks, declared_checks
+from fedleak_guard.check import Check
+from fedleak_guard.policy import Action
+from fedleak_recorder.errors import InputError, require
+
+GROUP = "fedleak_guard.checks"
+"""Entry points of checks."""
+MAIN_PACKAGE = "fedleak"
+"""Name of the main package's distribution, of its only package, and of its entry point."""
+_IN_A_CHECKOUT = EntryPoint(name=MAIN_PACKAGE, value="fedleak.guard_checks", group=GROUP)
+"""The main package's entry point, where its metadata lack it: a checkout on the path, or one installed long ago."""
+_NAME = re.compile("[a-z][a-z0-9-]{0,39}")
+_WAY_OUT = "Correct or uninstall what brings it; until then nothing leaves the site."
+
+
+def known_checks() -> Mapping[str, type[Check]]:
+    """All checks that a policy may name, those that attack last; those of the main package as the guard declares them.
+
+    It imports the plug-ins of others, and nothing of the main package.
+
+    Raises:
+        InputError: a plug-in cannot be used.
+    """
+    return _known(tuple(sys.path))
+
+
+def checks_to_make() -> Mapping[str, type[Check]]:
+    """The same checks, with the main package's own plug-ins in the place of their declarations.
+
+    Where the main package is not installed, these are the declarations, which say of each check that it is not made.
+
+    Raises:
+        InputError: a plug-in cannot be used, or the main package is there and lacks one.
+    """
+    return _to_make(tuple(sys.path))
+
+
+def is_installed() -> bool:
+    """Whether the main package is installed, or anything of its name is on the path.
+
+    A file or folder of an app that has its name counts too. What the guard needs of it is then not there, and nothing
+    leaves.
+    """
+    try:
+        importlib.metadata.distribution(MAIN_PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        try:
+            return PathFinder.find_spec(MAIN_PACKAGE, sys.path) is not None
+        except (OSError, ValueError):
+            return True  # a folder that cannot be read may have it
+    return True
+
+
+def checks_in(module: ModuleType) -> list[type[Check]]:
+    """The checks that a module defines, and those of the modules in its folder.
+
+    Base classes are left out: those whose name begins with an underscore, and abstract ones without the name of a
+    check.
+    """
+    modules = [module]
+    for file in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        modules.append(importlib.import_module(f"{module.__name__}.{file.name}"))
+    kinds = list[type[Check]]()
+    for part in modules:
+        for kind in vars(part).values():
+            is_check = isinstance(kind, type) and issubclass(kind, Check) and kind.__module__ == part.__name__
+            if is_check and not kind.__name__.startswith("_"):
+                is_base = inspect.isabstract(kind) and not hasattr(kind, "name")
+                kinds += [] if is_base else [kind]
+    return kinds
+
+
+@functools.lru_cache(maxsize=8)  # by the path, on which everything is looked for; no error is kept
+def _known(path: tuple[str, ...]) -> Mapping[str, type[Check]]:  # noqa: ARG001
+    known = _by_name([*checks_in(checks), *checks_in(declared_checks)])
+    for entry in _entry_points():
+        if entry.name != MAIN_PACKAGE:
+            for plug_in in _plug_ins(entry):
+                other = known.get(plug_in.name)
+                _require_one_name(plug_in, other)
+                known[plug_in.name] = plug_in
+    return _by_name(known.values())
+
+
+@functools.lru_cache(maxsize=8)
+def _to_make(path: tuple[str, ...]) -> Mapping[str, type[Check]]:
+    known = _known(path)
+    registered = [entry for entry in _entry_points() if entry.name == MAIN_PACKAGE]
+    if not registered and not is_installed():
+        return known
+    made = dict(known)
+    for entry in registered or [_IN_A_CHECKOUT]:
+        for plug_in in _plug_ins(entry):
+            # The first plug-in takes the place of its declaration, a second one of the same name finds the first.
+            place = made.get(plug_in.name)
+            if place is None or place.__module__ != declared_checks.__name__ or not issubclass(plug_in, place):
+                _require_one_name(plug_in, place)
+                raise InputError(
+                    expected=f"checks of {MAIN_PACKAGE} that {declared_checks.__name__} declares",
+                    found=f"{plug_in.name} of {_path(plug_in)}",
+                    way_out="Install fedleak and fedleak-guard of one release; until then nothing leaves the site.",
+                )
+            made[plug_in.name] = plug_in
+    missing = [name for name, kind in made.items() if kind.__module__ == declared_checks.__name__]
+    require(
+        not missing,
+        f"the checks of {MAIN_PACKAGE}, which is installed",
+        f"none named {', '.join(missing)}",
+        "Install fedleak and fedleak-guard of one release; until then nothing leaves the site.",
+    )
+    return _by_name(made.values())
+
+
+def _by_name(kinds: Iterable[type[Check]]) -> dict[str, type[Check]]:
+    return {kind.name: kind for kind in sorted(kinds, key=lambda kind: (kind.exact, kind.name))}
+
+
+def _entry_points() -> Sequence[EntryPoint]:
+    """Entry points of checks, in the order of their names.
+
+    Raises:
+        InputError: the metadata of a distribution are damaged.
+    """
+    try:
+        return sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+        raise InputError(expected=f"entry points of the group {GROUP}", found=found, way_out=_WAY_OUT) from None
+
+
+def _plug_ins(entry: EntryPoint) -> list[type[Check]]:
+    """The checks at an entry point.
+
+    Raises:
+        InputError: it cannot be imported, or is something else.
+    """
+    expected = f"the checks at {entry.value} of {entry.name}, which is installed"
+    try:
+        value = entry.load()
+        kinds = checks_in(value) if isinstance(value, ModuleType) else [value]
+    except Exception as error:
+        raise InputError(
+            expected=expected,
+            found=f"{type(error).__name__}: {error}",
+            way_out=f"Start where no file or folder is named {entry.name}, and install all that it needs; until then "
+            "nothing leaves the site.",
+        ) from None
+    require(kinds, expected, "a module without any", _WAY_OUT)
+    for kind in kinds:
+        require(_is_check(kind), f"{expected}: a class that extends {Check.__qualname__}", repr(kind)[:80], _WAY_OUT)
+        fault = _fault_of(kind)
+        require(not fault, f"{expected}, with {fault}", f"other values of {_path(kind)}", _WAY_OUT)
+    return kinds
+
+
+def _is_check(value: object) -> bool:
+    """Whether something is a class of checks that can be made."""
+    return isinstance(value, type) and issubclass(value, Check) and not inspect.isabstract(value)
+
+
+def _fault_of(kind: type[Check]) -> str:
+    """The attribute of a check that has no right value, as it should be; empty if all are right."""
+    name, text, actions = getattr(kind, "name", None), getattr(kind, "text", None), kind.actions
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        return "a name of at most 40 small letters, digits and hyphens"
+    if not isinstance(text, str) or not text:
+        return "a text"
+    if not isinstance(actions, tuple) or not set(actions) <= set(get_args(Action)):
+        return f"actions among {', '.join(get_args(Action))}"
+    if kind.action not in actions:
+        return "an action among its actions"
+    if not all(isinstance(value, bool) for value in (kind.exact, kind.may_lack, kind.limited)):
+        return "exact, may_lack and limited that are true or false"
+    return ""
+
+
+def _require_one_name(plug_in: type[Check], other: type[Check] | None) -> None:
+    """Refuses a second check of a name."""
+    if other is not None:
+        raise InputError(
+            expected="checks with different names",
+            found=f"{plug_in.name} of {_path(plug_in)} and of {_path(other)}",
+            way_out=_WAY_OUT,
+        )
+
+
+def _path(kind: type[Check]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
