@@ -13,6 +13,7 @@ from torch.distributed.run import get_args_parser
 from wandb.cli.cli import cli
 
 from fedleak.commands.shared.parser import parsed
+from fedleak.core.errors import InputError
 from fedleak.tables import training
 from fedleak_guard.command import _parser as guard_parser
 from tests.places import ROOT
@@ -23,8 +24,11 @@ def training_of(*arguments: str) -> dict[str, Any]:
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
         patch.chdir(ROOT)
-        with pytest.raises(SystemExit) as status:
-            training.main([*arguments, "--print_config"])
+        try:
+            with pytest.raises(SystemExit) as status:
+                training.main([*arguments, "--print_config"])
+        except InputError as error:
+            raise AssertionError(str(error)) from error
     assert status.value.code in (0, None), said.getvalue()
     configuration = yaml.safe_load(said.getvalue())
     assert isinstance(configuration, dict)

@@ -48,17 +48,36 @@ def begins(words: tuple[str, ...], expected: str) -> Any:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--model.init_args.learning_rte", "0.1"), "Did you mean local.learning_rate?"),
-        (("--trainer.max_stesp", "3"), "Did you mean trainer.max_steps?"),
+        (("--model.init_args.learning_rte", "0.1"), "Did you mean model.local.learning_rate or"),
+        (("--trainer.max_stesp", "3"), "Did you mean trainer.max_steps or"),
         (("--modle.local.epochs", "3"), "Did you mean model.local.epochs?"),
-        (("--model.local.lr", "3"), "Did you mean local.learning_rate?"),
-        (("--model.local.optimizer", "adamm"), "Literal['sgd', 'adam', 'adadelta']. Got value: adamm"),
-        (("--data.nonsense", "3"), "Option 'nonsense' is not accepted. Known: users, items, "),
-        (("--model.defenses", "[{class_path: LocalDP, init_args: {epsilonn: 5}}]"), "Did you mean epsilon?"),
+        (("--model.local.lr", "3"), "found model.local.lr. Did you mean model.local.learning_rate?"),
+        (("--model.local.optimizer", "adamm"), "sgd, adam, adadelta; found adamm. Did you mean adam?"),
+        (("--model.local.learning_rate", "-1"), "expected model.local.learning_rate above 0; found -1"),
+        (("--model.local.epochs", "0"), "expected model.local.epochs above 0; found 0. The default is 20."),
+        (("--model.top_k", "5.5"), "expected model.top_k as a whole number above 0; found 5.5"),
+        (("--model.hidden", "64"), "expected model.hidden as a list; found 64. The default is [128, 64, 32]."),
+        (("--model.local", "3"), "expected model.local as values by name; found 3"),
+        (("--model.defenses", "LocalDp"), "name or path of a Defense; found LocalDp. Did you mean LocalDP?"),
+        (("--model.defenses", "LocalDP"), "expected model.defenses as a list; found LocalDP. Write [LocalDP]"),
+        (("--model.defenses", "[LocalDP]"), "expected clip and epsilon and delta, which LocalDP needs"),
+        (("--model.defenses+=LocalDP", "--model.defenses.clp=1"), "Did you mean model.defenses[0].clip?"),
+        (("--trainer.callbacks+=EarlyStoping",), "found EarlyStoping. Did you mean EarlyStopping?"),
+        (("--trainer.callbacks=EarlyStopping", "--trainer.callbacks.patienc=5"), "Did you mean trainer.callbacks"),
+        (("--trainer.logger=CSVLogger", "--trainer.logger.nam=3"), "Did you mean trainer.logger.name?"),
+        (("--trainer.precision", "8"), "expected trainer.precision as one of 64, 32, 16, "),
+        (("--trainer.max_steps",), "expected a value after --trainer.max_steps; found none"),
+        (("--model", "my.Thing"), "found my.Thing. Check the spelling"),
+        (("more.yaml",), "expected options, which begin with two dashes; found more.yaml. Write --config more.yaml."),
+        (("--data.nonsense", "3"), "found data.nonsense. Known: users, items, "),
+        (
+            ("--model.defenses", "[{class_path: LocalDP, init_args: {epsilonn: 5}}]"),
+            "Did you mean model.defenses[0].epsilon?",
+        ),
         (("--model", "FNFC"), "FNFC. Did you mean FNCF?"),
-        (("--model.init_args.user_dim", "-1"), '"user_dim": -1 does not conform to restriction v>0'),
-        (("--model.init_args.hidden", "[0]"), '"hidden": 0 does not conform to restriction v>0'),
-        (("--data.init_args.num_workers", "-1"), '"num_workers": -1 does not conform to restriction v>=0'),
+        (("--model.init_args.user_dim", "-1"), "expected model.user_dim above 0; found -1. The default is 64."),
+        (("--model.init_args.hidden", "[0]"), "expected model.hidden[0] above 0; found 0"),
+        (("--data.init_args.num_workers", "-1"), "expected data.num_workers of at least 0; found -1"),
         (("--data.init_args.negatives_per_positive", "0"), "expected negatives_per_positive"),
         (("--trainer.accelerator", "tpu"), "torch_xla"),
         (("--trainer.devices", "0"), "is not a valid input using cpu accelerator"),
@@ -76,8 +95,32 @@ def test_a_wrong_option_is_one_line(words: tuple[str, ...], expected: str, line_
     assert expected in line_of("fit", *SMALL, *words)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("fit",), "expected a model and data; found no model and no data. Give a configuration, e.g. --config"),
+        (("fit", "--model", "Pretrained", "--data", "Digits"), "expected path, which Pretrained needs; found none"),
+        (("fit", "--model.local.epochs", "3"), "expected the class of model before its arguments"),
+        (("train",), "expected a command of fedleak train: fit or validate; found train"),
+        ((), "found none. E.g. fedleak train fit --config"),
+        (("--config", CONFIG), f"found none. E.g. fedleak train fit --config {CONFIG}"),
+        (("fit", "--config", "nope.yaml"), "expected a configuration file at nope.yaml; found no such file. An exam"),
+        (("fit", "--config", "fncf_syntetic.yaml"), "train/fncf_synthetic.yaml"),
+        (("fit", "--config", "."), "expected a configuration file at .; found a folder"),
+    ],
+)
+def test_what_is_missing_is_named_with_the_way_out(words: tuple[str, ...], expected: str, line_of: LineOf) -> None:
+    assert expected in line_of(*words)
+
+
+def test_the_message_shows_no_word_of_the_parser(line_of: LineOf) -> None:
+    line = line_of("fit", *SMALL, "--model.local.learning_rate", "-1")
+    for word in ("Parser key", "class_path", "restriction", "typing", "<class"):
+        assert word not in line
+
+
 def test_a_command_that_there_is_not_is_one_line(line_of: LineOf) -> None:
-    assert "invalid choice: 'test' (choose from 'fit', 'validate')" in line_of("test", *SMALL)
+    assert "found test. `fedleak train validate` measures a checkpoint" in line_of("test", *SMALL)
 
 
 @pytest.mark.integration
@@ -90,10 +133,13 @@ def test_data_that_a_model_cannot_use_are_one_line(line_of: LineOf) -> None:
     ("content", "expected"),
     [
         (b"model: \xff\xfe\n", "UTF-8"),
-        (b"trainer: 5\n", "found trainer: 5"),
+        (b"trainer: 5\n", "wrong.yaml; found 5. Write one value per line below `trainer:`"),
         (b"a: " + b"[" * 1000, "YAML"),
-        (b"model: {class_path: FNCF, init_args: {local: {lr: 0.1}}}", "'lr'. Did you mean local.learning_rate?"),
-        (b"model: {class_path: FNCF, init_args: {hiddn: [3]}}", "Did you mean hidden?"),
+        (b"a:\n\tb: 1\n", "wrong.yaml; found while scanning"),
+        (b"\0\0", "wrong.yaml; found unacceptable character"),
+        (b"- a\n", "expected a mapping of keys to values in"),
+        (b"model: {class_path: FNCF, init_args: {local: {lr: 0.1}}}", "Did you mean model.local.learning_rate?"),
+        (b"model: {class_path: FNCF, init_args: {hiddn: [3]}}", "Did you mean model.hidden?"),
         (b"modle: {class_path: FNCF}", "Did you mean model.class_path?"),
         (b"data: {class_path: MovieLens, init_args: {split: {scheme: iid}}}", "Known: variant, download, "),
     ],

@@ -1,7 +1,6 @@
 """Overrides of a ``fedleak train`` configuration by dotted keys, and their form as command-line options."""
 
 import copy
-import difflib
 import inspect
 import json
 import pydoc
@@ -14,6 +13,7 @@ from lightning import LightningModule
 from fedleak.core.errors import InputError, require
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.lightning.hyper_parameters import argument_names
+from fedleak_recorder.nearest import did_you_mean
 
 Config = dict[str, Any]
 T = TypeVar("T")
@@ -124,10 +124,11 @@ def class_named(name: str, base: type[T]) -> type[T]:
     found = pydoc.locate(name) if "." in name else None
     found = found or next((kind for kind in below(base) if kind.__name__ == name), None)
     if not (isinstance(found, type) and issubclass(found, base)):
+        way_out = "Check the spelling, and that the package can be imported from here (PYTHONPATH)."
         raise InputError(
             expected=f"the name or path of a subclass of {base.__name__}",
             found=repr(name),
-            way_out="Check the spelling, and that the package can be imported from here (PYTHONPATH).",
+            way_out=did_you_mean(name, [kind.__name__ for kind in below(base)], way_out),
         )
     return found
 
@@ -182,5 +183,4 @@ def kind_of(data: type) -> type:
 
 def near(name: str, known: Iterable[str]) -> str | None:
     """Suggestion of the most similar known name; None if there is none."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean {found[0]}?" if found else None
+    return did_you_mean(name, known, "") or None

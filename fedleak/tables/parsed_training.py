@@ -5,14 +5,13 @@ import pydoc
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from jsonargparse import ArgumentError, Namespace
+from jsonargparse import Namespace
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
-from fedleak.core.errors import InputError
 from fedleak.core.moved import with_current_paths
-from fedleak.tables.overrides import check_lengths_of_lists
-from fedleak.tables.training import TRAINER_DEFAULTS, WHAT, FederatedCLI, TrainParser
+from fedleak.tables.command_words import Given
+from fedleak.tables.training import FederatedCLI, check_configuration
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.lightning.error_reports import refusal_in
 
@@ -27,28 +26,20 @@ class Training(FederatedCLI):
     _shared: ClassVar[LightningArgumentParser | None] = None
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        parser = {"prog": f"{TrainParser.program} fit", "exit_on_error": False}
-        what = {**WHAT, "parser_kwargs": parser, "trainer_defaults": TRAINER_DEFAULTS}
-        super().__init__(run=False, args=dict(config), save_config_callback=None, **what)
+        super().__init__(dict(config), run=False)
 
     def setup_parser(self, *args: Any, **options: Any) -> None:
-        """Sets the parser, which all instances share because building it takes longer than parsing."""
+        """Sets the parser of ``fedleak train fit``, shared because building it takes longer than parsing."""
         if Training._shared is None:
-            super().setup_parser(*args, **options)
-            Training._shared = self.parser
+            self._subcommand_method_arguments: dict[str, list[str]] = {}
+            Training._shared = self._prepare_subcommand_parser(Trainer, "fit")
         self.parser = Training._shared
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Parses the configuration, without the arguments of this process."""
-        check_lengths_of_lists(args, "")
-        try:
-            self.config = parser.parse_object(with_current_paths(args))
-        except (ArgumentError, TypeError, ValueError) as error:
-            assert isinstance(parser, TrainParser)
-            found, way_out = parser.explained(error)
-            raise InputError(
-                expected="keys and values that fedleak train takes", found=found, way_out=way_out
-            ) from error
+        """Checks and parses the configuration, without the arguments of this process."""
+        content = with_current_paths(args)
+        check_configuration(parser, [Given(content)], complete=True)
+        self.config = parser.parse_object(content)
 
     def instantiate_classes(self) -> None:
         """Does nothing, see `build`, like the steps below: no code draws from global generators, no table resumes."""

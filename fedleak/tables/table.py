@@ -17,7 +17,7 @@ from fedleak.evaluation.derived import DERIVED
 from fedleak.evaluation.registry import find
 from fedleak.tables.after import after_steps
 from fedleak.tables.cell import Arguments, Cell, Rounds
-from fedleak.tables.overrides import Config, below, class_named, kind_of, near, overridden
+from fedleak.tables.overrides import Config, below, class_named, kind_of, overridden
 from fedleak.tables.table_file import (
     OF_A_CELL,
     Label,
@@ -33,6 +33,7 @@ from fedleak.tables.table_file import (
 )
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.lightning.hyper_parameters import argument_names
+from fedleak_recorder.nearest import did_you_mean
 
 Scale = Literal["small", "paper"]
 
@@ -132,7 +133,7 @@ class Table:
         known = {*METRICS, *DERIVED, *steps}
         expected = f"metrics of {self.name} that an attack or a step of `after` measures"
         for name in self.metrics:
-            way_out = near(str(name), known) or "Correct `metrics`, or add the step."
+            way_out = did_you_mean(str(name), known, "Correct `metrics`, or add the step.")
             require(name in known, expected, repr(name), way_out)
 
     def _cells_of(self, part: Mapping[str, Any], choice: Choice) -> Iterator[Cell]:
@@ -235,7 +236,7 @@ class Table:
             raise InputError(
                 expected=f"a data set for {self.name} ({', '.join(sorted(kinds))}), or {path}",
                 found=repr(name),
-                way_out=near(name, sorted(kinds)) or "Choose one of these.",
+                way_out=did_you_mean(name, sorted(kinds), "Choose one of these."),
             )
         path = name if "." in name else kind.__name__
         chosen = kind.folder_arguments(name) if name in kind.folders else {}

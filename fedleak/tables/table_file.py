@@ -10,7 +10,8 @@ from fedleak.core.bounded_yaml import load_yaml
 from fedleak.core.errors import InputError, require
 from fedleak.core.moved import with_current_paths
 from fedleak.core.places import moved_table
-from fedleak.tables.overrides import PARTS, Config, near
+from fedleak.tables.overrides import PARTS, Config
+from fedleak_recorder.nearest import did_you_mean
 
 Label = str | int | float
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -75,7 +76,7 @@ def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> N
     """Checks that all keys are known; the error names an unknown key and the most similar known one."""
     for key in given:
         if key not in known:
-            way_out = near(str(key), known) or "Correct the key."
+            way_out = did_you_mean(str(key), known, "Correct the key.")
             raise InputError(expected=f"{expected} among {', '.join(known)}", found=repr(key), way_out=way_out)
 
 

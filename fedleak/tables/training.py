@@ -3,38 +3,39 @@
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from jsonargparse import Namespace, set_loader
 from jsonargparse._loaders_dumpers import loaders
 from lightning import LightningModule, Trainer
+from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ProgressBar, Timer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import Logger
 
 from fedleak import defenses, server
 from fedleak.core.additions import room
 from fedleak.core.class_paths import classes_in, find_in_current_folder
-from fedleak.core.errors import require
+from fedleak.core.errors import InputError, require
 from fedleak.core.moved import with_current_paths
 from fedleak.core.signals import Stopping
-from fedleak.defenses.base import Defense
 from fedleak.evaluation.guardrail import Guardrail
 from fedleak.recordings.stop_report import StopReport, newest_checkpoint
 from fedleak.reports.results_folder import print_outputs, results_in, shell_command
-from fedleak.server.deviation import Deviation
+from fedleak.tables.command_words import Given, read_words
+from fedleak.tables.configuration_check import ConfigurationCheck
+from fedleak.tables.overrides import PARTS, check_lengths_of_lists
 from fedleak.tables.quiet import quieten
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.lightning.checkpoint_file import check_present
 from fedleak.training.lightning.checkpoint_io import NAMES, CheckedCheckpointIO
 from fedleak.training.lightning.error_reports import refused
-from fedleak.training.lightning.launch_check import check_processes
+from fedleak.training.lightning.launch_check import check_cores, check_processes, usable_cores
 from fedleak.training.lightning.requeue import Requeue
 from fedleak.training.lightning.round_progress import RoundProgress
 from fedleak.training.lightning.run_config import RunConfig
-from fedleak.training.lightning.train_parser import SUBCOMMANDS, OneLineParser, check_config_files, config_files
+from fedleak.training.lightning.train_parser import SUBCOMMANDS, one_line
 from fedleak.training.round_recorder import RoundRecorder
 
 _SEARCHED = (room("datamodules"), room("modules"), defenses, server)
@@ -64,17 +65,97 @@ _LOAD_YAML = loaders["yaml"]
 set_loader("yaml", lambda text: with_current_paths(_LOAD_YAML(text)))  # configurations of older versions
 
 
-class TrainParser(OneLineParser, LightningArgumentParser):
-    """Parser of ``fedleak train``."""
+TRAINER_DEFAULTS: dict[str, Any] = {
+    # The data module shards cohorts over ranks.
+    "use_distributed_sampler": False,
+    "max_epochs": 1,
+    "logger": False,
+    # Few people need the table of layers; `--trainer.enable_model_summary true` prints it.
+    "enable_model_summary": False,
+    # A round is expensive.
+    "num_sanity_val_steps": 0,
+    "log_every_n_steps": 1,
+    "accelerator": "auto",
+    # `auto` would start a process for every GPU of a shared machine; the number of devices does not change the model.
+    "devices": 1,
+}
+"""Default options of the Trainer; `FederatedCLI` sets the progress bar and the folder."""
 
-    program = "fedleak"
 
-    def kinds(self) -> tuple[type, ...]:
-        return (LightningModule, FederatedDataModule, Callback, Logger, Defense, Deviation)
+class TrainParser(LightningArgumentParser):
+    """Parser of a training's configuration, for the command line and for cells of tables."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # An abbreviation that is unique today is another option, or none, tomorrow.
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raises an error with the first line of what the library refuses.
+
+        The arguments of a class have a parser of their own, whose error is the cause of that of the outermost one.
+
+        Raises:
+            InputError: this is the outermost parser.
+        """
+        if not self.exit_on_error:
+            super().error(message, ex)
+        raise InputError(
+            expected="a configuration that fedleak train takes",
+            found=message.partition("\n")[0] if ex is None else one_line(ex),
+            way_out="`fedleak train fit --help` lists the options.",
+        ) from ex
+
+
+def check_configuration(parser: LightningArgumentParser, parts: Iterable[Given], *, complete: bool) -> None:
+    """Checks the keys, classes and values of a configuration before the parser reads it.
+
+    Args:
+        parser: parser of the subcommand, whose options are known.
+        parts: files and options, in order.
+        complete: whether they are all that is needed.
+
+    Raises:
+        InputError: something is wrong or missing.
+    """
+    heads = {action.dest.partition(".")[0] for action in parser._actions}
+    check = ConfigurationCheck(options=sorted(heads - {*PARTS, "help"}), trainer_defaults=TRAINER_DEFAULTS)
+    for part in parts:
+        check_lengths_of_lists(part.content, "")
+        check.add(part)
+    if complete:
+        check.finish()
 
 
 class FederatedCLI(LightningCLI):
-    """LightningCLI with one seed for model and data, checks before training, and one folder per run of a sweep."""
+    """LightningCLI with one seed for model and data, checks before training, and one folder per run of a sweep.
+
+    Args:
+        args: words of the command line, those of the process for None; or a configuration.
+        callbacks: callbacks of every training, besides those of the configuration.
+        run: whether a subcommand is run, and its configuration saved.
+    """
+
+    def __init__(self, args: ArgsType, *, callbacks: Sequence[Callback] = (), run: bool = True) -> None:
+        trainer_defaults = dict(TRAINER_DEFAULTS)
+        if callbacks:
+            trainer_defaults["callbacks"] = list(callbacks)
+        super().__init__(
+            model_class=LightningModule,
+            datamodule_class=FederatedDataModule,
+            save_config_callback=RunConfig if run else None,
+            save_config_kwargs={"save_to_log_dir": False, "overwrite": True},
+            trainer_class=Trainer,
+            trainer_defaults=trainer_defaults,
+            seed_everything_default=0,
+            parser_class=TrainParser,
+            parser_kwargs={"prog": "fedleak train"},
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            args=args,
+            run=run,
+            auto_configure_optimizers=False,
+        )
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
@@ -88,10 +169,12 @@ class FederatedCLI(LightningCLI):
         parser.link_arguments("trainer.default_root_dir", "trainer.logger.init_args.save_dir")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Checks the configuration files, and names the run's folder after the first."""
-        given = args if isinstance(args, list) else sys.argv[1:]
-        check_config_files(given)
-        name = next((path.stem for path in config_files(given)), "unnamed")
+        """Checks the configuration, and names the run's folder after its first file."""
+        words = read_words(args if isinstance(args, list) else sys.argv[1:])
+        if words.subcommand is not None:
+            subcommand_parser = self._subcommand_parsers[words.subcommand]
+            check_configuration(subcommand_parser, words.parts, complete=not words.asks)
+        name = words.files[0].stem if words.files else "unnamed"
         for offered in self._subcommand_parsers.values():
             offered.set_defaults({"trainer.default_root_dir": f"runs/{name}"})
         with warnings.catch_warnings():
@@ -137,6 +220,8 @@ class FederatedCLI(LightningCLI):
     def after_instantiate_classes(self) -> None:
         """Checks the number of processes and that the training ends, and sets the checkpoint reader."""
         check_processes(self.trainer.num_devices * self.trainer.num_nodes, os.environ)
+        if isinstance(self.trainer.accelerator, CPUAccelerator):
+            check_cores(self.trainer.num_devices, usable_cores())
         self.trainer.strategy.checkpoint_io = CheckedCheckpointIO(self.model, resume=self.subcommand != "validate")
         federated = type(self.datamodule).train_dataloader is FederatedDataModule.train_dataloader
         if federated and self.subcommand != "validate" and getattr(self.model, "rounds", None) is None:
@@ -181,41 +266,9 @@ def check_end(trainer: Trainer, data: FederatedDataModule) -> None:
     require(not endless or epochs <= 1, "no trainer.max_epochs, as an epoch of rounds has no end", epochs, way_out)
 
 
-TRAINER_DEFAULTS = {
-    # The data module shards cohorts over ranks.
-    "use_distributed_sampler": False,
-    "max_epochs": 1,
-    "logger": False,
-    # Few people need the table of layers; `--trainer.enable_model_summary true` prints it.
-    "enable_model_summary": False,
-    # A round is expensive.
-    "num_sanity_val_steps": 0,
-    "log_every_n_steps": 1,
-    "accelerator": "auto",
-    # `auto` would start a process for every GPU of a shared machine; the number of devices does not change the model.
-    "devices": 1,
-}
-"""Default options of the Trainer; `FederatedCLI` sets the progress bar and the folder."""
-
-
-WHAT: dict[str, Any] = {
-    "model_class": LightningModule,
-    "datamodule_class": FederatedDataModule,
-    "subclass_mode_model": True,
-    "subclass_mode_data": True,
-    "auto_configure_optimizers": False,
-    "seed_everything_default": 0,
-    "trainer_class": Trainer,
-    "parser_class": TrainParser,
-    "parser_kwargs": {"prog": f"{TrainParser.program} train"},
-}
-
-
 def main(args: ArgsType = None, stopping: Stopping | None = None) -> FederatedCLI:
     """Runs the command line, of the process for None, and returns the CLI with its Trainer, model and data."""
     quieten()
     find_in_current_folder()  # for class paths of the configuration, which is the user's own
     stops = [Requeue(), StopReport(stopping or Stopping())]
-    saved: dict[str, Any] = {"save_config_callback": RunConfig}
-    saved |= {"save_config_kwargs": {"save_to_log_dir": False, "overwrite": True}}
-    return FederatedCLI(trainer_defaults={**TRAINER_DEFAULTS, "callbacks": stops}, args=args, **saved, **WHAT)
+    return FederatedCLI(args, callbacks=stops)

@@ -1,10 +1,10 @@
 """Base class of federated data sets: clients, and the cohort of every round."""
 
 import abc
-import difflib
 import functools
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,11 @@ from fedleak.server.repeated_selection import RepeatedSelection
 from fedleak.training.candidates import CandidateOptions, CandidatePool
 from fedleak.training.people import Attributes, People, draw_people
 from fedleak.training.schedule import Schedule
+from fedleak_recorder.nearest import nearest
 
 DATA_VARIABLE = "FEDLEAK_DATA"
-_NEAR = 0.85
-"""Similarity from which on a name is a misspelt one; `difflib` gives 0.94 to ``auxilary``."""
+_OTHER_LETTERS = 0.15
+"""Share of letters up to which a name that differs in them is a misspelt one; in ``auxilary``, one of 17 differs."""
 
 
 class FederatedDataModule(LightningDataModule, abc.ABC):
@@ -302,9 +303,19 @@ def refuse_misspelt(kind: type) -> None:
     offered = [name for name in vars(FederatedDataModule) if not name.startswith("_")]
     given = {name for base in kind.__mro__ if not issubclass(FederatedDataModule, base) for name in vars(base)}
     for name in sorted(given - {*offered}):
-        near = [] if name.startswith("_") else difflib.get_close_matches(name, offered, n=1, cutoff=_NEAR)
-        expected, way_out = f"{' or '.join(near)} in {kind.__name__}", "Correct the name, or begin it with _."
-        require(not near, expected, f"{name}; did you mean {' or '.join(near)}?", way_out)
+        if name.startswith("_"):
+            continue
+        for near in nearest(name, offered)[:1]:
+            misspelt = _other_letters(name, near) <= _OTHER_LETTERS
+            way_out = "Correct the name, or begin it with _."
+            require(not misspelt, f"{near} in {kind.__name__}", f"{name}; did you mean {near}?", way_out)
+
+
+def _other_letters(one: str, other: str) -> float:
+    """Share of the letters of two names that the other one lacks, wherever they stand."""
+    letters, other_letters = Counter(one), Counter(other)
+    differing = (letters - other_letters).total() + (other_letters - letters).total()
+    return differing / (len(one) + len(other))
 
 
 def data_root(root: str | None) -> Path:

@@ -157,7 +157,7 @@ def test_data_that_are_named_twice_are_the_same(tmp_path: Path) -> None:
         ("attacks:", "axes: {a: {x: {where: {b: 1}}}}\nattacks:", "found 'b'"),
         ("attacks:", "axes: {a: {x: {}, y: {modle.user_dim: 3}}}\nattacks:", "'modle.user_dim'"),
         ("attacks:", "axes: {data: [MNIST]}\nattacks:", "found 'MNIST'"),
-        ("attacks:", "axes: {data: [ml-100]}\nattacks:", "found 'ml-100'. Did you mean ml-100k?"),
+        ("attacks:", "axes: {data: [ml-100]}\nattacks:", "found 'ml-100'. Did you mean ml-100k or"),
         ("data.users: 30", "data: MovieLens", "`data: MovieLens` in `set`. Write it as a label"),
         ("data.users: 30", "data: {class_path: MovieLens}", "`data: MovieLens` in `set`"),
         ("data.users: 30", "data.class_path: MovieLens", "`data.class_path: MovieLens` in `set`"),

@@ -14,7 +14,10 @@ _OF_THE_DISK = frozenset(
         *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO),
     }
 )
-_LIBRARIES = ("/lightning/", "/jsonargparse/", "/wandb/")
+_LIBRARIES = frozenset({"jsonargparse", "lightning", "wandb"})
+"""Packages that check the options of a training."""
+_NO_MEMORY = "can't allocate memory"
+"""In torch's error for the machine's memory, for which it has no class as it has for that of a GPU."""
 _LONGEST = 400
 
 
@@ -35,8 +38,8 @@ def refusal_in(error: BaseException) -> InputError | None:
                 found=str(cause.strerror).lower(),
                 way_out="Give another --trainer.default_root_dir, make room, or correct the path.",
             )
-        allocation = isinstance(cause, RuntimeError) and "can't allocate memory" in str(cause)
-        if allocation or isinstance(cause, MemoryError | torch.OutOfMemoryError):
+        is_refused_allocation = isinstance(cause, RuntimeError) and _NO_MEMORY in str(cause)
+        if is_refused_allocation or isinstance(cause, MemoryError | torch.OutOfMemoryError):
             return InputError(
                 expected="a model and clients that fit into memory",
                 found=in_one_line(str(cause)),
@@ -72,10 +75,9 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 
 def _raised_by_a_library(error: BaseException) -> bool:
-    """Whether a ``raise`` statement of a library, which validates its options, is the source of the error."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return (
-        bool(frames)
-        and (frames[-1].line or "").startswith("raise")
-        and any(part in frames[-1].filename.replace("\\", "/") for part in _LIBRARIES)
-    )
+    """Whether an error comes from the code of a library that checks its options, not from what that calls."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not frames:
+        return False
+    module = str(frames[-1].f_globals.get("__name__"))
+    return module.partition(".")[0] in _LIBRARIES

@@ -4,7 +4,7 @@ import pytest
 
 from fedleak.commands import train
 from fedleak.core.errors import InputError
-from fedleak.training.lightning.launch_check import check_processes, launched_processes
+from fedleak.training.lightning.launch_check import check_cores, check_processes, launched_processes
 
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "fedleak"}
 STEP = {**BATCH, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
@@ -34,6 +34,12 @@ def test_another_number_is_refused_with_the_way_out(wanted: int, environment: di
     with pytest.raises(InputError, match=way_out) as refused:
         check_processes(wanted, environment)
     assert refused.value.expected == f"{wanted} processes, one per device"
+
+
+def test_far_more_processes_than_cores_are_refused() -> None:
+    check_cores(8, cores=2)
+    with pytest.raises(InputError, match=r"at most 2, the cores of this machine; found 9. Give --trainer.devices 2"):
+        check_cores(9, cores=2)
 
 
 def test_the_command_is_refused_before_anything_begins(

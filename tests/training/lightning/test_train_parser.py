@@ -1,30 +1,9 @@
-"""Errors of jsonargparse become one line with the nearest known name, without a look at its messages' wording."""
+"""A library's error becomes the first line of its first cause, whole."""
 
 import pytest
 
 from fedleak.core.errors import InputError
-from fedleak.training.lightning.train_parser import OneLineParser, first_cause, one_line
-
-
-def parser_of(*options: str) -> OneLineParser:
-    parser = OneLineParser(prog="train.py fit", exit_on_error=False)
-    for option in options:
-        parser.add_argument(f"--{option}", type=int)
-    return parser
-
-
-@pytest.mark.parametrize(
-    ("message", "suggestion"),
-    [
-        ("Option 'lerning_rate' is not accepted", "Did you mean local.learning_rate?"),
-        ("Group 'local' does not accept option 'lr'", "Did you mean local.learning_rate?"),
-        ("unrecognized arguments: --lokal.learning_rate=3", "Did you mean local.learning_rate?"),
-        ("Option 'zzz' is not accepted", ""),
-        ("the file is missing", ""),
-    ],
-)
-def test_name_is_suggested_only_where_one_is_near(message: str, suggestion: str) -> None:
-    assert parser_of("local.learning_rate", "local.epochs", "hidden").near(message) == suggestion
+from fedleak.training.lightning.train_parser import SUBCOMMANDS, one_line, overview
 
 
 def caught(*messages: str, cause: Exception | None = None) -> BaseException:
@@ -37,18 +16,22 @@ def caught(*messages: str, cause: Exception | None = None) -> BaseException:
     return cause
 
 
-def test_error_is_its_first_cause_behind_the_headings() -> None:
-    union = "Does not validate against any of the Union subtypes\nErrors:\n - more"
-    error = caught(
-        'key "model":\n  much more', union, "class 'a.FNCF':\n  much more", 'key "dim":\n x', "found x\nhere."
-    )
-    assert one_line(error) == 'key "model": class \'a.FNCF\': key "dim": found x here'
-    assert str(first_cause(error)) == "found x\nhere."
+def test_error_is_the_first_line_of_its_first_cause() -> None:
+    error = caught('key "model":\n  much more', "class 'a.FNCF':\n  much more", "found x: 3.\nhere.")
+    assert one_line(error) == "found x: 3"
 
 
-def test_unknown_option_of_a_class_is_the_cause() -> None:
-    unknown = InputError(expected="options that it takes", found="Option 'x'", way_out="Known: y.")
-    assert parser_of().explained(caught('key "model":\n more', cause=unknown)) == (
-        "key \"model\": Option 'x'",
-        "Known: y.",
-    )
+def test_own_error_is_shown_with_what_was_expected() -> None:
+    own = InputError(expected="a rate above 0", found="-1", way_out="Correct it.")
+    assert one_line(caught('key "model":\n more', cause=own)) == "expected a rate above 0; found -1"
+
+
+def test_an_error_without_a_message_has_the_name_of_its_class() -> None:
+    assert one_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+
+
+def test_overview_names_the_subcommands(capsys: pytest.CaptureFixture[str]) -> None:
+    overview().print_help()
+    said = capsys.readouterr().out
+    for name in SUBCOMMANDS:
+        assert name in said
