@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from fedleak.reports.statement.system_file import Declaration
 
 _PAIRS = "what changed from another run; with one FEDLEAK_KEY in both audits, the same clients are paired"
+_WITHOUT_TRUTH = (
+    "attacks whose answers are compared with the true ones are not scored. What still works: the description of the"
+    " updates, attacks that are certain of their answers by themselves, and the check of declared noise. Audit the"
+    " recording where truth/ is, or copy truth/ back into it."
+)
 _MINUTES = 30.0
 """Time of an audit for which none is set."""
 
@@ -178,9 +183,9 @@ def _read_inputs(options: AuditOptions) -> _Inputs:
     limits = read_gate(options.limits) if options.limits else None
     reference = None if options.reference is None else read_reference(Path(options.reference))
     recording = open_recording(options.recording, options.learner, options.learner_arguments, options.control)
-    if reference is not None:
-        check_comparable(reference, recording.manifest.data["name"])
     attacks = chosen_attacks(options.only, options.also, published=options.published)
+    if reference is not None:
+        check_comparable(reference, recording.manifest.data["name"], attacks)
     declared = None
     if options.statement is not None:
         # A system is declared as a whole, whichever attacks run this time.
@@ -296,6 +301,8 @@ def _print_end(options: AuditOptions, inputs: _Inputs, result: "AuditResult", ru
     from fedleak.reports.gate_words import verdict_in_words
 
     print("\n".join(reasons(result.evaluation.not_run)))
+    if not inputs.recording.has_truth:
+        print(f"{options.recording} has no truth/: {_WITHOUT_TRUTH}")
     if options.only is None:
         print(_left_out(inputs.plan.recording, inputs.plan.attacks), end="")
     for verdict in run.gate:

@@ -3,9 +3,9 @@
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,9 @@ from fedleak.evaluation.scores import SETTING, AttackInfo, describe, from_record
 from fedleak.evaluation.stored_run import StoredRun
 from fedleak_recorder.pseudonyms import KEY_VARIABLE, secret_key
 
+if TYPE_CHECKING:
+    from fedleak.core.attack import Attack
+
 _DATA = SETTING + "data"
 Key = tuple[str, ...]
 """Metric and settings, as texts: what two rows must have in common to be compared."""
@@ -34,6 +37,8 @@ COLUMNS: tuple[str, ...] = (
     *("change", "low", "high", "n", "seeds", "paired", "verdict"),
 )
 """Columns of a table of changes, in addition to its settings."""
+_MOST_NAMES = 8
+"""Names of attacks that an error lists at most."""
 _NUMBERS = ("reference", "value", "change", "low", "high")
 """Columns that the text of a table shows between the attacks and the verdict."""
 
@@ -198,23 +203,39 @@ def changes(reference: StoredRun, run: StoredRun, *, key: bytes | None = None) -
     return Changes(before.name, after.name, rows, how, not_compared)
 
 
-def check_comparable(reference: StoredRun, data: str) -> None:
+def check_comparable(reference: StoredRun, data: str, attacks: Sequence["Attack"]) -> None:
     """Checks, before the attacks of a run, that something of it can be compared with a reference.
 
     Args:
         reference: earlier run.
         data: name of the data set that the attacks will run on.
+        attacks: attacks that will run.
 
     Raises:
-        InputError: all results of the reference are on other data sets.
+        InputError: all results of the reference are on other data sets, or of other attacks.
     """
     scores = reference.evaluation.scores
-    if _DATA not in scores.columns or scores.empty:
-        return
-    names = list(scores[_DATA].dropna().unique())
-    way_out = "Give a run of the same data set: only its attacks can be compared. Or omit --reference."
-    sets = ", ".join(map(str, names))
-    require(not names or data in names, f"--reference: a run of the data set {data}", f"one of {sets}", way_out)
+    data_sets = [str(name) for name in scores[_DATA].dropna().unique()] if _DATA in scores else []
+    require(
+        not data_sets or data in data_sets,
+        f"--reference: a run of the data set {data}",
+        f"{reference.name}, a run of {', '.join(data_sets)}",
+        "Give a run of the same data set, as no other can be compared; or omit --reference.",
+    )
+    earlier = {str(label) for label in _Side(reference.evaluation, reference.name).scores["attack"]}
+    names = {name for attack in attacks if not attack.baseline for name in attack.names()}
+    require(
+        not earlier or earlier & names,
+        f"--reference: a run of one of the attacks {_some(names)}",
+        f"{reference.name}, a run of {_some(earlier)}",
+        "Give a run with one of these attacks, name one of the reference with --only or --also, or omit --reference.",
+    )
+
+
+def _some(names: Collection[str]) -> str:
+    """The first of some names, in alphabetical order."""
+    first = ", ".join(sorted(names)[:_MOST_NAMES])
+    return f"{first}, ..." if len(names) > _MOST_NAMES else first
 
 
 class _Side:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fedleak.core.errors import InputError, require
 from fedleak.core.metric_table import METRICS, Metric, metric
+from fedleak_recorder.nearest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from fedleak.core.attack import Attack
@@ -193,18 +193,15 @@ def _check_bound(limit: Limit) -> None:
 
 
 def _near_metric(name: str, known: Sequence[str], question: str | None) -> str:
-    by_lower_case = {metric_name.lower(): metric_name for metric_name in (*known, *RELATIVE)}
-    near = [by_lower_case[lower] for lower in difflib.get_close_matches(name.lower(), by_lower_case, n=2)]
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
     has = f"It has {', '.join(known)}." if question else "E.g. auc or l1: the tables of a report name their metrics."
-    return f"{has} An attack of your own adds its metric: --also PACKAGE.CLASS."
+    otherwise = f"{has} An attack of your own adds its metric: --also PACKAGE.CLASS."
+    return did_you_mean(name, [*known, *RELATIVE], otherwise)
 
 
 def _near_question(name: str, attacks: Sequence[Attack]) -> str:
     """The families whose name is similar, or whose description has the most words in common; else all."""
     inferred = {attack.family: attack.estimates.inferred for attack in attacks if not attack.baseline}
-    near = difflib.get_close_matches(name.lower(), inferred, n=1)
+    near = nearest(name, inferred)[:1]
     # The starts of words, so that plurals are the same word.
     words = [word[:4] for word in re.findall("[a-z]{4,}", name.lower())]
     common = {family: sum(f" {word}" in f" {text}" for word in words) for family, text in inferred.items()}

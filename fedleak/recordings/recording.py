@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedleak.client.algorithm import ClientAlgorithm
 from fedleak.client.network import ClassifierAlgorithm
-from fedleak.core.errors import require
+from fedleak.core.errors import InputError, require
 from fedleak.core.io.files import regular_file
 from fedleak.core.view import RoundView, View
 from fedleak.recordings.adversary_devices import EXAMPLES
@@ -28,6 +28,7 @@ from fedleak_recorder.format import (
     ROUND_SETTINGS,
     JournalLine,
     Manifest,
+    journal_name,
     journals_in,
     read_journal,
     read_manifest,
@@ -98,6 +99,11 @@ class Recording:
     def rounds(self) -> list[int]:
         """Ascending numbers of the recorded rounds."""
         return self._seen.rounds
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether the true answers are recorded, by which attacks are scored."""
+        return bool(self._truth.rounds)
 
     @property
     def round_settings(self) -> dict[int, dict[str, Any]]:
@@ -309,12 +315,8 @@ class Recording:
     def _journalled(self) -> dict[str, JournalLine]:
         journals = [read_journal(path) for path in journals_in(self.directory)]
         lines = {line.file: line for journal in journals for line in journal.lines}
-        require(
-            lines,
-            "a journal of finished rounds",
-            f"{'an empty one' if journals else 'none'} in {self.directory}",
-            "The training ended before its first round was over: run it again.",
-        )
+        if not lines:
+            raise self._without_journal(any_journal=bool(journals))
         ranks = self.manifest.config.get("ranks", 1)
         self.closed = len(journals) >= (ranks if type(ranks) is int else 1) and all(one.closed for one in journals)
         if not self.closed and not self._running:
@@ -340,8 +342,26 @@ class Recording:
             size = path.stat().st_size if path.is_file() else None
             found = f"{'nothing' if size is None else f'{size} bytes'} in {self.directory}"
             way_out = "A shard is missing or cut short: copy the recording again, whole."
+            if name.startswith("truth/"):
+                way_out += " Without the whole folder truth/, an audit describes the updates, and scores nothing."
             require(size == line.bytes, f"{name} of {line.bytes} bytes", found, way_out)
         return lines
+
+    def _without_journal(self, *, any_journal: bool) -> InputError:
+        """The error for a recording of which no round is journalled."""
+        rounds = {path.name.partition("-")[0] for path in (self.directory / "rounds").glob("*.safetensors")}
+        way_out = "The training ended before its first round was over: run it again."
+        if len(rounds) > 1:
+            # A round begins after the one before is journalled.
+            files = f"rounds/ holds files of {len(rounds)} rounds"
+            way_out = f"The journal is missing, as {files}: copy {journal_name(0)} from where it was recorded."
+        elif rounds:
+            way_out = f"Copy {journal_name(0)} from where it was recorded. If there is none: {way_out}"
+        return InputError(
+            expected="a journal of finished rounds",
+            found=f"{'an empty one' if any_journal else 'none'} in {self.directory}",
+            way_out=way_out,
+        )
 
     def sha256(self) -> str:
         """Hash of the whole recording: of its manifest and of the journalled hashes of its files, sorted by name."""

@@ -37,9 +37,25 @@ OF_A_CELL = ("attacks", "arguments", "messages", "record", "rounds", "setting", 
 _LISTED = re.compile(r"\s*,\s*")
 
 
-def read_content(path: Path) -> dict[str, Any]:
-    """Content of a table's file, merged over the table that it names under ``over``."""
+def read_content(path: Path, extended_by: Sequence[Path] = ()) -> dict[str, Any]:
+    """Content of a table's file, merged over the table that it names under ``over``.
+
+    Args:
+        path: the file.
+        extended_by: files that lead to it by ``over``, first one first.
+
+    Raises:
+        InputError: a file is missing or wrong, or is over itself.
+    """
     content = read_mapping(path, "a table as in configs/table")
+    file = path.resolve()
+    if file in extended_by:
+        circle = [*extended_by[extended_by.index(file) :], file]
+        raise InputError(
+            expected="tables that are not over themselves",
+            found=f"`over` in a circle: {' over '.join(map(str, circle))}",
+            way_out="Remove one of these `over`.",
+        )
     training = {"model", "data"} <= {*content}
     way_out = f"It is the configuration of a training: fedleak train fit --config {path}."
     require(not training, f"a table as in configs/table in {path}", ", ".join(map(str, content)), way_out)
@@ -51,7 +67,7 @@ def read_content(path: Path) -> dict[str, Any]:
     if "over" not in content:
         return content
     below = path.parent / content.pop("over")
-    return over(read_content(moved_table(below) or below), content)
+    return over(read_content(moved_table(below) or below, [*extended_by, file]), content)
 
 
 def read_mapping(path: Path, expected: str) -> dict[str, Any]:

@@ -75,6 +75,8 @@ LONGEST_JOURNAL = 2**30
 """Bytes; a line has about 150."""
 JOURNAL_NAME = re.compile(r"journal(-[0-9]{4})?\.jsonl")
 _LONGEST_LINE = 4096
+_MOST_SUGGESTED = 5
+"""Recordings that an error names at most."""
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
 
 
@@ -306,10 +308,12 @@ def whole_manifest(directory: Path) -> bytes:
     """
     path = directory / MANIFEST
     way_out = "Give the folder that the recorder wrote, e.g. runs/NAME/deltas."
-    below = sorted(one.parent.name for one in directory.glob(f"*/{MANIFEST}"))
-    near = f"Did you mean {directory / below[0]}?" if below else way_out
     follows = (directory / NEXT_MANIFEST).exists()
-    require(path.exists() or follows, f"a recording with a {MANIFEST}", f"none in {directory}", near)
+    if not path.exists() and not follows:
+        recordings = _recordings_below(directory)
+        if recordings:
+            way_out = f"Did you mean {' or '.join(recordings)}?"
+        raise InputError(expected=f"a recording with a {MANIFEST}", found=f"none in {directory}", way_out=way_out)
     for name in (MANIFEST, NEXT_MANIFEST):
         check_stays_inside(directory, name)
     content = read_bounded(path, way_out=way_out) if path.exists() else b""
@@ -317,6 +321,12 @@ def whole_manifest(directory: Path) -> bytes:
         other = unsealed(read_bounded(directory / NEXT_MANIFEST, most=MOST_TEXT + SEAL))
         content = content if other is None else other
     return content
+
+
+def _recordings_below(directory: Path) -> list[str]:
+    """Folders with a manifest in a folder, or in the folders there, as a training and several of them write."""
+    manifests = sorted(directory.glob(f"*/{MANIFEST}")) or sorted(directory.glob(f"*/*/{MANIFEST}"))
+    return [str(manifest.parent) for manifest in manifests[:_MOST_SUGGESTED]]
 
 
 def _is_object(content: bytes) -> bool:

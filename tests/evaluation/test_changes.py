@@ -10,8 +10,10 @@ import pytest
 import fedleak.attacks.composition.output_mean
 import fedleak.attacks.matching.estimates
 import fedleak.attacks.source.source_inference  # noqa: F401 - both add their metrics
+from fedleak.attacks.recommendation import Direction
+from fedleak.core.errors import InputError
 from fedleak.evaluation.as_recorded import COSINE, DEFENCE
-from fedleak.evaluation.changes import Changes, changes
+from fedleak.evaluation.changes import Changes, changes, check_comparable
 from fedleak.evaluation.persons import without_persons
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
@@ -20,7 +22,7 @@ from fedleak.evaluation.stored_run import StoredRun
 KEY = b"k" * 32
 LINES = {
     name: AttackInfo(role="ours", family="composition", question="q", tells="what share each class has")
-    for name in ("decaf", "rlg", "llg")
+    for name in ("decaf", "rlg", "llg", "direction")
 } | {"uniform": AttackInfo(role="baseline", family="composition", question="q")}
 BEFORE = np.linspace(0.2, 0.4, 12)
 AFTER = BEFORE + 0.3 + 0.01 * np.sin(np.arange(12))
@@ -51,6 +53,17 @@ def keyed(one: StoredRun, key: bytes = KEY) -> StoredRun:
 
 def verdicts(found: Changes) -> list[str]:
     return [row.verdict for row in found.rows if not row.best]
+
+
+def test_what_cannot_be_compared_is_refused_before_a_run() -> None:
+    direction = [Direction()]
+    check_comparable(run(metric="auc", direction=BEFORE), "d", direction)
+    # Nothing is known of a run without scores.
+    check_comparable(StoredRun("empty", Evaluation(scores=run(decaf=BEFORE).evaluation.scores[:0]), {}), "d", direction)
+    with pytest.raises(InputError, match="a run of the data set d; found before, a run of other"):
+        check_comparable(run("before", setting={"data": "other"}, decaf=BEFORE), "d", direction)
+    with pytest.raises(InputError, match="one of the attacks direction; found before, a run of decaf, rlg"):
+        check_comparable(run("before", decaf=BEFORE, rlg=AFTER, uniform=AFTER), "d", direction)
 
 
 def test_a_client_that_lost_its_value_or_trainings_that_cancel_are_not_equal() -> None:

@@ -17,7 +17,16 @@ from fedleak.core.estimates import Estimate
 from fedleak.core.exports import public_names
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
-from fedleak.evaluation.registry import KNOWN, REGISTRY, check_distinct, chosen_attacks, find, make_attack, variants_of
+from fedleak.evaluation.registry import (
+    KNOWN,
+    REGISTRY,
+    check_distinct,
+    chosen_attacks,
+    find,
+    make_attack,
+    published_beside,
+    variants_of,
+)
 from tests.attacks.runs import plain_view
 
 pytestmark = pytest.mark.inventory
@@ -178,6 +187,27 @@ def test_further_attacks_come_after_all_and_replace_those_of_their_class() -> No
     chosen = chosen_attacks(also=[own, "direction"])
     assert [type(attack) for attack in chosen] == list(REGISTRY.values())
     assert [attack for attack in chosen if type(attack) is type(own)] == [own]
+
+
+def test_attacks_for_comparison_run_if_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Direction, "for_comparison", True)
+    without = chosen_attacks()
+    assert [type(attack) for attack in without] == [kind for kind in REGISTRY.values() if kind is not Direction]
+    assert [type(attack) for attack in published_beside(without)] == [Direction]
+    for asked in (chosen_attacks(published=True), chosen_attacks(also=["direction"]), chosen_attacks(["direction"])):
+        assert Direction in [type(attack) for attack in asked]
+        assert published_beside(asked) == []
+
+
+def test_no_subclass_is_for_comparison_because_its_base_is() -> None:
+    class Published(Direction):
+        name = "published"
+        for_comparison = True
+
+    class Better(Published):
+        name = "better"
+
+    assert (Published.for_comparison, Better.for_comparison) == (True, False)
 
 
 def test_only_and_also_exclude_each_other() -> None:

@@ -223,12 +223,14 @@ def test_a_recording_whose_folder_truth_is_gone_is_one_without_ground_truth(tmp_
     view = next(opened.views())
     assert view.victims
     assert opened.truth(view) == {}
+    assert not opened.has_truth
+    assert Recording(write_tree(tmp_path / "all", files)).has_truth
     copied = Recording(write_tree(tmp_path / "copied", without(files, "truth/")))
     assert opened.sha256() == copied.sha256()
     (first, *others) = [name for name in files if name.startswith("truth/")]
     assert others
     partly = {name: content for name, content in files.items() if name != first}
-    refused(tmp_path / "partly", partly, "missing or cut short")
+    refused(tmp_path / "partly", partly, "missing or cut short.*Without the whole folder truth/")
 
 
 def test_auxiliary_data_without_a_hash_are_refused(tmp_path: Path) -> None:

@@ -96,6 +96,15 @@ also: [{axes: {width: {64: {model.user_dim: 64}}}, attacks: {row-norm: {}}}]
     assert list(small[-1].attacks) == ["row-norm"]
 
 
+def test_a_table_over_itself_names_the_circle(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("over: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("over: ../b/../" + tmp_path.name + "/a.yaml\n")
+    (tmp_path.parent / "b").mkdir(exist_ok=True)
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    with pytest.raises(InputError, match=f"in a circle: {first} over {second} over {first}"):
+        read_table(first)
+
+
 def test_a_table_over_another(tmp_path: Path) -> None:
     (tmp_path / "first.yaml").write_text(MORE)
     (cell,) = cells_of(

@@ -154,6 +154,9 @@ def _options_below(words: Sequence[str], command: Command[Any]) -> tuple[dict[st
     """Values of options such as ``--attack.NAME VALUE``, nested by the parts of their names; and all other words.
 
     The values of each option are under its key for them (`Option.further`).
+
+    Raises:
+        InputError: a name has both a value and options below it.
     """
     keys = {option.name: option.further for option in command.every_option if option.further}
     values_below: dict[str, dict[str, Any]] = {}
@@ -168,5 +171,7 @@ def _options_below(words: Sequence[str], command: Command[Any]) -> tuple[dict[st
         inner = values_below.setdefault(keys[head], {})
         for part_of_name in path[:-1]:
             inner = inner.setdefault(part_of_name, {})
+            way_out = "Give the value, or the options below it."
+            require(isinstance(inner, dict), f"{option} without a value of its own before", f"{inner!r}", way_out)
         inner[path[-1]] = value(text if equals_sign else next(waiting, ""))
     return values_below, other_words

@@ -63,6 +63,7 @@ def check_results_place(
         require(_by_fedleak(folder / "results.json"), "a folder for results", found, _WAY_OUT)
         return
     if holds_files and folder.is_dir():
+        require(folder != folder.parent, "a folder for results", f"{out}, the root of all folders", _WAY_OUT)
         given = {Path(path).resolve() for path in inputs if path is not None}
         paths = [path for path in folder.iterdir() if not path.name.startswith(".") and path.resolve() not in given]
         held = sorted(path.name for path in paths)

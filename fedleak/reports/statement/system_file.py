@@ -1,6 +1,5 @@
 """What a controller declares about a system, for a statement: the fields of ``system.yaml``."""
 
-import difflib
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from fedleak.core.errors import InputError
 from fedleak.core.io.files import read_bounded
 from fedleak.evaluation.limits import Limit, limits_of
 from fedleak.reports.statement.numbers import Strict
+from fedleak_recorder.nearest import did_you_mean
 
 WAY_OUT = "docs/audit/system-example.yaml is an example, docs/audit/statement.md explains every field."
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -212,8 +212,11 @@ def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
         value = getattr(system, field)
         for question in value if isinstance(value, dict) else ():
             if question not in questions:
-                expected = f"a question under {field}, one of {', '.join(sorted(questions))}"
-                raise InputError(expected=expected, found=f"{question!r} in {path}", way_out=_near(question, questions))
+                raise InputError(
+                    expected=f"a question under {field}, one of {', '.join(sorted(questions))}",
+                    found=f"{question!r} in {path}",
+                    way_out=did_you_mean(str(question), questions, WAY_OUT),
+                )
     return system
 
 
@@ -240,7 +243,7 @@ def _readable(error: ValidationError, path: Path) -> InputError:
     if first["type"] == "extra_forbidden":
         kind = PARTS.get(_keys(first)[0], System) if above else System
         known = [*kind.model_fields]
-        way_out = _near(_keys(first)[-1], known)
+        way_out = did_you_mean(_keys(first)[-1], known, WAY_OUT)
         return InputError(expected=f"a field among {', '.join(known)}", found=f"{field!r} in {path}", way_out=way_out)
     wanted = " or ".join(dict.fromkeys(_wanted(one) for one in problems if _keys(one) == _keys(first)))
     return InputError(expected=f"{field}: {wanted}", found=f"{first['input']!r:.80} in {path}", way_out=WAY_OUT)
@@ -274,8 +277,3 @@ def _required(problem: Mapping[str, Any]) -> str:
     fields = PARTS.get(_keys(problem)[0], System).model_fields
     *names, last = (name for name, one in fields.items() if one.is_required())
     return f"{', '.join(names)} and {last}"
-
-
-def _near(name: str, known: Collection[str]) -> str:
-    found = difflib.get_close_matches(name, known, n=2)
-    return f"Did you mean {' or '.join(found)}?" if found else WAY_OUT

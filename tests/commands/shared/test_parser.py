@@ -111,6 +111,7 @@ def test_command_line_comes_before_the_configuration(tmp_path: Path) -> None:
         (["audit", "d", "--victms", "3"], "Did you mean --victims?"),
         (["audit", "d", "--attack.user", "3"], "--attack.user"),
         (["audit", "d", "--seed.x", "3"], "--seed.x"),
+        (["audit", "d", "--learner", "Net", "--learner.a", "3", "--learner.a.b", "4"], "--learner.a.b without a value"),
         (["audit", "d", "--slow", "perhaps"], "perhaps"),
         (["audit", "d", "--format", "svg,png"], "svg, pdf, csv, tex"),
         (["audit", "d", "--seed", "x"], "--seed from 0"),

@@ -55,6 +55,11 @@ def test_results_in_a_recording_or_among_other_files_are_refused(
     assert contents(tmp_path) == before
 
 
+def test_the_root_of_all_folders_is_no_place_for_results() -> None:
+    with pytest.raises(InputError, match="found /, the root of all folders"):
+        check_results_place("/")
+
+
 def test_copy_of_a_recording_does_not_make_its_own_folder_above_a_recording(
     deltas: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
