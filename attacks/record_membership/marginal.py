@@ -71,6 +71,7 @@ class GradientNorm(_OfRounds):
 
     name = "gradient-norm"
     references = (_FEDMIA,)
+    for_comparison = True  # candidate-fit is at least as good in all 25 cells
 
     def scores(self, seen: RoundStatistics) -> Tensor:
         return -seen.norms.expand(len(seen.senders), -1)
@@ -114,6 +115,7 @@ class GradientDifference(_OfRounds):
 
     name = "gradient-difference"
     references = (_FEDMIA,)
+    for_comparison = True  # candidate-fit is at least as good in all 25 cells
 
     def scores(self, seen: RoundStatistics) -> Tensor:
         if seen.step_sums is None:
@@ -154,6 +156,7 @@ class FedMIALoss(_OfRounds):
     name = "fedmia-1"
     series = True
     references = (_FEDMIA,)
+    for_comparison = True  # candidate-fit or fedmia-2 is at least as good in all 165 cells
 
     def scores(self, seen: RoundStatistics) -> Tensor:
         return tail_among_others(self.measure(seen))

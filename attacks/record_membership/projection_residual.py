@@ -41,6 +41,7 @@ class ProjectionResidual(PoolAttack):
 
     name = "projection-residual"
     references = ("ProjRes",)
+    for_comparison = True  # candidate-fit is at least as good in all 60 cells
     threat_model = ThreatModel(
         sees="each client's update of the adapters", knows=KNOWS, needs=(*NEEDS[:-1], PretrainedAlgorithm)
     )

@@ -31,7 +31,9 @@ PAGE = ROOT / "docs" / "reference" / "included.md"
 _START = """# What is included
 
 This page is made from the code by `make included`: each class describes itself. `fedleak list` prints the attacks with
-their papers and threat models, `fedleak list --fits DIR` those that a recording has the data for.
+their papers and threat models, `fedleak list --fits DIR` those that a recording has the data for. An audit runs them,
+but for slow ones (`--slow`) and for published ones that are never the best of a question in
+[our results](../results.md) (`--published`).
 
 Where the data sets come from: [data.md](data.md). What the learners keep private: [models.md](models.md). Training in
 several processes: [clusters.md](clusters.md), [sweeps.md](sweeps.md)."""
@@ -163,6 +165,8 @@ def _needs(kind: type[Attack]) -> str:
 def _role(kind: type[Attack]) -> str:
     if kind.baseline:
         return "baseline"
+    if kind.for_comparison:
+        return "published, with `--published`"
     return "published" if kind.references else "ours"
 
 

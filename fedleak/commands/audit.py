@@ -301,7 +301,7 @@ def _print_end(options: AuditOptions, inputs: _Inputs, result: "AuditResult", ru
     from fedleak.reports.gate_words import verdict_in_words
 
     print("\n".join(reasons(result.evaluation.not_run)))
-    if not inputs.recording.has_truth:
+    if not inputs.plan.recording.has_truth:
         print(f"{options.recording} has no truth/: {_WITHOUT_TRUTH}")
     if options.only is None:
         print(_left_out(inputs.plan.recording, inputs.plan.attacks), end="")

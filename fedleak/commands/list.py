@@ -179,7 +179,9 @@ def _taxonomies(attacks: Sequence["AttackDescription"]) -> str:
 def _row(one: "AttackDescription") -> tuple[str, ...]:
     kind = "baseline" if one.baseline else "exact" if one.exact else "statistical"
     paper = "; ".join(one.references) or ("" if one.baseline else "ours")
-    return one.name, kind, one.names[-1], "\n".join(filter(None, [paper, one.cost])), ", ".join(one.needs)
+    only_with = "in audits with --published" if one.for_comparison else ""
+    paper_and_cost = "\n".join(filter(None, [paper, one.cost, only_with]))
+    return one.name, kind, one.names[-1], paper_and_cost, ", ".join(one.needs)
 
 
 COMMAND = Command(

@@ -77,8 +77,9 @@ class Attack(abc.ABC):
         audited_victims: number of clients of the first round that an audit attacks, drawn at random; None for all
             clients of all rounds.
         slow: whether it takes minutes, so that an audit runs it only with ``--slow``.
-        for_comparison: whether an audit runs it only with ``--published``: a published method that others surpass
-            everywhere it was measured. Neither subclasses nor variants inherit it.
+        for_comparison: whether an audit runs it only with ``--published``: a published method that others equal or
+            surpass wherever it was measured, see ``docs/tools/best_attacks.py``. Neither subclasses nor variants
+            inherit it.
         quadratic: whether it compares every message with every other one of its round.
         view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
             `History` for an attack on all messages of a recording together.

@@ -46,6 +46,7 @@ class AttackDescription:
     needs: list[str]
     names: list[str]
     about_data: bool
+    for_comparison: bool
     estimates: str
     comparison: str
     labels: list[str]
@@ -122,6 +123,7 @@ def _imported() -> Descriptions:
             needs=list(kind.threat_model.described_needs),
             names=list(kind.public_names().names),
             about_data=bool(set(kind.estimates.truth) - NO_DATA),
+            for_comparison=kind.for_comparison,
             estimates=kind.estimates.question(),
             comparison=kind.comparison(),
             labels=list(kind.names()),

@@ -173,19 +173,42 @@ class Nameless(Attack):
         raise NotImplementedError
 
 
+BY_DEFAULT = [kind for kind in REGISTRY.values() if not kind.for_comparison]
+
+
 def test_attacks_are_all_that_are_listed_or_some_alone() -> None:
-    assert [type(attack) for attack in chosen_attacks()] == list(REGISTRY.values())
+    assert [type(attack) for attack in chosen_attacks(published=True)] == list(REGISTRY.values())
     assert [attack.name for attack in chosen_attacks(["row-norm", Direction()])] == ["row-norm", "direction"]
     assert chosen_attacks([]) == []
+
+
+def test_attacks_for_comparison_are_left_out_unless_they_are_asked_for() -> None:
+    assert [type(attack) for attack in chosen_attacks()] == BY_DEFAULT
+    left_out = [name for name, kind in REGISTRY.items() if kind.for_comparison]
+    assert left_out
+    assert {type(attack) for attack in published_beside(chosen_attacks())} == {REGISTRY[name] for name in left_out}
+    first, second, *_ = left_out
+    assert [type(attack) for attack in chosen_attacks([first])] == [REGISTRY[first]]
+    with_first = chosen_attacks(also=[first])
+    assert [type(attack) for attack in with_first] == [*BY_DEFAULT, REGISTRY[first]]
+    assert REGISTRY[second] in {type(attack) for attack in published_beside(with_first)}
+    assert published_beside(chosen_attacks(published=True)) == []
+
+
+def test_neither_subclasses_nor_variants_are_for_comparison_because_their_base_is() -> None:
+    kind = find("composition/idlg-labels")
+    assert kind.for_comparison
+    assert not type("Sub", (kind,), {"name": "sub", "__module__": __name__}).for_comparison
+    assert type("Sub", (kind,), {"name": "sub", "for_comparison": True, "__module__": __name__}).for_comparison
 
 
 def test_further_attacks_come_after_all_and_replace_those_of_their_class() -> None:
     kind = next(kind for kind in KNOWN if kind not in REGISTRY.values())
     name = f"{kind.family}/{kind.name}"
-    assert [type(attack) for attack in chosen_attacks(also=[name])] == [*REGISTRY.values(), kind]
+    assert [type(attack) for attack in chosen_attacks(also=[name])] == [*BY_DEFAULT, kind]
     own = find("recommendation/raifle")(max_iter=7)  # type: ignore[call-arg]
     chosen = chosen_attacks(also=[own, "direction"])
-    assert [type(attack) for attack in chosen] == list(REGISTRY.values())
+    assert [type(attack) for attack in chosen] == BY_DEFAULT
     assert [attack for attack in chosen if type(attack) is type(own)] == [own]
 
 
