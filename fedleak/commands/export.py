@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedleak.commands.shared.command import Command, Option, Options
-from fedleak.core.errors import InputError
-from fedleak_recorder.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from fedleak.reports.exporters import Exporter
@@ -38,22 +36,10 @@ def make_exporter(name: str, arguments: Mapping[str, Any]) -> "Exporter":
     Raises:
         InputError: there is none, or it does not take these options.
     """
-    from fedleak.core.class_paths import class_at
-    from fedleak.core.field_types import typed_arguments
-    from fedleak.reports.exporters import NAMES, Exporter, exporter_named
+    from fedleak.core import named
+    from fedleak.reports.exporters import EXPORTERS
 
-    if "." in name:
-        kind = class_at(name, Exporter)
-    elif name in NAMES:
-        kind = exporter_named(name)
-    else:
-        way_out = did_you_mean(name, NAMES, "Write one of them.")
-        raise InputError(expected=f"--to {', '.join(NAMES)} or a class path", found=name, way_out=way_out)
-    try:
-        return kind(**typed_arguments(kind, arguments))
-    except (TypeError, ValueError) as error:
-        way_out = "Correct --to.NAME VALUE, see docs/audit/evidence.md."
-        raise InputError(expected=f"options that {name} takes", found=str(error), way_out=way_out) from None
+    return named.make(EXPORTERS, name, arguments)
 
 
 COMMAND = Command(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fedleak.commands.shared import shared_options, value_types
 from fedleak.commands.shared.command import Command, Option, Options, flag
-from fedleak.core.errors import InputError, ViewError, require
+from fedleak.core.errors import ViewError, require
 
 if TYPE_CHECKING:
     from fedleak.core.attack import Attack
@@ -44,17 +44,13 @@ class RunOptions(Options):
         Raises:
             InputError: there is no such attack, or one of the two does not take its arguments.
         """
-        from fedleak.core.ranges import typed_arguments
+        from fedleak.core import named
         from fedleak.evaluation.message_selection import MessageSelection
         from fedleak.evaluation.registry import make_attack
 
         attack = make_attack(values["attack"], values.get("attack_arguments", {}))
         about_messages = {**(values.get("messages") or {}), **values.get("messages_arguments", {})}
-        try:
-            messages = MessageSelection(**typed_arguments(MessageSelection, about_messages))
-        except (TypeError, ValueError) as error:
-            way_out = "Correct --messages."
-            raise InputError(expected="options of --messages", found=str(error), way_out=way_out) from None
+        messages = named.build(MessageSelection, about_messages, where="--messages", option="--messages.")
         others = {key: value for key, value in values.items() if key not in ("attack_arguments", "messages_arguments")}
         return cls(**{**others, "attack": attack, "messages": messages})
 

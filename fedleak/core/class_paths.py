@@ -3,13 +3,21 @@
 import importlib
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+from fedleak.core.additions import room
 from fedleak.core.errors import InputError, require
 from fedleak.core.moved import current_path
 
+ROOMS = frozenset(
+    f"fedleak.{name}" for name in ("attacks", "client", "defenses", "evaluation", "modules", "server", "training")
+)
+"""Packages of this project with classes that a file may name."""
+_ADDED_IN = {"fedleak.training": "modules"}
+"""Folder of additions with the classes of a base, where they lie in another package than the base."""
 _Kind = TypeVar("_Kind")
 
 
@@ -84,3 +92,27 @@ def classes_in(package: ModuleType, base: type[_Kind], *, without: str | None = 
 def named_classes(package: ModuleType, base: type[_Kind]) -> dict[str, type[_Kind]]:
     """Classes of `classes_in` that have a `name` of their own, by it; the others are bases of these."""
     return {vars(kind)["name"]: kind for kind in classes_in(package, base) if "name" in vars(kind)}
+
+
+def room_of(kind: type) -> str:
+    """Package of a class: a room of this project, or the top-level package of others."""
+    top, *below = kind.__module__.split(".")
+    return f"{top}.{below[0]}" if top == "fedleak" and below else top
+
+
+def concrete_classes(base: type[_Kind]) -> Iterator[type[_Kind]]:
+    """Concrete classes of a base: all of this project's, and those that the user's imports have defined."""
+    if room_of(base) in ROOMS:
+        above = base.__module__.rpartition(".")[0]
+        package = room(_ADDED_IN[above]) if above in _ADDED_IN else importlib.import_module(above)
+        classes_in(package, base)  # imports what defines them
+    for kind in subclasses(base):
+        if not inspect.isabstract(kind):
+            yield kind
+
+
+def subclasses(kind: type[_Kind]) -> Iterator[type[_Kind]]:
+    """A class and all classes below it that are defined."""
+    yield kind
+    for below in kind.__subclasses__():
+        yield from subclasses(below)

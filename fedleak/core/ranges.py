@@ -1,14 +1,13 @@
-"""Ranges as types: a constructor's argument says which values it may have, and the parser refuses the others.
+"""Ranges as types: a constructor's argument says which values it may have, and every reader refuses the others.
 
 The types are those of `jsonargparse.typing`, which no type checker takes for types: it makes them when it is imported.
 Here they are plain numbers to a type checker, so that a constructor may be called with one from Python; `check_fields`
-refuses what is out of range there.
+refuses what is out of range there. `fedleak.core.argument_values` reads the limits of a type for pydantic.
 """
 
 from typing import TYPE_CHECKING
 
-from fedleak.core.field_types import check_fields as check_fields
-from fedleak.core.field_types import typed_arguments as typed_arguments
+from fedleak.core.argument_values import check_fields as check_fields
 
 if TYPE_CHECKING:
     PositiveInt = int

@@ -1,18 +1,17 @@
 """The registry of attacks: every attack that this package exports and its variants, by family and name."""
 
 import dataclasses
-import difflib
 import inspect
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from fedleak.core import named
 from fedleak.core.additions import room
 from fedleak.core.attack import Attack
 from fedleak.core.class_paths import class_at, classes_in
 from fedleak.core.errors import InputError, require
 from fedleak.core.exports import public_names
-from fedleak.core.ranges import typed_arguments
 
 
 def check_distinct(kinds: Iterable[type[Attack]]) -> None:
@@ -91,8 +90,8 @@ def find(name: str) -> type[Attack]:
     kinds = [kind for kind in KNOWN if family in ("", kind.family)]
     fitting = [kind for kind in kinds if short in (*kind.names(), kind.__name__)]
     if not fitting:
-        names = [*REGISTRY, *(own for kind in KNOWN for own in kind.names())]
-        raise _unknown("the name of an attack, or the path of its class", name, names)
+        names = [*(short for kind in KNOWN for short in kind.names()), *REGISTRY]
+        raise named.unknown_name("the name of an attack, or the path of its class", name, names)
     if len(fitting) > 1:
         raise InputError(
             expected="a name that one attack has",
@@ -117,25 +116,7 @@ def make_attack(
     """
     if isinstance(attack, Attack):
         return attack
-    kind, given = find(attack), arguments or {}
-    parameters = inspect.signature(kind).parameters.values()
-    if not any(one.kind is one.VAR_KEYWORD for one in parameters):
-        known = [*(one.name for one in parameters), *others]
-        for name in given:
-            if name not in known:
-                raise _unknown(f"the name of an argument of {attack}", name, known)
-    try:
-        return kind(**typed_arguments(kind, given))
-    except (TypeError, ValueError) as error:
-        if given:
-            raise InputError(
-                expected=f"arguments that {attack} takes", found=str(error), way_out="Fix them where it is named."
-            ) from None
-        raise InputError(
-            expected=f"an attack {kind.__name__} that needs no arguments",
-            found=str(error),
-            way_out="Give its arguments defaults, or run it alone: fedleak run DIR --attack CLASS --attack.NAME VALUE.",
-        ) from None
+    return named.build(find(attack), arguments, where=f"the attack {attack}", option="--attack.", also_known=others)
 
 
 def chosen_attacks(
@@ -177,12 +158,5 @@ def _imported(path: str) -> type[Attack]:
     kind = class_at(path, Attack)
     variants = variants_of(kind)
     if key and key not in variants:
-        raise _unknown(f"the key of a variant of {path}", key, variants)
+        raise named.unknown_name(f"the key of a variant of {path}", key, variants)
     return variants[key] if key else kind
-
-
-def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:
-    near = difflib.get_close_matches(str(name), dict.fromkeys(names), n=3)
-    known = ", ".join(sorted(set(names))) or "no arguments"
-    way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {known}."
-    return InputError(expected=expected, found=repr(name), way_out=way_out)

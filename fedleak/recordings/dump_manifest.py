@@ -1,27 +1,23 @@
 """Manifest of a dump of plain arrays by another system, in YAML or JSON (which is YAML)."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any
 
 from fedleak.core.bounded_yaml import load_yaml
-from fedleak.core.errors import InputError, require
+from fedleak.core.errors import InputError
 from fedleak.core.io.files import read_bounded
-from fedleak_recorder.manifest_fields import is_names, is_release, is_shape, is_text, is_texts, is_whole
+from fedleak_recorder.manifest_fields import ReleaseFields, check_shape
+from fedleak_recorder.plain_fields import NAME, FieldError, option, read_fields
 from fedleak_recorder.plain_values import strange_value
 from fedleak_recorder.system import Holds
 
 FORMAT = 1
 _WAY_OUT = "docs/reference/recording-format.md has an example."
-_MOST = 2**48
-_LAST = 10**9
-Made = TypeVar("Made")
-
-
-def _check(right: object, expected: str, found: object) -> None:
-    require(right, expected, f"{str(found)[:200]} in the manifest", _WAY_OUT)
+_MOST_EXAMPLES = 2**48
+_LAST_ROUND = 10**9
+_LARGEST_SIZE = 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,39 +27,28 @@ class DumpClient:
     If the arrays are a sum, `participants` are the names of all clients in it.
     """
 
-    client: str
-    examples: int
-    file: str | None = None
-    truth: Mapping[str, Any] | str = field(default_factory=dict)
-    participants: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        where = f"of client {self.client[:100]}"
-        _check(is_whole(self.examples, 0, _MOST), f"the number of examples {where}", repr(self.examples))
-        _check(is_text(self.file), f"the name of a file {where}", repr(self.file))
-        right = isinstance(self.truth, Mapping | str)
-        _check(right, f"truth as numbers by name, or the name of a file, {where}", repr(self.truth))
-        _check(is_names(self.participants), f"participants: a list of names {where}", repr(self.participants))
+    client: str = option(pattern=NAME)
+    examples: int = option(low=0, high=_MOST_EXAMPLES)
+    file: str | None = option(default=None)
+    truth: Mapping[str, Any] | str = option(default_factory=dict)
+    participants: tuple[str, ...] = option(default=(), pattern=NAME)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DumpRound:
     """A round, with a file of the clients' arrays ``(C, *shape)`` stacked in their order, or one in each client."""
 
-    round: int
-    clients: Sequence[DumpClient]
-    model: str | None = None
-    file: str | None = None
+    round: int = option(low=0, high=_LAST_ROUND)
+    clients: tuple[DumpClient, ...] = option()
+    model: str | None = option(default=None)
+    file: str | None = option(default=None)
 
     def __post_init__(self) -> None:
-        _check(is_whole(self.round, 0, _LAST), f"a round's number, at most {_LAST}", repr(self.round))
-        for name in (self.model, self.file):
-            _check(is_text(name), f"the name of a file of round {self.round}", repr(name))
         files = [client.file for client in self.clients if client.file is not None]
-        _check(len(set(files)) == len(files), f"a file of its own for each client of round {self.round}", "one twice")
-        for client in self.clients:
-            right = (client.file is None) != (self.file is None)
-            _check(right, f"a file of round {self.round} or one of each client", f"client {client.client}: {client}")
+        if len(set(files)) < len(files):
+            raise FieldError("clients", f"a file of its own for each client of round {self.round}")
+        if any((client.file is None) == (self.file is None) for client in self.clients):
+            raise FieldError("clients", f"either a file of round {self.round} or one of each client")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,49 +69,49 @@ class DumpManifest:
         system: the system, its version and its settings, as free text by key.
     """
 
-    format: int
-    data: Mapping[str, str]
-    parameters: Mapping[str, Sequence[int]]
-    holds: Holds
-    rounds: Sequence[DumpRound]
-    rename: Mapping[str, str] = field(default_factory=dict)
-    learner: Mapping[str, Any] | None = None
-    releases: Sequence[Mapping[str, Any]] = ()
-    row_parameters: Sequence[str] = ()
-    auxiliary: str | None = None
-    system: Mapping[str, Any] = field(default_factory=dict)
+    format: int = option(low=FORMAT, high=FORMAT)
+    data: Mapping[str, str] = option()
+    parameters: Mapping[str, tuple[int, ...]] = option(low=1, high=_LARGEST_SIZE)
+    holds: Holds = option()
+    rounds: tuple[DumpRound, ...] = option()
+    rename: Mapping[str, str] = option(default_factory=dict, pattern=NAME)
+    learner: Mapping[str, Any] | None = option(default=None)
+    releases: tuple[Mapping[str, Any], ...] = option(default=())
+    row_parameters: tuple[str, ...] = option(default=(), pattern=NAME)
+    auxiliary: str | None = option(default=None)
+    system: Mapping[str, Any] = option(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check(is_whole(self.format, FORMAT, FORMAT), f"a dump of format {FORMAT}", f"format {self.format!r}")
-        _check(self.holds in get_args(Holds), f"holds among {', '.join(get_args(Holds))}", repr(self.holds))
-        right = is_texts(self.data) and bool(self.data.get("name"))
-        _check(right, "data with a name, as texts by key", repr(self.data))
-        _check(isinstance(self.parameters, Mapping) and self.parameters, "parameters: a shape by name", self.parameters)
-        for name, shape in self.parameters.items():
-            _check(name and is_shape(shape), f"the shape of {name!r} as a list of whole numbers above 0", repr(shape))
-        _check(is_texts(self.rename) and all(self.rename.values()), "rename: names by name", self.rename)
-        _check(is_names(self.row_parameters), "row_parameters: a list of names", self.row_parameters)
-        _check(is_text(self.auxiliary), "auxiliary: the name of a file", self.auxiliary)
-        _check(isinstance(self.system, Mapping), "system: anything by key", self.system)
-        _check(self.learner is None or isinstance(self.learner, Mapping), "a learner, or null", self.learner)
-        # An unknown key of a release could be noise that nothing takes into account.
-        expected = "releases: a list of clip (above 0), noise_scale (0 or more) and parameters"
-        _check(isinstance(self.releases, list | tuple), expected, self.releases)
-        for release in self.releases:
-            whole: dict[str, Any] = {"clip": None, "noise_scale": 0.0, "parameters": []}
-            _check(isinstance(release, Mapping) and is_release({**whole, **release}), expected, release)
-        for name in (*self.rename, *self.row_parameters):
-            _check(name in self.parameters, f"names among {', '.join(self.parameters)}", repr(name))
+        if not self.data.get("name"):
+            raise FieldError("data", "texts by key, and a name,")
+        if not self.parameters or "" in self.parameters:
+            raise FieldError("parameters", "a shape by name")
+        for shape in self.parameters.values():
+            check_shape(shape, "parameters")
+        self._check_names()
+        self._check_rounds()
+
+    def _check_names(self) -> None:
+        for key, names in (("rename", tuple(self.rename)), ("row_parameters", self.row_parameters)):
+            if not set(names) <= self.parameters.keys():
+                raise FieldError(key, f"names among {', '.join(self.parameters)}")
         for name in self.row_parameters:
-            _check(len(self.parameters[name]) > 1, f"{name!r} as a table of several rows", self.parameters[name])
+            if len(self.parameters[name]) < 2:
+                raise FieldError("row_parameters", "names of tables of several rows")
         renamed = [self.recorded_name(name) for name in self.parameters]
-        _check(len(set(renamed)) == len(renamed), "each name once after renaming", ", ".join(renamed))
-        numbers = [one.round for one in self.rounds]
-        _check(len(set(numbers)) == len(numbers) and bool(numbers), "rounds, each once", str(numbers))
-        needs = self.holds == "models" or self.learner is not None
-        for one in self.rounds:
-            expected = f"the global model before round {one.round}: models of clients or a learner need it"
-            _check(one.model is not None or not needs, expected, "none")
+        if len(set(renamed)) < len(renamed):
+            raise FieldError("rename", f"names that stand once in {', '.join(renamed)}")
+
+    def _check_rounds(self) -> None:
+        numbers = [dump_round.round for dump_round in self.rounds]
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise FieldError("rounds", "rounds, each once,")
+        needs_model = self.holds == "models" or self.learner is not None
+        for dump_round in self.rounds:
+            if needs_model and dump_round.model is None:
+                number = dump_round.round
+                expected = f"the global model before round {number}, which models of clients or a learner need,"
+                raise FieldError("rounds", expected)
 
     def recorded_name(self, name: str) -> str:
         """The name in the recording of a parameter in the files."""
@@ -143,30 +128,34 @@ def read_dump_manifest(path: Path) -> DumpManifest:
     try:
         content = load_yaml(text.decode("utf-8"), plain=True)
         problem = strange_value(content)
-        if problem is not None:
-            raise ValueError(problem)
-        rounds = [
-            _made(DumpRound, {**one, "clients": [_client(client) for client in one["clients"]]})
-            for one in content["rounds"]
-        ]
-        return _made(DumpManifest, {**content, "rounds": rounds})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise InputError(expected="the manifest of a dump", found=f"{reason} in {path}", way_out=_WAY_OUT) from None
+    except ValueError as error:
+        problem = " ".join(str(error).split())
+    if problem is not None:
+        raise InputError(expected="the manifest of a dump", found=f"{problem} in {path}", way_out=_WAY_OUT)
+    manifest = read_fields(
+        DumpManifest, _with_texts_as_names(content), "the manifest", way_out=_WAY_OUT, file=str(path)
+    )
+    # An unknown key of a release could be noise that nothing takes into account.
+    for place, release in enumerate(manifest.releases):
+        complete = {"clip": None, "noise_scale": 0.0, "parameters": [], **release}
+        read_fields(ReleaseFields, complete, f"the manifest.releases[{place}]", way_out=_WAY_OUT, file=str(path))
+    return manifest
 
 
-def _client(content: Mapping[str, Any]) -> DumpClient:
-    name = content["client"]
-    _check(type(name) in (str, int) and name != "", "a client's name", repr(name))
-    return _made(DumpClient, {**content, "client": str(name)})
+def _with_texts_as_names(content: Any) -> Any:
+    """The content with names of clients as texts, where they are numbers."""
+    if not isinstance(content, Mapping) or not isinstance(content.get("rounds"), list):
+        return content
+    rounds = []
+    for dump_round in content["rounds"]:
+        clients = dump_round.get("clients") if isinstance(dump_round, Mapping) else None
+        if isinstance(clients, list):
+            dump_round = {**dump_round, "clients": [_with_text_as_name(client) for client in clients]}
+        rounds.append(dump_round)
+    return {**content, "rounds": rounds}
 
 
-def _made(kind: type[Made], content: Mapping[str, Any]) -> Made:
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    known = [entry.name for entry in fields]
-    unknown = [str(key) for key in content if key not in known]
-    _check(not unknown, f"keys among {', '.join(known)}", repr(next(iter(unknown), "")))
-    needed = [one.name for one in fields if one.default is one.default_factory is dataclasses.MISSING]
-    missing = [name for name in needed if name not in content]
-    _check(not missing, f"the keys {', '.join(needed)}", f"no {', '.join(missing)}")
-    return kind(**content)
+def _with_text_as_name(client: Any) -> Any:
+    if isinstance(client, Mapping) and type(client.get("client")) is int:
+        return {**client, "client": str(client["client"])}
+    return client

@@ -8,7 +8,7 @@ from fedleak.client.algorithm import ClientAlgorithm
 from fedleak.core.class_paths import named_classes
 from fedleak.core.errors import InputError, require
 from fedleak.core.moved import current_path
-from fedleak.training.lightning.plain_arguments import from_plain
+from fedleak.core.named_by_strangers import from_plain
 from fedleak_recorder.shape_check import Shapes
 
 ALGORITHMS: dict[str, type[ClientAlgorithm]] = named_classes(client, ClientAlgorithm)
@@ -20,7 +20,7 @@ def learner_from(description: Mapping[str, Any] | None) -> ClientAlgorithm | Non
     """Public algorithm of the clients that a recording names.
 
     A learner from outside the project has a class path, and is used only if the user's code has defined it already. Its
-    arguments are plain values, see `fedleak.training.lightning.plain_arguments`.
+    arguments are plain values, see `fedleak.core.named_by_strangers`.
 
     Args:
         description: ``{"name": ..., "arguments": {...}}`` from the manifest, None where the algorithm is unknown.
@@ -46,11 +46,18 @@ def learner_from(description: Mapping[str, Any] | None) -> ClientAlgorithm | Non
 
 def network_of(learner: ClientAlgorithm, held: Shapes) -> dict[str, tuple[int, ...]]:
     """Shapes of the parameters that a learner's clients train, without building the network."""
+    kind = type(learner).__name__
     try:
         return learner.network_shapes({name: tuple(shape) for name, shape in held.items()})
-    except (RuntimeError, TypeError, ValueError, OverflowError, KeyError, IndexError) as error:
+    except KeyError as error:  # a size that is read off the shape of a parameter
         raise InputError(
-            expected=f"the network of {type(learner).__name__}",
+            expected=f"the parameter {error.args[0]}, which {kind} has",
+            found=f"a model of {', '.join(held) or 'no parameters'}",
+            way_out=LEFT_OUT.capitalize(),
+        ) from error
+    except (RuntimeError, TypeError, ValueError, OverflowError, IndexError) as error:
+        raise InputError(
+            expected=f"the network of {kind}",
             found=f"one that cannot be built ({str(error).splitlines()[0] if str(error) else 'no such layer'})",
             way_out=LEFT_OUT.capitalize(),
         ) from None

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 
 from fedleak.client.algorithm import ClientAlgorithm
+from fedleak.core.class_paths import subclasses
 from fedleak.core.errors import InputError, require
+from fedleak.core.named_by_strangers import from_plain
+from fedleak.core.parameters import class_path
 from fedleak.recordings.named_algorithm import LEFT_OUT, WAY_OUT
 from fedleak.training.federated import FederatedModule
-from fedleak.training.lightning.hyper_parameters import class_path
-from fedleak.training.lightning.plain_arguments import from_plain, subclasses
 
 _OWN = "fedleak."
 _MOST_NUMBERS = 2**32

@@ -15,6 +15,7 @@ from fedleak.core.attack import Attack
 from fedleak.core.bounded_yaml import load_yaml
 from fedleak.core.errors import InputError
 from fedleak.core.moved import with_current_paths
+from fedleak.core.parameters import argument_names
 from fedleak.core.provenance import hashed, outside_sources, source_hash, versions
 from fedleak.evaluation.audit_plan import AuditPlan
 from fedleak.evaluation.message_selection import MessageSelection
@@ -23,7 +24,6 @@ from fedleak.evaluation.steps.step import RecordingStep
 from fedleak.recordings.recording import Recording
 from fedleak.tables.overrides import Config, option_words, options_of, overridden
 from fedleak.tables.parsed_training import Training
-from fedleak.training.lightning.hyper_parameters import argument_names
 
 Arguments = dict[str, Any]
 VICTIMS = "victims"

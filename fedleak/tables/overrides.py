@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from lightning import LightningModule
 
 from fedleak.core.errors import InputError, require
+from fedleak.core.parameters import argument_names
 from fedleak.training.data import FederatedDataModule
-from fedleak.training.lightning.hyper_parameters import argument_names
 from fedleak_recorder.nearest import did_you_mean
 
 Config = dict[str, Any]

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from fedleak.core.class_paths import find_in_current_folder
 from fedleak.core.errors import InputError, require
 from fedleak.core.metric_table import METRICS, metric_names
+from fedleak.core.parameters import argument_names
 from fedleak.evaluation.derived import DERIVED
 from fedleak.evaluation.registry import find
 from fedleak.tables.after import after_steps
@@ -32,7 +33,6 @@ from fedleak.tables.table_file import (
     read_training,
 )
 from fedleak.training.data import FederatedDataModule
-from fedleak.training.lightning.hyper_parameters import argument_names
 from fedleak_recorder.nearest import did_you_mean
 
 Scale = Literal["small", "paper"]
@@ -256,9 +256,9 @@ def read_table(path: Path) -> Table:
     scales = content.get("scales", {})
     check_keys(scales, ("small", "paper"), f"scales in {path}")
     for scale, part in scales.items():
-        check_part(part or {}, f"in scale {scale} of {path}")
+        check_part(part or {}, f"scale {scale}", path)
     for part in content.get("also", []):
-        check_part(part, f"in a part of `also` of {path}")
+        check_part(part, "a part of `also`", path)
     base, here = Path(content["train"]), Path.cwd()
     shown = base.relative_to(here) if base.is_relative_to(here) else base
     return Table(path.stem, shown, read_training(base), content)

@@ -1,9 +1,10 @@
 """File of a table: keys, inheritance from other tables, and labels with their overrides."""
 
+import dataclasses
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from fedleak.core.bounded_yaml import load_yaml
@@ -12,29 +13,52 @@ from fedleak.core.moved import with_current_paths
 from fedleak.core.places import moved_table
 from fedleak.tables.overrides import PARTS, Config
 from fedleak_recorder.nearest import did_you_mean
+from fedleak_recorder.plain_fields import option, read_fields, read_value
 
 Label = str | int | float
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("over", "train"), (str,)),
-    **dict.fromkeys(("metrics", "also", "after"), (list,)),
-    **dict.fromkeys(("set", "setting", "axes", "attacks", "arguments"), (dict,)),
-    **dict.fromkeys(("messages", "record", "rounds", "scales"), (dict,)),
-    **dict.fromkeys(("seeds", "jobs"), (int,)),
-}
-KEYS = tuple(_TYPES)
-_ENTRIES: dict[str, tuple[type, ...]] = {
-    "metrics": (str,),
-    "also": (dict,),
-    "after": (str, dict),
-    "attacks": (dict, NoneType),
-    "axes": (dict, list, NoneType),
-    "scales": (dict, NoneType),
-}
-"""Types of the entries of a key's value; any type for other keys."""
-_NAMED = {dict: "mapping", str: "text", int: "number", float: "number", NoneType: "null"}
-OF_A_CELL = ("attacks", "arguments", "messages", "record", "rounds", "setting", "after", "where")
-"""Keys of an override that belong to the cell, not to the training."""
 _LISTED = re.compile(r"\s*,\s*")
+_Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePart:
+    """Keys of a table, of one of its scales, or of a part of ``also``, with the types of their values."""
+
+    over: str = option(default="")
+    train: str = option(default="")
+    metrics: tuple[str, ...] = option(default=())
+    also: tuple[_Options, ...] = option(default=())
+    after: tuple[str | _Options, ...] = option(default=())
+    set: _Options = option(default_factory=dict)
+    setting: _Options = option(default_factory=dict)
+    axes: Mapping[str, Mapping[Any, Any] | tuple[Any, ...] | None] = option(default_factory=dict)
+    attacks: Mapping[str, Mapping[Any, Any] | None] = option(default_factory=dict)
+    arguments: _Options = option(default_factory=dict)
+    messages: _Options = option(default_factory=dict)
+    record: _Options = option(default_factory=dict)
+    rounds: _Options = option(default_factory=dict)
+    scales: Mapping[str, Mapping[Any, Any] | None] = option(default_factory=dict)
+    seeds: int = option(default=1)
+    jobs: int = option(default=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellPart:
+    """Keys of an override that belong to the cell, not to the training; a list of attacks selects some of them."""
+
+    attacks: tuple[str, ...] | Mapping[str, Mapping[Any, Any] | None] = option(default_factory=dict)
+    arguments: _Options = option(default_factory=dict)
+    messages: _Options = option(default_factory=dict)
+    record: _Options = option(default_factory=dict)
+    rounds: _Options = option(default_factory=dict)
+    setting: _Options = option(default_factory=dict)
+    after: tuple[str | _Options, ...] = option(default=())
+    where: _Options = option(default_factory=dict)
+
+
+KEYS = tuple(field.name for field in dataclasses.fields(TablePart))
+OF_A_CELL = tuple(field.name for field in dataclasses.fields(CellPart))
+_WAY_OUT = "Correct the value; docs/reference/tables.md lists the keys."
 
 
 def read_content(path: Path, extended_by: Sequence[Path] = ()) -> dict[str, Any]:
@@ -59,7 +83,7 @@ def read_content(path: Path, extended_by: Sequence[Path] = ()) -> dict[str, Any]
     training = {"model", "data"} <= {*content}
     way_out = f"It is the configuration of a training: fedleak train fit --config {path}."
     require(not training, f"a table as in configs/table in {path}", ", ".join(map(str, content)), way_out)
-    check_part(content, f"in {path}")
+    check_part(content, "the table", path)
     if "train" in content:
         nul = f"{content['train']!r:.80} in {path}"
         require("\0" not in content["train"], "train: the path of a training", nul, "Write it without the character 0.")
@@ -89,27 +113,16 @@ def read_mapping(path: Path, expected: str) -> dict[str, Any]:
 
 
 def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> None:
-    """Checks that all keys are known; the error names an unknown key and the most similar known one."""
+    """Checks that all keys are known; the error names an unknown key and the most similar known ones."""
     for key in given:
         if key not in known:
             way_out = did_you_mean(str(key), known, "Correct the key.")
             raise InputError(expected=f"{expected} among {', '.join(known)}", found=repr(key), way_out=way_out)
 
 
-def check_part(part: Mapping[str, Any], where: str) -> None:
+def check_part(part: Mapping[str, Any], where: str, file: Path) -> None:
     """Checks the keys of a table or of one of its parts, and the types of their values; errors name key and type."""
-    check_keys(part, KEYS, f"keys of a table {where}")
-    for key, value in part.items():
-        _check_type(value, _TYPES[key], f"`{key}` {where}")
-        entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-        for name, entry in entries:
-            _check_type(entry, _ENTRIES.get(key, (object,)), f"`{key}: {name}` {where}")
-
-
-def _check_type(value: Any, kinds: tuple[type, ...], where: str) -> None:
-    if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
-        named = " or ".join(dict.fromkeys(_NAMED.get(kind, kind.__name__) for kind in kinds))
-        raise InputError(expected=f"a {named} as {where}", found=f"{value!r:.60}", way_out="Correct the value.")
+    read_fields(TablePart, part, where, way_out=_WAY_OUT, file=str(file))
 
 
 def over(content: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,9 +135,9 @@ def labels_of(values: Any, axis: str, file: str) -> dict[Label, Mapping[str, Any
     """Overrides by label; a key such as ``4, 8`` stands for several labels."""
     made: dict[Label, Mapping[str, Any]] = {}
     for key, overrides in values.items() if isinstance(values, Mapping) else [(value, {}) for value in values]:
-        _check_type(key, (str, int, float), f"label of axis {axis} in {file}")
+        read_value(Label, key, f"label of axis {axis}", way_out=_WAY_OUT, file=file)
         for label in listed(key):
-            _check_type(label, (str, int, float), f"label of axis {axis} in {file}")
+            read_value(Label, label, f"label of axis {axis}", way_out=_WAY_OUT, file=file)
             made[label] = {} if overrides is None else overrides
             checked(made[label], f"axis {axis}, label {label} of {file}")
     return made
@@ -145,16 +158,10 @@ def listed(key: Any) -> list[Label]:
 
 def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     """The override, after a check of its keys, those of ``fedleak train`` or of a cell, and of the cell's values."""
-    _check_type(override, (dict,), f"the overrides of {where}")
-    for key, value in override.items():
-        if str(key).partition(".")[0] not in PARTS:
-            check_keys([key], OF_A_CELL, f"keys of fedleak train (data..., model..., trainer...) or, in {where},")
-            # A list selects some of the table's attacks.
-            kinds = (dict, list) if key == "attacks" else _TYPES.get(key, (dict,))
-            _check_type(value, kinds, f"`{key}` of {where}")
-            for name, entry in value.items() if isinstance(value, Mapping) else enumerate(value):
-                entries = (str,) if isinstance(value, list) and key == "attacks" else _ENTRIES.get(key, (object,))
-                _check_type(entry, entries, f"`{key}: {name}` of {where}")
+    read_value(Mapping[Any, Any], override, f"the overrides of {where}", way_out=_WAY_OUT)
+    of_the_cell = {key: value for key, value in override.items() if str(key).partition(".")[0] not in PARTS}
+    check_keys(of_the_cell, OF_A_CELL, f"keys of fedleak train (data..., model..., trainer...) or, in {where},")
+    read_fields(CellPart, of_the_cell, where, way_out=_WAY_OUT)
     return override
 
 

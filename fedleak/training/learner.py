@@ -12,12 +12,12 @@ from fedleak.client.algorithm import ClientAlgorithm, ExampleAlgorithm
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.fast.gradients import Parameters
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.described import described
 from fedleak.core.view import Release
 from fedleak.defenses.base import Defense
 from fedleak.defenses.update_l1 import UpdateL1
 from fedleak.server.deviation import Deviation
 from fedleak.training.lightning.built_from_data import BuiltFromData
-from fedleak.training.lightning.hyper_parameters import described
 from fedleak.training.round_record import TrainingExamples
 from fedleak.training.server_optimizer import ServerOptimizer
 

@@ -22,13 +22,13 @@ from fedleak_guard.ledger import spent
 from fedleak_guard.log_entry import read_decisions
 from fedleak_guard.message import Message, tensors_hash
 from fedleak_guard.own_data import chosen_records, with_own_data
-from fedleak_guard.plain_fields import schema_of
 from fedleak_guard.policy import Policy, read_policy
 from fedleak_guard.privacy_json import privacy_faults
 from fedleak_guard.thresholds import calibrated, logged_rounds, tensors_of, write_thresholds
 from fedleak_recorder.arrays import as_array
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import regular_file
+from fedleak_recorder.plain_fields import schema_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

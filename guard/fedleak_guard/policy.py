@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,11 +12,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import yaml
 
-from fedleak_guard.plain_fields import option, read_fields
 from fedleak_guard.plain_message import MOST_EXAMPLES
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import read_bounded
 from fedleak_recorder.nearest import did_you_mean
+from fedleak_recorder.plain_fields import option, read_fields
 from fedleak_recorder.plain_values import strange_value
 
 Action = Literal["refuse", "noise", "log"]
@@ -30,6 +31,9 @@ BITS = {
 """Types of numbers that can leave, and the bits of a number of each."""
 _WILDCARDS = frozenset("*?[")
 _WAY_OUT = "Restore the policy; until then nothing leaves the site."
+_KEYS = "See the table of keys in docs/site/guard.md, or `fedleak-guard schema`."
+_WITHOUT_SIGN = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
+"""Numbers such as 1e-5 and 1.5e3, which YAML 1.1 reads as texts."""
 
 
 def has_wildcards(name: str) -> bool:
@@ -65,9 +69,9 @@ class TensorRule:
 class UpdateLimits:
     """Limits on the update as a whole, over its floating-point tensors."""
 
-    max_norm: float | None = option("largest L2 norm of the update", default=None, low=0)
-    min_changed: float | None = option("smallest share of changed numbers", default=None, low=0, high=1)
-    max_changed: float | None = option("largest share of changed numbers", default=None, low=0, high=1)
+    max_norm: float | None = option("largest L2 norm of the update", default=None, above=0)
+    min_changed: float | None = option("smallest share of changed numbers", default=None, above=0, high=1)
+    max_changed: float | None = option("largest share of changed numbers", default=None, above=0, high=1)
     min_examples: int | None = option(
         "smallest number of training examples that the client reports", default=None, low=1
     )
@@ -111,15 +115,15 @@ class MetricLimits:
     counts: tuple[str, ...] = option("names of counts of people or examples, among these", default=())
     max_values: int = option("largest number of values in a message", default=16, low=0)
     min_cell: int = option("smallest count that may leave, apart from 0", default=10, low=1)
-    max_bits: float = option("largest number of bits that a message's metrics can carry", default=1280.0, low=0)
+    max_bits: float = option("largest number of bits that a message's metrics can carry", default=1280.0, above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredPrivacy:
     """What the client declares to do to its update before it sends it."""
 
-    clip: float = option("L2 norm to which the update is clipped", low=0)
-    noise: float | None = option("standard deviation of the Gaussian noise on each number", default=None, low=0)
+    clip: float = option("L2 norm to which the update is clipped", above=0)
+    noise: float | None = option("standard deviation of the Gaussian noise on each number", default=None, above=0)
     neighbours: Literal["replace", "add"] = option(
         "replace: a client's data replaced by any other, up to 2 clip apart; add: with and without, up to clip",
         default="replace",
@@ -140,12 +144,12 @@ class Budget:
     """Most that leaves, counted in the log of the site."""
 
     job_rounds: int | None = option("messages of one job that have tensors", default=None, low=1)
-    job_epsilon: float | None = option("epsilon of one job", default=None, low=0)
+    job_epsilon: float | None = option("epsilon of one job", default=None, above=0)
     site_rounds: int | None = option("messages of all jobs that have tensors", default=None, low=1)
-    site_epsilon: float | None = option("epsilon of all jobs", default=None, low=0)
+    site_epsilon: float | None = option("epsilon of all jobs", default=None, above=0)
     job_messages: int | None = option("messages of one job, those of metrics alone included", default=None, low=1)
     site_messages: int | None = option("messages of all jobs, those of metrics alone included", default=None, low=1)
-    delta: float = option("delta of epsilon", default=1e-5, low=0, high=0.5)
+    delta: float = option("delta of epsilon", default=1e-5, above=0, high=0.5)
 
     @property
     def job(self) -> BudgetLimits:
@@ -162,8 +166,8 @@ class Budget:
 class AddedNoise:
     """Noise that the guard adds where a finding's action is noise."""
 
-    clip: float = option("L2 norm to which the guard clips the update first", low=0)
-    scale: float = option("standard deviation of the Gaussian noise that it adds to each number", low=0)
+    clip: float = option("L2 norm to which the guard clips the update first", above=0)
+    scale: float = option("standard deviation of the Gaussian noise that it adds to each number", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +237,7 @@ def _policy_of(content: bytes, path: str) -> Policy:
         raise InputError(expected="a policy in YAML", found=found, way_out=_WAY_OUT) from None
     problem = strange_value(value)
     require(problem is None, "plain values in the policy", f"{problem} in {path}", _WAY_OUT)
-    policy = read_fields(Policy, value, "the policy")
+    policy = read_fields(Policy, value, "the policy", way_out=_KEYS)
     check_policy(policy)
     object.__setattr__(policy, "source_hash", hashlib.sha256(content).hexdigest())
     return policy
@@ -346,3 +350,6 @@ class _PolicyLoader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"the key {key.value[:60]!r} twice", key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+_PolicyLoader.add_implicit_resolver("tag:yaml.org,2002:float", _WITHOUT_SIGN, list("-+0123456789"))

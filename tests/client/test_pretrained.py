@@ -13,7 +13,7 @@ from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
 from fedleak.core.errors import InputError
-from fedleak.training.lightning.plain_arguments import from_plain
+from fedleak.core.named_by_strangers import from_plain
 from tests.transformer_toys import LLAMA, algorithm, moved_model, texts, view_of
 
 pytestmark = pytest.mark.integration

@@ -17,6 +17,7 @@ from fedleak import defenses
 from fedleak.attacks.ranking.priors import PriorOnly
 from fedleak.attacks.recommendation.item_deltas import Direction
 from fedleak.core.class_paths import classes_in
+from fedleak.core.described import described
 from fedleak.core.errors import InputError
 from fedleak.core.view import ITEM_EMBEDDING
 from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
@@ -33,7 +34,6 @@ from fedleak.defenses.update_l1 import UpdateL1
 from fedleak.evaluation.guardrail import Guardrail
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.training.federated import FederatedModule
-from fedleak.training.lightning.hyper_parameters import described
 from fedleak.training.round_record import RoundRecord
 from tests import ranking_toys as rankings
 from tests import toys

@@ -184,11 +184,10 @@ def test_noise_in_every_row_hides_what_clients_labelled(tmp_path: Path) -> None:
 
 
 def test_options_of_steps_are_checked() -> None:
-    for options in ({"probe-check": {"draws": 0}}, {"reached": {"share": 2}}):
-        with pytest.raises(InputError, match="options"):
-            after_steps([options])
-    with pytest.raises(InputError, match="options"):
-        after_steps([{"privacy": {"delta": 1}}])
+    mistakes = {"draws": {"probe-check": {"draws": 0}}, "share": {"reached": {"share": 2}}}
+    for option, step in {**mistakes, "delta": {"privacy": {"delta": 1}}}.items():
+        with pytest.raises(InputError, match=option):
+            after_steps([step])
     assert {"theorem", "clients", "privacy", "probe-check", "reached", "sharpness"} <= set(STEPS)
 
 

@@ -7,19 +7,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jsonargparse import ArgumentError, ArgumentParser
-
 from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core import named
 from fedleak.core.additions import room
 from fedleak.core.class_paths import classes_in, find_in_current_folder
+from fedleak.core.described import described, plain
 from fedleak.core.errors import InputError, require
 from fedleak.recordings.control import Control, ControlRecording
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
-from fedleak.tables.overrides import near
 from fedleak.training.federated import FederatedModule
-from fedleak.training.lightning.hyper_parameters import argument_names, class_path, described, plain
-from fedleak.training.lightning.train_parser import one_line
+from fedleak.training.lightning.error_reports import in_one_line
+from fedleak_recorder.nearest import did_you_mean
 
 
 def open_recording(
@@ -41,7 +40,7 @@ def open_recording(
         InputError: there is no such class or module, it does not accept the arguments, or its network differs from
             the recorded one.
     """
-    found = None if learner is None else _imported(learner)
+    kind = None if learner is None else _imported(learner)
     recording = Recording(folder, running=running) if control is None else ControlRecording(folder, control)
     fine_tunes = (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name
     if learner is None and fine_tunes and arguments:
@@ -49,31 +48,27 @@ def open_recording(
         require(not unknown, "--learner.path with the folder of the base network", f"--learner.{unknown}", "Omit it.")
         recording.base = Path(str(arguments["path"]))
         return recording
-    takes = isinstance(found, type) or not arguments
+    takes = isinstance(kind, type) or not arguments
     require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
-    if learner is None or not isinstance(found, type):
+    if learner is None or not isinstance(kind, type):
         return recording
-    names = list(argument_names(found))
-    for name in arguments or {}:
-        way_out = near(name, names) or f"Known: {', '.join(names)}."
-        require(name in names, f"--learner.NAME with the name of an argument of {learner}", repr(name), way_out)
-    if found in _project_learners().values():
-        _describe(recording, _built(found, arguments or {}))
-        known = recorded_learner(recording) is not None
-        require(known, "--learner: a learner whose clients can be simulated", learner, "Name another one.")
-        return recording
-    named = {"name": learner, "arguments": _plain_arguments(found, arguments) if arguments else {}}
-    recording.manifest = dataclasses.replace(recording.manifest, learner=named)
+    if kind in _project_learners().values():
+        _describe(recording, _built(kind, learner, arguments or {}))
+    else:
+        plain_arguments = _plain_arguments(kind, learner, arguments) if arguments else {}
+        named_learner = {"name": learner, "arguments": plain_arguments}
+        recording.manifest = dataclasses.replace(recording.manifest, learner=named_learner)
     try:
         algorithm = recorded_learner(recording)
     except InputError as error:
         cause = error.__context__
-        found = error.found if cause is None or isinstance(cause, InputError) else one_line(cause)
+        is_told = cause is None or isinstance(cause, InputError | KeyError)
+        found = error.found if is_told else in_one_line(str(cause))
         raise _misfit(learner, error.expected, found) from None
     except Exception as error:
         raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
     if algorithm is None:
-        raise _misfit(learner, "a learner that gives its `algorithm`", learner)
+        raise _misfit(learner, "a learner whose clients can be simulated, because it gives its `algorithm`", learner)
     return recording
 
 
@@ -97,9 +92,11 @@ def _describe(recording: Recording, built: FederatedModule) -> None:
     recording.manifest = dataclasses.replace(recording.manifest, learner=description)
 
 
-def _imported(path: str) -> Any:
-    if path in _project_learners():
-        return _project_learners()[path]
+def _imported(path: str) -> type[FederatedModule] | ModuleType:
+    """The learner of a name, or the class or module at a path, which is imported."""
+    learners_by_name = _project_learners()
+    if path in learners_by_name:
+        return learners_by_name[path]
     module, _, name = path.rpartition(".")
     expected = "--learner: the path of a subclass of NetworkLearner or FederatedModule, or an importable module"
     way_out = (
@@ -107,32 +104,26 @@ def _imported(path: str) -> Any:
     )
     find_in_current_folder()
     try:
-        found = getattr(importlib.import_module(module), name, None) if module else None
-        found = importlib.import_module(path) if found is None else found
+        kind = getattr(importlib.import_module(module), name, None) if module else None
+        kind = importlib.import_module(path) if kind is None else kind
     except ImportError as error:
+        way_out = did_you_mean(path, learners_by_name, way_out)
         raise InputError(expected=expected, found=f"{path}: {error}", way_out=way_out) from None
-    right = issubclass(found, FederatedModule) if isinstance(found, type) else isinstance(found, ModuleType)
-    require(right, expected, f"{path}, which is {found!r}", way_out)
-    return found
+    right = issubclass(kind, FederatedModule) if isinstance(kind, type) else isinstance(kind, ModuleType)
+    require(right, expected, f"{path}, which is {kind!r}", way_out)
+    learner: type[FederatedModule] | ModuleType = kind
+    return learner
 
 
-def _plain_arguments(kind: type[FederatedModule], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The auditor's arguments as plain values, as a recording has them; only these are parsed."""
-    return {
-        name: value for name, value in described(kind, _built(kind, arguments).hparams).items() if name in arguments
-    }
+def _plain_arguments(kind: type[FederatedModule], learner: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The auditor's arguments as plain values, as a recording has them."""
+    description = described(kind, _built(kind, learner, arguments).hparams)
+    return {name: value for name, value in description.items() if name in arguments}
 
 
-def _built(kind: type[FederatedModule], arguments: Mapping[str, Any]) -> FederatedModule:
+def _built(kind: type[FederatedModule], learner: str, arguments: Mapping[str, Any]) -> FederatedModule:
     """A learner with the auditor's arguments."""
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(FederatedModule, "learner")
-    named = {"class_path": class_path(kind), "init_args": dict(arguments)}
-    try:
-        built: FederatedModule = parser.instantiate(parser.parse_object({"learner": named})).learner
-    except (ArgumentError, TypeError, ValueError, AttributeError) as error:
-        raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(error)) from None
-    return built
+    return named.build(kind, arguments, where=f"--learner {learner}", option="--learner.")
 
 
 def _misfit(learner: str, expected: str, found: str) -> InputError:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-from fedleak.core.errors import InputError, require
-from fedleak.core.ranges import typed_arguments
+from fedleak.core import named
+from fedleak.core.errors import require
 from fedleak_recorder.nearest import did_you_mean
 
 Part = TypeVar("Part")
@@ -62,12 +62,8 @@ class Engine(ABC):
             otherwise = f"It has {', '.join(names)}." if names else f"The engine {cls.name} has none."
             expected = f"--engine.NAME with an option of the engine {cls.name}"
             require(name in names, expected, name, did_you_mean(name, names, otherwise))
-        try:
-            arguments = typed_arguments(cls, options.arguments)
-            return cls(jobs=jobs, folder=options.folder, **arguments)
-        except (TypeError, ValueError) as error:
-            expected = f"options of the engine {cls.name} of their types"
-            raise InputError(expected=expected, found=str(error), way_out="Correct --engine.NAME VALUE.") from None
+        arguments = {**options.arguments, "jobs": jobs, "folder": options.folder}
+        return named.build(cls, arguments, where=f"the engine {cls.name}", option="--engine.")
 
     @property
     def parts(self) -> int:

@@ -70,7 +70,7 @@ class Step:
         ...     most: PositiveInt = 3
         >>> LargestCounts(most=0)
         Traceback (most recent call last):
-        ValueError: expected most>0, got 0
+        ValueError: expected most: a whole number above 0, got 0
     """
 
     name: ClassVar[str]

@@ -3,6 +3,7 @@
 import importlib
 from pathlib import Path
 
+from fedleak.core import named
 from fedleak.core.errors import require
 from fedleak.reports.exporters.exporter import Exporter
 
@@ -23,4 +24,13 @@ def exporter_named(name: str) -> type[Exporter]:
     return named[0]
 
 
-__all__ = ["NAMES", "Exporter", "exporter_named"]
+EXPORTERS = named.Kind(
+    base=Exporter,
+    noun="an exporter",
+    names=lambda: NAMES,
+    class_of=exporter_named,
+    option="--to.",
+)
+"""Exporters, which people name by ``--to``."""
+
+__all__ = ["EXPORTERS", "NAMES", "Exporter", "exporter_named"]

@@ -4,7 +4,7 @@ import abc
 from pathlib import Path
 from typing import ClassVar
 
-from fedleak.core.field_types import check_fields
+from fedleak.core.argument_values import check_fields
 from fedleak.evaluation.run import Run
 
 

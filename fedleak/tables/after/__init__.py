@@ -7,12 +7,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedleak.core import named
 from fedleak.core.additions import room
-from fedleak.core.class_paths import class_at, named_classes
-from fedleak.core.errors import InputError
+from fedleak.core.class_paths import named_classes
+from fedleak.core.errors import require
 from fedleak.evaluation.steps import RECORDING_STEPS, Step
 from fedleak.tables.after.step import AfterStep
-from fedleak.tables.overrides import near
 
 STEPS: dict[str, type[Step]] = {
     **named_classes(sys.modules[__name__], AfterStep),
@@ -24,26 +24,20 @@ STEPS: dict[str, type[Step]] = {
 __all__ = ["STEPS", "AfterStep", "after_steps"]
 
 
+_KIND = named.Kind(base=Step, noun="a step of `after`", names=STEPS.keys, class_of=STEPS.__getitem__)
+
+
 def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[Step]:
     """Steps of a table, given by name or class path, or as a mapping of the name to its options.
 
     Raises:
-        InputError: a step or an option is unknown.
+        InputError: a step or an option is unknown, or an option has a wrong value.
     """
-    made: list[Step] = []
+    steps: list[Step] = []
     for entry in entries:
-        (name, options), *others = [(entry, {})] if isinstance(entry, str) else list(entry.items()) or [("", {})]
-        outside = isinstance(name, str) and "." in name
-        if others or not (outside or name in STEPS):
-            raise InputError(
-                expected=f"steps of `after` among {', '.join(sorted(STEPS))}, or the path of a class",
-                found=repr(entry),
-                way_out=near(str(name), STEPS) or "Correct `after`.",
-            )
-        kind = class_at(name, Step) if outside else STEPS[name]
-        try:
-            made.append(kind(**(options or {})))
-        except (TypeError, ValueError) as error:
-            expected = f"options of the step {name}"
-            raise InputError(expected=expected, found=str(error), way_out="Correct `after`.") from None
-    return made
+        options_by_name = {entry: None} if isinstance(entry, str) else dict(entry)
+        expected = "one step of `after`, as NAME or NAME: {OPTION: VALUE}"
+        require(len(options_by_name) == 1, expected, repr(entry), "Begin each step with a dash of its own.")
+        ((name, options),) = options_by_name.items()
+        steps.append(named.make(_KIND, str(name), options))
+    return steps

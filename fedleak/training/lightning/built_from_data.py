@@ -9,11 +9,13 @@ from lightning import LightningModule
 from lightning.fabric.utilities.types import _MAP_LOCATION_TYPE, _PATH
 from torch import Tensor
 
+from fedleak.core.class_paths import subclasses
+from fedleak.core.described import KEY, described
 from fedleak.core.errors import InputError, require
+from fedleak.core.named_by_strangers import arguments_from
+from fedleak.core.parameters import class_path
 from fedleak.training.lightning.checkpoint_file import check_fits, read_checkpoint
 from fedleak.training.lightning.error_reports import in_one_line
-from fedleak.training.lightning.hyper_parameters import KEY, class_path, described
-from fedleak.training.lightning.plain_arguments import arguments_from, subclasses
 
 _Module = TypeVar("_Module", bound="BuiltFromData")
 
@@ -112,7 +114,7 @@ class BuiltFromData(LightningModule):
     ) -> Self:
         """Module from a checkpoint, e.g. ``FNCF.load_from_checkpoint("last.ckpt")``.
 
-        Its arguments are read as plain values, see `fedleak.training.lightning.plain_arguments`, and its sizes are
+        Its arguments are read as plain values, see `fedleak.core.named_by_strangers`, and its sizes are
         compared with those of its tensors before memory is taken. Nothing in the file runs, is imported or is opened,
         whatever `weights_only`.
 

@@ -129,3 +129,31 @@ def test_a_module_is_imported_and_takes_no_arguments(
     assert "own_module" in sys.modules
     with pytest.raises(InputError, match=r"PACKAGE\.CLASS before"):
         open_recording(deltas, "own_module", {"hidden": 3})
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("learner", "arguments", "match"),
+    [
+        ("Pretrained", {}, r"expected the argument path of Pretrained.*Give --learner\.path DIR"),
+        ("pretrained", {}, r"Did you mean Pretrained\?"),
+        ("FNCF", {}, r"item_embedding\.weight, which FNCFAlgorithm has; found a model of 0\.bias.*or omit --learner"),
+        ("FNCF", {"user_dim": -1}, r"user_dim: a whole number above 0, in --learner FNCF; found -1"),
+        ("FNCF", {"user_dmi": 1}, r"argument of FNCF, in --learner FNCF; found 'user_dmi'\. Did you mean user_dim\?"),
+    ],
+)
+def test_a_learner_of_the_project_that_does_not_fit_is_answered_for_the_command_line(
+    deltas: str, learner: str, arguments: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(InputError, match=match) as error:
+        open_recording(deltas, learner, arguments)
+    assert "manifest" not in str(error.value)
+    assert "Parser key" not in str(error.value)
+
+
+@pytest.mark.integration
+def test_a_part_of_a_default_leaves_the_rest_of_it(deltas: str) -> None:
+    recording = open_recording(deltas, f"{__name__}.Twin", {"local": {"learning_rate": "0.25"}})
+    simulator = recorded_learner(recording)
+    assert isinstance(simulator, ClassifierAlgorithm)
+    assert simulator.local == LocalTraining(learning_rate=0.25, epochs=LOCAL.epochs)

@@ -48,7 +48,7 @@ def test_check_policy_lists_what_findings_do(tmp_path: Path, capsys: Printed) ->
     assert "update-norm: log" in said
     assert "own-records: refuse; needs fedleak; required" in said
     assert main(["check-policy", str(write_policy(tmp_path, "upd: 1\n"))]) == 2
-    assert "Do you mean" in capsys.readouterr().err
+    assert "Did you mean" in capsys.readouterr().err
 
 
 def test_the_hash_of_a_file_is_that_of_the_received_model(tmp_path: Path, capsys: Printed) -> None:

@@ -1,13 +1,17 @@
 """Policies: what is wrong with one is said in one line, and nothing is guessed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from fedleak_guard.policy import _PolicyLoader, fixed_size, read_policy
+from fedleak_guard.check import known_checks
+from fedleak_guard.policy import Budget, Policy, _PolicyLoader, fixed_size, read_policy
 from fedleak_recorder.errors import InputError
+from fedleak_recorder.plain_fields import schema_of
 from tests.guard_toys import write_policy
+from tests.places import ROOT
 
 
 def test_defaults_and_the_first_rule_that_fits(tmp_path: Path) -> None:
@@ -27,8 +31,8 @@ def test_numbers_without_a_dot_are_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("updates: {}\n", ["updates", "Do you mean update?"]),
-        ("update: {max_nrom: 1}\n", ["max_nrom", "Do you mean max_norm?"]),
+        ("updates: {}\n", ["updates", "Did you mean update?"]),
+        ("update: {max_nrom: 1}\n", ["max_nrom", "Did you mean max_norm?"]),
         ("update: {max_norm: 0}\n", ["above 0", "update.max_norm"]),
         ("update: {max_norm: .nan}\n", ["nan"]),
         ("update: {min_examples: 1.5}\n", ["a whole number", "1.5"]),
@@ -36,7 +40,7 @@ def test_numbers_without_a_dot_are_numbers(tmp_path: Path) -> None:
         ("update: {max_changed: 2}\n", ["at most 1"]),
         ("update: [1]\n", ["keys and values"]),
         ("metrics: {names: loss}\n", ["a list as the policy.metrics.names"]),
-        ("findings: {own-record: log}\n", ["own-record", "Did you mean own-records or own-words?"]),
+        ("findings: {own-record: log}\n", ["own-record", "Did you mean own-records"]),
         ("findings: {own-records: allow}\n", ["one of refuse, noise, log"]),
         ("findings: {finite-numbers: log}\n", ["Give one of refuse"]),
         ("findings: {own-records: noise}\n", ["no section noise"]),
@@ -125,3 +129,36 @@ def test_a_policy_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_bytes(b"\xff\x00")
     with pytest.raises(InputError, match="YAML"):
         read_policy(tmp_path / "policy.yaml")
+
+
+def keys(schema: dict[str, Any], prefix: str = "") -> list[str]:
+    """All keys of a policy, those of sections as ``section.key``."""
+    found = []
+    for name, one in schema.get("properties", {}).items():
+        found.append(prefix + name)
+        for part in (one, one.get("items", {}), *one.get("anyOf", ())):
+            found += keys(part, f"{prefix}{name}.")
+    return found
+
+
+def descriptions(schema: Any) -> list[str]:
+    """All descriptions in a schema."""
+    parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    own = [schema["description"]] if isinstance(schema, dict) and isinstance(schema.get("description"), str) else []
+    return own + [text for part in parts for text in descriptions(part)]
+
+
+def test_the_schema_has_types_limits_and_defaults() -> None:
+    schema = schema_of(Budget)
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["delta"]["exclusiveMinimum"] == 0
+    assert schema["properties"]["delta"]["default"] == 1e-5
+    assert schema["properties"]["job_rounds"]["anyOf"][0] == {"type": "integer", "minimum": 1}
+    assert schema_of(Policy)["required"] == ["format", "evidence", "tensors"]
+
+
+def test_the_page_has_every_key_with_its_sentence() -> None:
+    page = (ROOT / "docs/site/guard.md").read_text(encoding="utf-8")
+    assert [key for key in keys(schema_of(Policy)) if f"`{key}`" not in page] == []
+    assert [text for text in descriptions(schema_of(Policy)) if text not in page] == []
+    assert [name for name, kind in known_checks().items() if f"| `{name}` | {kind.text} |" not in page] == []

@@ -24,6 +24,7 @@ from fedleak.client.nets.classifiers import ClassifierOptions
 from fedleak.client.tagger import TaggerOptions
 from fedleak.client.text import TextOptions
 from fedleak.core.class_paths import classes_in
+from fedleak.core.described import described
 from fedleak.core.errors import InputError
 from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
 from fedleak.datamodules.images.synthetic_features import SyntheticFeatures
@@ -48,7 +49,6 @@ from fedleak.server.feature_noise import FeatureNoise
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.federated import FederatedModule
 from fedleak.training.lightning.built_from_data import BuiltFromData
-from fedleak.training.lightning.hyper_parameters import described
 from tests import toys
 from tests.places import CONFIGS
 from tests.toys import quiet_trainer

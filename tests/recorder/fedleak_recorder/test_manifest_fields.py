@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from fedleak_recorder.manifest_fields import is_release
+from fedleak_recorder.errors import InputError
+from fedleak_recorder.manifest_fields import ReleaseFields
+from fedleak_recorder.plain_fields import read_fields
 
 PLAIN: dict[str, Any] = {"clip": 1.0, "noise_scale": 0.5, "parameters": ["weight"]}
 RIGHT: list[dict[str, Any]] = [
@@ -21,6 +23,16 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "right"), [*((one, True) for one in RIGHT), *((one, False) for one in WRONG)])
-def test_releases_are_possible(change: dict[str, Any], right: bool) -> None:
-    assert is_release({**PLAIN, **change}) == right
+def read(change: dict[str, Any]) -> ReleaseFields:
+    return read_fields(ReleaseFields, {**PLAIN, **change}, "a release", way_out="Correct it.")
+
+
+@pytest.mark.parametrize("change", RIGHT)
+def test_possible_releases_are_read(change: dict[str, Any]) -> None:
+    assert read(change).parameters == ("weight",)
+
+
+@pytest.mark.parametrize("change", WRONG)
+def test_impossible_releases_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="a release"):
+        read(change)

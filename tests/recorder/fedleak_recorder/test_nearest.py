@@ -17,11 +17,11 @@ _ATTACKS = ["interactions/direction", "composition/l1", "composition/exact-count
         ("", []),
     ],
 )
-def test_names_are_suggested_by_spelling_last_part_and_initials(word, suggested):
+def test_names_are_suggested_by_spelling_last_part_and_initials(word: str, suggested: list[str]) -> None:
     assert nearest(word, _ATTACKS) == suggested
 
 
-def test_at_most_three_names_are_suggested_once_each():
+def test_at_most_three_names_are_suggested_once_each() -> None:
     names = ["layer1", "layer2", "layer3", "layer4", "layer1"]
 
     suggested = nearest("layer", names)
@@ -29,6 +29,6 @@ def test_at_most_three_names_are_suggested_once_each():
     assert len(suggested) == len(set(suggested)) == 3
 
 
-def test_the_way_out_names_what_is_near_or_says_what_else_there_is():
+def test_the_way_out_names_what_is_near_or_says_what_else_there_is() -> None:
     assert did_you_mean("epoch", ["epochs"], "Known: epochs.") == "Did you mean epochs?"
     assert did_you_mean("zzz", ["epochs"], "Known: epochs.") == "Known: epochs."

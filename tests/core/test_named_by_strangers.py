@@ -16,6 +16,7 @@ from fedleak import client, defenses, modules, server
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.class_paths import classes_in
 from fedleak.core.errors import InputError
+from fedleak.core.named_by_strangers import arguments_from, from_plain
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.modules.image_features.feature_extractors import Extractor
 from fedleak.modules.learners.fncf import FNCF
@@ -25,7 +26,6 @@ from fedleak.modules.learners.matrix_factorization import FederatedMF
 from fedleak.modules.learners.photo_tagger import FederatedTagger
 from fedleak.modules.learners.pretrained import Pretrained
 from fedleak.recordings.named_algorithm import learner_from
-from fedleak.training.lightning.plain_arguments import arguments_from, from_plain
 from fedleak.training.network_learner import NetworkLearner
 
 EVIL = "unasked.Evil"

@@ -2,10 +2,12 @@
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from fedleak.core.parameters import argument_names, class_path
 
 KEY = "hyper_parameters"
 """Lightning's key of the arguments in a checkpoint."""
@@ -22,17 +24,6 @@ def described(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     names = set(argument_names(kind))
     given = {name: plain(value) for name, value in arguments.items() if name in names}
     return {**given, "_class_path": class_path(kind), "_instantiator": "lightning.pytorch.cli.instantiate_module"}
-
-
-def argument_names(kind: type) -> Iterator[str]:
-    """Names of the arguments of a class's constructor, including those passed on to its bases."""
-    for one in inspect.getmro(kind)[:-1]:
-        if "__init__" not in vars(one):
-            continue
-        parameters = inspect.signature(one).parameters.values()
-        yield from (p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            return
 
 
 def plain(value: Any) -> Any:
@@ -56,8 +47,3 @@ def plain(value: Any) -> Any:
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
     held = {name: getattr(value, name) for name in inspect.signature(type(value)).parameters if hasattr(value, name)}
     return {"class_path": class_path(type(value)), "init_args": plain(held)}
-
-
-def class_path(kind: type) -> str:
-    """Module and name of a class."""
-    return f"{kind.__module__}.{kind.__qualname__}"
