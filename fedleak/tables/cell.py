@@ -209,6 +209,11 @@ class Cell:
             recording = shlex.quote(str(self.folder / "deltas"))
             yield " ".join(["fedleak run", recording, "--attack", name, *words, *victims, *more, *out])
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """Largest number of victims by attack, where the table sets one."""
+        return {find(name).name: given[VICTIMS] for name, given in self.attacks.items() if VICTIMS in given}
+
     def plan(self, recording: Recording, steps: Sequence[RecordingStep] = ()) -> AuditPlan:
         """Plan of the audit of the cell's recording by the cell's attacks, with some steps."""
         return AuditPlan(
@@ -217,7 +222,7 @@ class Cell:
             seed=self.seed,
             setting=self.setting,
             victims=self.victims,
-            limits={find(name).name: own[VICTIMS] for name, own in self.attacks.items() if VICTIMS in own},
+            limits=self.limits,
             rounds=self.rounds.which,
             by_round=self.rounds.separate,
             history=self.rounds.history,

@@ -198,8 +198,10 @@ def test_attacks_for_comparison_are_left_out_unless_they_are_asked_for() -> None
 def test_neither_subclasses_nor_variants_are_for_comparison_because_their_base_is() -> None:
     kind = find("composition/idlg-labels")
     assert kind.for_comparison
-    assert not type("Sub", (kind,), {"name": "sub", "__module__": __name__}).for_comparison
-    assert type("Sub", (kind,), {"name": "sub", "for_comparison": True, "__module__": __name__}).for_comparison
+    plain: type[Attack] = type("Sub", (kind,), {"name": "sub", "__module__": __name__})
+    assert not plain.for_comparison
+    marked: type[Attack] = type("Sub", (kind,), {"name": "sub", "for_comparison": True, "__module__": __name__})
+    assert marked.for_comparison
 
 
 def test_further_attacks_come_after_all_and_replace_those_of_their_class() -> None:

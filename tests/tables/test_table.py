@@ -55,7 +55,7 @@ def test_a_list_of_attacks_leaves_out_the_others_and_a_mapping_changes_some(tmp_
     by_label = dict(zip(labels(cells_of(tmp_path, MORE)), cells_of(tmp_path, MORE), strict=True))
     assert dict(by_label["inf", "alone"].attacks) == {"direction": {}}
     assert dict(by_label["inf", "other"].attacks) == {"direction": {"victims": 2}, "row-norm": {}}
-    assert by_label["inf", "other"].audit_options()["limits"] == {"direction": 2}
+    assert by_label["inf", "other"].limits == {"direction": 2}
 
 
 def test_cells_with_the_same_training_share_its_folder(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fedleak_guard.check import known_checks
+from fedleak_guard.known_checks import known_checks
 from fedleak_guard.policy import Budget, Policy, _PolicyLoader, fixed_size, read_policy
 from fedleak_recorder.errors import InputError
 from fedleak_recorder.plain_fields import schema_of
