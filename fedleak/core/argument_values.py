@@ -120,7 +120,7 @@ class Reader(abc.ABC):
             if refusals:
                 raise refusals[-1] from None
             expected = described_type(hint, trusts=self.trusts)
-            raise self.wrong(f"{name}: {expected}" if name else expected, value) from None
+            raise self.wrong(f"{name}: {expected}" if name else expected, repr(value)) from None
 
     def object(self, base: type[Any], value: Any) -> Any:
         """Object of a class, or of the subclass of it that the value names."""
@@ -129,7 +129,7 @@ class Reader(abc.ABC):
         if isinstance(value, str) and self.trusts:
             return below.build(self.class_named(base, value), {})
         if not isinstance(value, Mapping):
-            raise self.wrong(described_type(base, trusts=self.trusts), value)
+            raise self.wrong(described_type(base, trusts=self.trusts), repr(value))
         if CLASS_PATH not in value:
             if inspect.isabstract(base):
                 raise self.wrong(f"{CLASS_PATH} of a {base.__name__}", dict(value))
@@ -144,9 +144,9 @@ class Reader(abc.ABC):
         """Refuses arguments among which a required one is missing."""
         missing = [name for name, own in parameters_of(kind).items() if own.is_required and name not in arguments]
         if missing:
-            named = " and ".join(missing)
+            named = f"argument{'s' if len(missing) > 1 else ''} {' and '.join(missing)}"
             raise InputError(
-                expected=f"the argument {named} of {kind.__name__}, in {self.where}",
+                expected=f"the {named} of {kind.__name__}, in {self.where}",
                 found="none",
                 way_out=self.how_to_give(kind, missing[0]),
             )
@@ -404,7 +404,8 @@ def _described_number(hint: Any, trusts: bool) -> str:
     number = "a whole number" if issubclass(hint, int) else "a number"
     limits = [f"{_LIMITS_IN_WORDS[comparison]} {limit:g}" for comparison, limit in _restrictions(hint)]
     if not trusts and not any(comparison in (operator.lt, operator.le) for comparison, _ in _restrictions(hint)):
-        limits.append(f"up to {_largest(hint):g}")
+        largest = _largest(hint)
+        limits.append(f"up to {largest:g}" if isinstance(largest, float) else f"up to {largest:,}")
     return " ".join([number, " and ".join(limits)]).strip()
 
 

@@ -79,7 +79,7 @@ def make(kind: Kind[_Base], name: str, arguments: Mapping[str, Any] | None = Non
     Raises:
         InputError: there is no such class, or an argument is unknown, missing, of a wrong type, or out of range.
     """
-    return build(find(kind, name), arguments, where=f"{kind.noun.partition(' ')[2]} {name}", option=kind.option)
+    return build(find(kind, name), arguments, where=f"the {kind.noun.partition(' ')[2]} {name}", option=kind.option)
 
 
 def build(
@@ -173,4 +173,4 @@ def _fields(default: Any) -> dict[str, Any]:
 
 
 def _way_out(option: str) -> str:
-    return f"Correct {option}NAME VALUE." if option else "Correct it where it is named."
+    return f"Correct {option}NAME VALUE, or what names it." if option else "Correct it where it is named."
