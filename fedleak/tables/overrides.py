@@ -179,8 +179,3 @@ def _written(value: Any) -> str:
 def kind_of(data: type) -> type:
     """Kind of a data set: the nearest abstract base class."""
     return next(one for one in inspect.getmro(data)[1:] if inspect.isabstract(one))
-
-
-def near(name: str, known: Iterable[str]) -> str | None:
-    """Suggestion of the most similar known name; None if there is none."""
-    return did_you_mean(name, known, "") or None
