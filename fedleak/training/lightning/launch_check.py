@@ -50,7 +50,7 @@ def check_cores(processes: int, cores: int) -> None:
     """
     if processes > _PER_CORE * cores:
         raise InputError(
-            expected=f"trainer.devices of at most {cores}, the cores of this machine",
+            expected=f"trainer.devices of at most {_PER_CORE * cores}, {_PER_CORE} for each core of this machine",
             found=str(processes),
             way_out=f"Give --trainer.devices {cores}, or 1: on CPUs, one process uses several cores by itself.",
         )
