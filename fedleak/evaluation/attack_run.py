@@ -17,7 +17,7 @@ from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.execution import Execution
 from fedleak.evaluation.failures import unfit
 from fedleak.evaluation.reasons import Reason
-from fedleak.evaluation.runner import AttackError, attack_view
+from fedleak.evaluation.runner import AttackError, attack_view, estimate_of
 
 TRACEBACKS = "errors.txt"
 """File of the tracebacks of attacks that ended in an exception."""
@@ -50,6 +50,8 @@ class AttackRun:
     ) -> Evaluation:
         """Scores of an attack on a view; an attack that does not fit is listed as missing, as is one that fails alone.
 
+        A part of a plan computes estimates for the store alone: they are scored when all parts have ended.
+
         Args:
             attack: the attack.
             name: its name in results, with its family where another attack has the same name.
@@ -70,6 +72,9 @@ class AttackRun:
         round_number = view.round if attack.view is RoundView else None
         try:
             with self.bar.attacking(name, max(view.victims, 1), round_number):
+                if self.execution.of_a_part:
+                    estimate_of(attack, view, seed=self.plan.seed, store=self.execution.store)
+                    return Evaluation()
                 evaluation = attack_view(
                     attack,
                     view,

@@ -71,6 +71,29 @@ def infer(attack: Attack, view: View, generator: torch.Generator) -> Estimate:
         ) from error
 
 
+def estimate_of(attack: Attack, view: View, *, seed: int, store: EstimateStore | None = None) -> tuple[Estimate, float]:
+    """Estimate of an attack on a view, and the seconds that it took.
+
+    The time of an attack includes that of what another attack on the view had computed before. An estimate that is in
+    the `store` is read back, and a new one is added.
+
+    Raises:
+        ViewError: the view lacks what the attack needs.
+        InputError: the attack is defective.
+    """
+    name = attack.label(view)
+    if store is not None and (stored := store.read(attack, name, view)) is not None:
+        return stored
+    first_victim = (int(view.pseudonyms[0]) % 2**31,) if attack.view is RoundView else ()
+    view.shared.start_attack()
+    start = time.perf_counter()
+    estimate = infer(attack, view, generator_for(seed, name, view.round, *first_victim))
+    seconds = time.perf_counter() - start + view.shared.seconds_before
+    if store is not None:
+        store.write(attack, name, view, estimate, seconds)
+    return estimate, seconds
+
+
 def attack_view(
     attack: Attack,
     view: View,
@@ -85,26 +108,15 @@ def attack_view(
     """Scores of an attack on one view, by the ground truth of its victims, in a cell of a table.
 
     The label of the rows is the attack's own unless one is given; victims in the mask ``unscored (V,)`` have undefined
-    scores. The time of an attack includes that of what another attack on the view had computed before.
-    An estimate that is in the `store` is read back, and a new one is added.
+    scores. For the `store`, see `estimate_of`.
 
     Raises:
         ViewError: the view lacks what the attack needs.
         InputError: the attack is defective.
     """
-    own = attack.label(view)
-    label = label or own
-    key = (int(view.pseudonyms[0]) % 2**31,) if attack.view is RoundView else ()
-    if store is not None and (before := store.read(attack, own, view)) is not None:
-        estimate, whole = before
-    else:
-        view.shared.start_attack()
-        start = time.perf_counter()
-        estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
-        whole = time.perf_counter() - start + view.shared.seconds_before
-        if store is not None:
-            store.write(attack, own, view, estimate, whole)
-    seconds = whole / max(view.victims, 1)
+    label = label or attack.label(view)
+    estimate, seconds_of_view = estimate_of(attack, view, seed=seed, store=store)
+    seconds = seconds_of_view / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
     victims = scores.units is None
     place = Place(
