@@ -198,7 +198,6 @@ def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, sec
     """Scores of one estimate as an evaluation."""
     scores = scores if place.unscored is None else scores.without(place.unscored)
     metrics = {**scores.metrics, **successes(scores.metrics, place.setting)}
-    common: dict[str, Any] = {"setting": place.setting, "seed": place.seed, "round": place.round}
     found = Evaluation(lines={label: info})
     found.scores = score_table(
         label,
@@ -209,7 +208,9 @@ def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, sec
         positives=0 if scores.positives is None else scores.positives,
         influences=scores.influences,
         seconds=seconds,
-        **common,
+        setting=place.setting,
+        seed=place.seed,
+        round=place.round,
     )
     if place.messages is not None:
         found.scores = with_setting(found.scores, rounds=place.messages * len(metrics))
@@ -225,7 +226,7 @@ def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, sec
             owners = (place.victims if place.people is None else place.people)[owners]
         found.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
     if scores.profiles is not None:
-        found.profiles = _profile_table(label, scores.profiles, victims=place.victims, **common)
+        found.profiles = _profile_table(label, scores.profiles, place)
     if scores.reconstruction is not None:
         found.pictures[label] = scores.reconstruction.as_arrays()
     if scores.details:
@@ -274,13 +275,14 @@ def successes(metrics: Mapping[str, Tensor], setting: Mapping[str, Any]) -> dict
     return {"success": (metrics["error"] <= setting["tolerance"]).double()}
 
 
-def _profile_table(
-    label: str, profiles: Tensor, *, victims: Tensor, setting: Mapping[str, Any], seed: int, round: int
-) -> pd.DataFrame:
+def _profile_table(label: str, profiles: Tensor, place: Place) -> pd.DataFrame:
     """Rows of class shares, one per victim and class, from ``(V, K, 4)``."""
     count, classes, _ = profiles.shape
-    numbers = victims.repeat_interleave(classes), torch.arange(classes).repeat(count)
-    rows = {name: values.tolist() for name, values in zip(("victim", "class"), numbers, strict=True)}
-    made = pd.DataFrame({**rows, **dict(zip(_PROFILE, profiles.reshape(-1, 4).T.tolist(), strict=True))})
-    fixed: dict[str, Any] = {"attack": label, "seed": seed, "round": round}
-    return with_setting(made.assign(**fixed), **setting)
+    columns: dict[str, list[int] | list[float]] = {
+        "victim": place.victims.repeat_interleave(classes).tolist(),
+        "class": torch.arange(classes).repeat(count).tolist(),
+    }
+    for name, values in zip(_PROFILE, profiles.reshape(-1, 4).T, strict=True):
+        columns[name] = values.tolist()
+    table = pd.DataFrame(columns).assign(attack=label, seed=place.seed, round=place.round)
+    return with_setting(table, **place.setting)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -51,9 +50,18 @@ def write_page(
         (change_sentences(compared), compared["notes"], change_tables(compared, place))
         for place, compared in enumerate(run.changes)
     ]
-    options: dict[str, Any] = {"parts": parts, "pictures": pictures, "figures": figures, "causes": causes}
-    options |= {"changes": changed}
-    write_report(directory, run, questions=lines, sections=[*answered, *details], differences=differences, **options)
+    write_report(
+        directory,
+        run,
+        questions=lines,
+        sections=[*answered, *details],
+        differences=differences,
+        parts=parts,
+        pictures=pictures,
+        figures=figures,
+        causes=causes,
+        changes=changed,
+    )
     tables = [table for section in [*answered, *details] for table in section.tables] + differences
     tables += [table for *_, change_tables_of_run in changed for table in change_tables_of_run]
     numbers = {"results": run.results, "differences": run.differences}

@@ -110,8 +110,16 @@ def _of_attacks(results: pd.DataFrame, one: Measured) -> pd.DataFrame:
 
 def _effect(one: Measured, data: str, defence: str, note: str, cells: Sequence[At], *, here: bool) -> Effect:
     ordered = sorted(cells, key=lambda at: (-_value(at), -at.gain))
-    common: dict[str, Any] = {"question": one.question, "infers": one.infers, "metric": one.metric}
-    return Effect(**common, data=data, here=here, defence=defence, note=note, cells=ordered)
+    return Effect(
+        question=one.question,
+        infers=one.infers,
+        metric=one.metric,
+        data=data,
+        here=here,
+        defence=defence,
+        note=note,
+        cells=ordered,
+    )
 
 
 def _value(at: At) -> float:

@@ -119,8 +119,14 @@ def _sent(
     at = None
     if comparable and promise is not None and delta is not None and messages:
         at = plain(gaussian_at(worst, delta, promise.delta, min((promise.rounds or messages) / messages, 1.0)))
-    common: dict[str, Any] = {"mean": of_row(rows[0]), "worst": plain(worst), "n": int(rows[0]["n"])}
-    return Sent(**common, delta=delta, messages=messages, at_declared=at)
+    return Sent(
+        mean=of_row(rows[0]),
+        worst=plain(worst),
+        n=int(rows[0]["n"]),
+        delta=delta,
+        messages=messages,
+        at_declared=at,
+    )
 
 
 def _sentence(

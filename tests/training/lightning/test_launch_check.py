@@ -40,8 +40,6 @@ def test_far_more_processes_than_cores_are_refused() -> None:
     check_cores(8, cores=2)
     says = r"at most 8, 4 for each core of this machine; found 9. Give --trainer.devices 2"
     with pytest.raises(InputError, match=says):
-        InputError, match=r"at most 8, 4 for each core of this machine; found 9. Give --trainer.devices 2"
-    ):
         check_cores(9, cores=2)
 
 
