@@ -173,12 +173,39 @@ def here(slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 @pytest.mark.usefixtures("here")
 def test_an_audit_on_the_engine_has_the_scores_of_one_process(tmp_path: Path) -> None:
-    trained(tmp_path, rounds=2, users=8, items=40)
+    trained(tmp_path, rounds=2, users=20, items=40)
     engine = Submitit(folder=tmp_path / "engine", jobs=2, partition="test", minutes=10)
     alone = audited(tmp_path / "deltas", None)
     assert len(alone) > 0
     assert audited(tmp_path / "deltas", engine).equals(alone)
     assert not list(engine.folder.glob("*.pkl"))
+
+
+def test_an_audit_on_the_engine_ends_right_after_its_submitter_was_killed(here: Cluster, tmp_path: Path) -> None:
+    trained(tmp_path, rounds=4, users=20, items=40)
+
+    def command(out: Path, *options: str) -> list[str]:
+        words = [str(tmp_path / "deltas"), "--only", "direction,row-norm,matched-filter", "--out", str(out)]
+        return [sys.executable, "attack.py", "audit", *words, *options]
+
+    out = tmp_path / "out"
+    submitted = command(out, "--engine", "submitit", "--engine.partition", "test", "--engine.minutes", "10")
+    first = subprocess.Popen(
+        [*submitted, "--jobs", "1"], cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    estimates = out / "unfinished"
+    try:
+        until(lambda: len(list(estimates.glob("*.estimate"))) > 0, seconds=600, what="the first estimate")
+    finally:
+        first.kill()
+        first.wait()
+    second = subprocess.run(
+        [*submitted, "--jobs", "2"], cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=600
+    )
+    assert "estimates were read back" in second.stderr
+    assert not here.call("squeue", "--noheader", "--format=%j").strip()
+    subprocess.run(command(tmp_path / "alone"), cwd=CHECKOUT, check=True, capture_output=True, timeout=600)
+    pd.testing.assert_frame_equal(scores(out), scores(tmp_path / "alone"), check_exact=True)
 
 
 @pytest.mark.usefixtures("here")
