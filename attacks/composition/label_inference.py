@@ -142,7 +142,6 @@ class AuxiliaryGradients(LabelInference):
 
     name = "auxiliary-gradients"
     references = ("Ramakrishna and Dán, auxiliary-gradient estimator",)
-    for_comparison = True  # decaf or exact-counts is at least as good in all 34 cells
     cost = "one simulated training per class and example count"
 
     def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:

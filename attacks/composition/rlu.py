@@ -45,7 +45,6 @@ class RLU(SoftLabels):
 
     name = "rlu"
     references = ("RLU, Algorithms 1 and 2",)
-    for_comparison = True  # llg or closed-form is at least as good in all 34 cells
     threat_model = dataclasses.replace(
         LabelInference.threat_model, sees="the update, the global model and how many examples the client reports"
     )

@@ -80,7 +80,6 @@ class LinearDifferences(ReconstructionAttack):
 
     name = "linear-differences"
     references = ("Robbing the Fed",)
-    for_comparison = True  # linear-inversion is at least as good in all 6 cells
     cost = "milliseconds per victim"
     estimates = LinearEstimate
     threat_model = ThreatModel(

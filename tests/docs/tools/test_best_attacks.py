@@ -38,7 +38,7 @@ def cell(**values: float) -> Cell:
 
 
 def of_settings(*settings: Cell) -> dict[Place, Cell]:
-    return {("table", "question", "auc", str(number)): one for number, one in enumerate(settings)}
+    return {("results/table", "question", "auc", str(number)): one for number, one in enumerate(settings)}
 
 
 def test_no_table_loses_by_what_a_default_audit_leaves_out(cells: Mapping[Place, Cell]) -> None:
@@ -97,6 +97,13 @@ def test_a_published_attack_goes_if_others_are_as_good_everywhere() -> None:
     assert reasons[CLOSED_FORM] == "ours"
     assert reasons[LLG].startswith("best in ")  # of two that tie, one stays
     assert reasons_to_stay(of_settings(*settings[:2]))[RLU].endswith("say too little")
+
+
+def test_frozen_tables_alone_say_too_little() -> None:
+    settings = of_settings(*[cell(rlu=0.4, llg=0.5, closed_form=0.6)] * 3)
+    frozen = {("frozen/table", question, metric, where): one for (_, question, metric, where), one in settings.items()}
+    assert reasons_to_stay(settings)[RLU] == ""
+    assert reasons_to_stay(frozen)[RLU] == "no published table has it, and frozen ones are small"
 
 
 def test_one_that_is_the_best_in_one_cell_stays() -> None:
