@@ -147,7 +147,7 @@ def test_cells_on_another_engine_give_the_same(tmp_path: Path, engine: str) -> N
 def test_what_an_attack_refuses_is_one_message(deltas: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kind = "fedleak.attacks.ranking.codebook.CodebookAttack"
     assert program.main(["run", "--attack", kind, "--attack.victims_at_once", "0", str(deltas)]) == 2
-    assert "victims_at_once=0: expected a number >0" in capsys.readouterr().err
+    assert "victims_at_once: a whole number above 0" in capsys.readouterr().err
 
 
 @pytest.mark.integration

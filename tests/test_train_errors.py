@@ -67,7 +67,7 @@ def begins(words: tuple[str, ...], expected: str) -> Any:
         (("--trainer.logger=CSVLogger", "--trainer.logger.nam=3"), "Did you mean trainer.logger.name?"),
         (("--trainer.precision", "8"), "expected trainer.precision as one of 64, 32, 16, "),
         (("--trainer.max_steps",), "expected a value after --trainer.max_steps; found none"),
-        (("--model", "my.Thing"), "found my.Thing. Check the spelling"),
+        (("--model", "my.Thing"), "name or path of a LightningModule; found my.Thing. "),
         (("more.yaml",), "expected options, which begin with two dashes; found more.yaml. Write --config more.yaml."),
         (("--data.nonsense", "3"), "found data.nonsense. Known: users, items, "),
         (

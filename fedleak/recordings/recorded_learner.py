@@ -28,7 +28,7 @@ MOST_EXAMPLES = 10**7
 """Largest number of examples that a client processes in a round, over all epochs."""
 MOST_WORK = 10**13
 """Largest product of processed examples and model entries; more would take a client hours."""
-_WAY_OUT = "Set learner to null in the manifest: attacks that simulate clients will be left out."
+OUT_OF_MANIFEST = "Set learner to null in the manifest: attacks that simulate clients will be left out."
 
 
 def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
@@ -58,11 +58,12 @@ def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
     sent = {name: tuple(value["shape"]) for name, value in recording.manifest.parameters.items()}
     numbers = getattr(learner, "numbers", None)  # of a client that sends values instead of deltas
     wrong = [shape for shape in sent.values() if numbers is not None and shape != (numbers,)]
-    require(not wrong, f"{numbers} numbers of a client", f"{wrong[:1]} in {where}", _WAY_OUT)
+    require(not wrong, f"{numbers} numbers of a client", f"{wrong[:1]} in {where}", OUT_OF_MANIFEST)
     features = seen.get("features", ())
     expected = next((shape[-1] for name, shape in model.items() if name in ("ranker.weight", "hidden.weight")), None)
     if features and expected is not None:
-        require(features[-1] == expected, f"documents of {expected} features", f"{features[-1]} in {where}", _WAY_OUT)
+        found = f"{features[-1]} in {where}"
+        require(features[-1] == expected, f"documents of {expected} features", found, OUT_OF_MANIFEST)
     size = sum(math.prod(shape) for shape in model.values())
     check_work(getattr(learner, "local", None), recording.most_examples(), size, where=where)
     _check_auxiliary(learner, recording.auxiliary(), where)
@@ -89,7 +90,7 @@ def check_work(local: LocalTraining | None, examples: int, numbers: int, *, wher
         steps <= MOST_STEPS and passed <= MOST_EXAMPLES and passed * numbers <= MOST_WORK,
         f"a client's round of at most {MOST_STEPS} steps and {MOST_EXAMPLES} examples, as many as can be simulated",
         f"{steps} steps and {passed} examples on a model of {numbers} numbers in {where}",
-        _WAY_OUT,
+        OUT_OF_MANIFEST,
     )
 
 
@@ -132,7 +133,7 @@ def _check_below(values: Tensor, limit: int, where: str) -> None:
 
 
 def _check(right: bool, expected: str, found: str, where: str) -> None:
-    require(right, f"auxiliary data with {expected}", f"{found} in {where}", _WAY_OUT)
+    require(right, f"auxiliary data with {expected}", f"{found} in {where}", OUT_OF_MANIFEST)
 
 
 def _described(values: Tensor) -> str:

@@ -216,6 +216,11 @@ class Cell:
 
     def plan(self, recording: Recording, steps: Sequence[RecordingStep] = ()) -> AuditPlan:
         """Plan of the audit of the cell's recording by the cell's attacks, with some steps."""
+        rounds = self.rounds.which
+        if rounds is not None:
+            # A recorder that leaves out rounds, or a shorter training, has not all of those that the table names.
+            recorded = recording.rounds
+            rounds = [number for number in rounds if number in recorded]
         return AuditPlan(
             recording=recording,
             attacks=list(self.make_attacks().values()),
@@ -223,7 +228,7 @@ class Cell:
             setting=self.setting,
             victims=self.victims,
             limits=self.limits,
-            rounds=self.rounds.which,
+            rounds=rounds,
             by_round=self.rounds.separate,
             history=self.rounds.history,
             messages=self.selection(),

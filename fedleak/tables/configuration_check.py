@@ -45,6 +45,9 @@ _ARGUMENTS = "init_args"
 _MORE = "dict_kwargs"
 _OF_A_CLASS = (_CLASS_PATH, _ARGUMENTS, _MORE)
 """Keys of the description of a class; others beside them are arguments."""
+_LINKED = {"trainer.logger": "save_dir", "model": "seed"}
+"""Argument of a class, by the key of the class, that is set to that of another key: a logger writes into the run's
+folder, and a model has the seed of the data."""
 _HELP = "`fedleak train fit --help` lists the options."
 _NOTHING = object()
 """In place of a default where there is none to show."""
@@ -107,7 +110,8 @@ class ConfigurationCheck:
             )
         for named in self._classes.values():
             parameters = parameters_of(named.kind)
-            lacking = [name for name in parameters if is_required(parameters[name]) and name not in named.arguments]
+            given = {*named.arguments, _LINKED.get(named.key)}
+            lacking = [name for name in parameters if is_required(parameters[name]) and name not in given]
             if lacking:
                 raise InputError(
                     expected=f"{' and '.join(lacking)}, which {named.kind.__name__} needs{named.origin}",

@@ -32,7 +32,7 @@ BITS = {
 _WILDCARDS = frozenset("*?[")
 _WAY_OUT = "Restore the policy; until then nothing leaves the site."
 _KEYS = "See the table of keys in docs/site/guard.md, or `fedleak-guard schema`."
-_WITHOUT_SIGN = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
+_WITHOUT_SIGN = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 """Numbers such as 1e-5 and 1.5e3, which YAML 1.1 reads as texts."""
 
 

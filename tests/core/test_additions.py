@@ -41,7 +41,8 @@ def test_what_is_no_room_of_additions_is_imported_by_its_name(path: str) -> None
 @pytest.mark.inventory
 def test_no_file_of_the_kernel_names_an_addition() -> None:
     named = {file.relative_to(ROOT): names_of_additions(file) for file in KERNEL if ROOT in file.resolve().parents}
-    rooms = {ROOT / "fedleak" / name for name in ADDITIONS}
+    # Checks of the guard are additions too: plug-ins that attack a message.
+    rooms = {ROOT / "fedleak" / name for name in (*ADDITIONS, "guard_checks")}
     assert len(named) > 300
     assert {file: names for file, names in named.items() if names and not rooms & {*(ROOT / file).parents}} == {}
 

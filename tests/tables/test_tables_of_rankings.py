@@ -109,12 +109,21 @@ after: [bounds, {utility: {before: true}}, {held-back: {of: trainings}}]
     assert silent.n == 1
 
 
-@pytest.mark.parametrize("option", ["{held-back: {of: rounds}}", "{utility: {after: true}}"])
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (
+            "{held-back: {of: rounds}}",
+            "of: one of clients, trainings, in the step of `after` held-back; found 'rounds'",
+        ),
+        ("{utility: {after: true}}", "an argument of Utility, in the step of `after` utility; found 'after'"),
+    ],
+)
 def test_an_option_that_a_step_has_not_is_refused(
-    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, option: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tables.reproduce(tmp_path, TABLE + f"metrics: [auc]\nafter: [{option}]\n") == 2
-    assert "options of the step" in capsys.readouterr().err
+    assert says in capsys.readouterr().err
 
 
 def test_defences_of_two_axes_add_up_in_the_order_of_the_axes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,8 @@ from fedleak.core.class_paths import classes_in, find_in_current_folder
 from fedleak.core.described import described, plain
 from fedleak.core.errors import InputError, require
 from fedleak.recordings.control import Control, ControlRecording
-from fedleak.recordings.recorded_learner import recorded_learner
+from fedleak.recordings.named_algorithm import WAY_OUT as RECORDED_ANEW
+from fedleak.recordings.recorded_learner import OUT_OF_MANIFEST, recorded_learner
 from fedleak.recordings.recording import Recording
 from fedleak.training.federated import FederatedModule
 from fedleak.training.lightning.error_reports import in_one_line
@@ -64,7 +65,9 @@ def open_recording(
         cause = error.__context__
         is_told = cause is None or isinstance(cause, InputError | KeyError)
         found = error.found if is_told else in_one_line(str(cause))
-        raise _misfit(learner, error.expected, found) from None
+        # What to do in the manifest is of no use where the learner is of the command line.
+        about_manifest = error.way_out in (OUT_OF_MANIFEST, RECORDED_ANEW)
+        raise _misfit(learner, error.expected, found, "" if about_manifest else error.way_out) from None
     except Exception as error:
         raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
     if algorithm is None:
@@ -126,6 +129,7 @@ def _built(kind: type[FederatedModule], learner: str, arguments: Mapping[str, An
     return named.build(kind, arguments, where=f"--learner {learner}", option="--learner.")
 
 
-def _misfit(learner: str, expected: str, found: str) -> InputError:
-    way_out = f"Correct {learner} or its arguments (--learner.NAME VALUE), or omit --learner."
-    return InputError(expected=expected, found=found, way_out=way_out)
+def _misfit(learner: str, expected: str, found: str, way_out: str = "") -> InputError:
+    """The error about a learner of the command line, with the way out that it has itself."""
+    general = f"Correct {learner} or its arguments (--learner.NAME VALUE), or omit --learner."
+    return InputError(expected=expected, found=found, way_out=f"{way_out} {general}".strip())

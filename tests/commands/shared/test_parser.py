@@ -125,15 +125,15 @@ def test_command_line_comes_before_the_configuration(tmp_path: Path) -> None:
         ),
         (
             ["run", "d", "--attack", "recommendation/raifle", "--attack.max_iter", "0"],
-            "max_iter=0: expected a number >0",
+            "max_iter: a whole number above 0.*found 0",
         ),
         (
             ["run", "d", "--attack", "recommendation/raifle", "--attack.max_iter", "x"],
-            "max_iter='x'.*integer",
+            "max_iter: a whole number.*found 'x'",
         ),
         (
             ["run", "d", "--attack", "recommendation/raifle", "--attack.user", "both"],
-            "user='both'.*'fixed' or 'joint'",
+            "user: one of fixed, joint.*found 'both'",
         ),
         (["run", "d", "--attack", "recommendation/raifle", "--messages.pair", "3"], "pair"),
         (["run", "d", "--attack", "recommendation/raifle", "--rounds", "x"], "rounds"),

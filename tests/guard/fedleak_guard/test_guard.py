@@ -369,7 +369,7 @@ def _broken(folder: Path) -> None:
     ("damage", "said"),
     [
         (lambda folder: (folder / "policy.yaml").unlink(), "the file policy.yaml"),
-        (lambda folder: (folder / "policy.yaml").write_text("format: 1\n"), "the key evidence"),
+        (lambda folder: (folder / "policy.yaml").write_text("format: 1\n"), "the keys evidence, tensors"),
         (lambda folder: (folder / "policy.yaml").write_bytes(os.urandom(500)), "YAML|key"),
         (lambda folder: (folder / "policy.yaml").write_text(""), "keys and values"),
         (_broken, "unbroken chain"),
