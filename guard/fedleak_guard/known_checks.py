@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import ModuleType
 from typing import get_args
 
@@ -157,6 +158,8 @@ def _plug_ins(entry: EntryPoint) -> list[type[Check]]:
     expected = f"the checks at {entry.value} of {entry.name}, which is installed"
     try:
         value = entry.load()
+        if isinstance(value, ModuleType):
+            _require_one_package(value)
         kinds = checks_in(value) if isinstance(value, ModuleType) else [value]
     except Exception as error:
         raise InputError(
@@ -171,6 +174,26 @@ def _plug_ins(entry: EntryPoint) -> list[type[Check]]:
         fault = _fault_of(kind)
         require(not fault, f"{expected}, with {fault}", f"other values of {_path(kind)}", _WAY_OUT)
     return kinds
+
+
+def _require_one_package(module: ModuleType) -> None:
+    """Checks that a module lies in the package of its name.
+
+    In an editable installation, a module is found even where an app's folder takes the place of its package. What the
+    module then imports of the package is partly the app's.
+
+    Raises:
+        ImportError: it lies elsewhere.
+    """
+    above = module.__name__.rpartition(".")[0]
+    if not above:
+        return
+    folders = {Path(folder).resolve() for folder in sys.modules[above].__path__}
+    # The folder is followed to where it lies, the module in it is not: it may be a link.
+    file = Path(str(module.__file__)).absolute()
+    place = (file.parent.parent if hasattr(module, "__path__") else file.parent).resolve()
+    if place not in folders:
+        raise ImportError(f"{module.__name__} lies in {place}, and {above} in {', '.join(map(str, folders))}")
 
 
 def _is_check(value: object) -> bool:
