@@ -71,8 +71,8 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
         "# Choose an attack",
         f"{len(REGISTRY)} attacks and baselines, by question. This page is made from the attacks' own descriptions, as"
         " `fedleak list --all` is. `fedleak audit` runs every attack that fits a recording and names those that do not,"
-        " with what they lack, so the choice is often one of what to record. Published attacks that were never the best"
-        " of their question in the published results run only with `--published`.",
+        " with what they lack, so the choice is often one of what to record. Published attacks that are nowhere ahead"
+        " of every other in the published results run only with `--published`.",
         "## By question",
         table(
             ("Family", "The server infers", "Published, ours, baselines", "Exact"),

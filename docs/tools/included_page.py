@@ -32,7 +32,7 @@ _START = """# What is included
 
 This page is made from the code by `make included`: each class describes itself. `fedleak list` prints the attacks with
 their papers and threat models, `fedleak list --fits DIR` those that a recording has the data for. An audit runs them,
-but for slow ones (`--slow`) and for published ones that are never the best of a question in
+but for slow ones (`--slow`) and for published ones that are nowhere ahead of every other in
 [our results](../results.md) (`--published`).
 
 Where the data sets come from: [data.md](data.md). What the learners keep private: [models.md](models.md). Training in

@@ -325,7 +325,7 @@ def _left_out(recording: "Recording", attacks: Sequence["Attack"]) -> str:
         return ""
     were = "1 published attack was" if count == 1 else f"{count} published attacks were"
     are, them = ("is", "it") if count == 1 else ("are", "them")
-    return f"{were} left out that {are} never best on the recordings of docs/results: --published runs {them}\n"
+    return f"{were} left out that {are} nowhere ahead of all others in docs/results: --published runs {them}\n"
 
 
 def _next(
@@ -360,7 +360,7 @@ COMMAND = Command(
             shared_options.ALSO,
             flag(
                 "--published",
-                "also run published attacks that are never best on any recording of docs/results; they run in tables"
+                "also run published attacks that are nowhere ahead of every other in docs/results; they run in tables"
                 " anyway",
             ),
             shared_options.SLOW,

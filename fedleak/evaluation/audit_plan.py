@@ -8,10 +8,11 @@ from typing import Any, Literal, Self, get_args
 from fedleak.core.attack import Attack
 from fedleak.core.errors import require
 from fedleak.core.history import History
+from fedleak.evaluation.drawn_victims import MANY
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.registry import check_distinct
 from fedleak.evaluation.steps.step import RecordingStep
-from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.control import Control, ControlRecording
 from fedleak.recordings.recording import Recording
 from fedleak.recordings.what_if import DefendedRecording
 
@@ -66,7 +67,7 @@ class AuditPlan:
         ...     recorder.round(0, {"weight": [0.0, 0.0]}, sent)
         >>> plan = AuditPlan(recording=Recording(folder), attacks=[Linkability()], victims=1)
         >>> plan.described()["clients"]
-        '1 of 2, drawn at random with seed 0'
+        '1 of 2 pseudonyms, drawn at random with seed 0; attacks on all messages together get all of them, up to 65,536'
     """
 
     recording: Recording
@@ -130,13 +131,16 @@ class AuditPlan:
             "clients": self._clients_in_words(),
             "rounds": self._rounds_in_words(),
             "slow attacks": _SLOW_IN_WORDS[self.slow],
-            "time": "no bound" if self.minutes is None else f"at most {self.minutes:g} minutes",
+            "time": self._time_in_words(),
             "seed": f"{self.seed}, of the attacks' draws",
         }
+        few = self._on_few_clients()
+        if few:
+            clauses["on a few clients of the first round"] = ", ".join(few)
         if self.messages != MessageSelection():
             clauses["messages"] = str(self.messages)
         if isinstance(self.recording, ControlRecording):
-            clauses["control"] = f"{self.recording.control}: updates that say nothing of their clients"
+            clauses["control"] = _CONTROLS_IN_WORDS[self.recording.control]
         if isinstance(self.recording, DefendedRecording) and self.recording.defenses:
             clauses["defences"] = ", ".join(type(defense).__name__ for defense in self.recording.defenses)
         if not self.check_learner:
@@ -154,17 +158,42 @@ class AuditPlan:
         return words
 
     def _clients_in_words(self) -> str:
-        recorded = len(self.recording.pseudonyms())
-        if self.victims is None or self.victims >= recorded:
-            return f"all {recorded}"
-        return f"{self.victims} of {recorded}, drawn at random with seed {self.seed}"
+        """Whom attacks on one round attack; a client may have another pseudonym in each round."""
+        senders = {name for number in self.attacked_rounds for name in self.recording.pseudonyms(number)}
+        if self.victims is None or self.victims >= len(senders):
+            return f"all {len(senders)} pseudonyms"
+        words = f"{self.victims} of {len(senders)} pseudonyms, drawn at random with seed {self.seed}"
+        if any(of_all_messages(attack) for attack in self.attacks):
+            words += f"; attacks on all messages together get all of them, up to {MANY:,}"
+        return words
+
+    def _on_few_clients(self) -> list[str]:
+        """Attacks that are not slow, and run on a few clients nevertheless, with the number of these."""
+        few = []
+        for attack in self.attacks:
+            if self.slow != "all" and attack.audited_victims is not None and not attack.slow:
+                most = min(attack.audited_victims, self.victims or attack.audited_victims)
+                few.append(f"{attack.family}/{attack.name} (at most {most})")
+        return few
+
+    def _time_in_words(self) -> str:
+        if self.minutes is None:
+            return "no bound"
+        return f"about {self.minutes:g} minutes; attacks that do not fit in are left out"
 
     def _rounds_in_words(self) -> str:
         recorded = self.recording.rounds
-        words = f"all {len(recorded)}" if self.rounds is None else f"{_listed(self.attacked_rounds)} of {len(recorded)}"
+        words = f"all {len(recorded)}"
+        if self.rounds is not None:
+            words = f"number {_listed(self.attacked_rounds)}, of {len(recorded)} recorded"
         return f"{words}, with the earlier messages of the same clients" if self.history else words
 
 
+_CONTROLS_IN_WORDS: dict[Control, str] = {
+    "others": "in the place of each update, that of another client of its group, or noise where there is no other",
+    "noise": "in the place of each update, noise of its size",
+    "priors": "priors that say nothing of the clients",
+}
 _SLOW_IN_WORDS = {
     "all": "on all clients",
     "few": "on a few clients of the first round",

@@ -273,8 +273,8 @@ def run_audit(
 
     Args:
         plan: what to run.
-        engine: who computes the estimates of the attacks; None for this process with all its threads. The scores are
-            the same, bit for bit.
+        engine: who computes the estimates of the attacks; None for this process with all its threads. With any engine,
+            the scores are those of this process with one thread, bit for bit.
         store: files of the estimates of an earlier run that did not end; None to keep none.
         progress: whether to show a progress bar.
 
@@ -294,7 +294,7 @@ def run_audit(
         >>> plan = AuditPlan(recording=Recording(folder), attacks=[Linkability()], rounds=[0])
         >>> result = run_audit(plan, progress=False)
         >>> result.plan["rounds"]
-        '0 of 2'
+        'number 0, of 2 recorded'
     """
     start = time.perf_counter()
     budget = TimeBudget(plan.minutes)

@@ -40,7 +40,9 @@ def estimate(
     budget: TimeBudget | None = None,
     progress: bool = True,
 ) -> None:
-    """Writes the estimates of a plan, which `run_audit` then reads back and scores: bit for bit those of one process.
+    """Writes the estimates of a plan, which `run_audit` then reads back and scores.
+
+    They are bit for bit those of one process with one thread.
 
     An estimate that cannot be stored (see `EstimateStore`) is computed again by the audit.
 

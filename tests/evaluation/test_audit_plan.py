@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,7 +13,7 @@ from fedleak.evaluation.audit_plan import AuditPlan
 from fedleak.evaluation.auditing import run_audit
 from fedleak.evaluation.message_selection import MessageSelection
 from fedleak.evaluation.registry import chosen_attacks
-from fedleak.recordings.control import ControlRecording
+from fedleak.recordings.control import Control, ControlRecording
 from fedleak.recordings.recording import Recording
 from fedleak.reports.write_run import write_run
 from tests.toys import train
@@ -53,7 +53,7 @@ def test_values_that_no_audit_can_have_are_refused(plan: AuditPlan, wrong: dict[
 def test_each_clause_says_what_the_plan_does(plan: AuditPlan) -> None:
     assert plan.described() == {
         "attacks": "recommendation/direction, linkability/linkability",
-        "clients": "all 8",
+        "clients": "all 8 pseudonyms",
         "rounds": "all 2",
         "slow attacks": "left out",
         "time": "no bound",
@@ -74,14 +74,24 @@ def test_each_clause_says_what_the_plan_does(plan: AuditPlan) -> None:
     )
     clauses = other.described()
     assert clauses["attacks"].endswith("questions; direction on at most 2 clients")
-    assert clauses["clients"] == "5 of 8, drawn at random with seed 3"
-    assert clauses["rounds"] == "1 of 2, with the earlier messages of the same clients"
+    drawn = "5 of 8 pseudonyms, drawn at random with seed 3"
+    assert clauses["clients"] == f"{drawn}; attacks on all messages together get all of them, up to 65,536"
+    assert clauses["rounds"] == "number 1, of 2 recorded, with the earlier messages of the same clients"
+    few = clauses["on a few clients of the first round"]
+    assert few == "reconstruction/linear-inversion (at most 5), reconstruction/linear-peeling (at most 5)"
     assert clauses["slow attacks"] == "on a few clients of the first round"
-    assert clauses["time"] == "at most 2.5 minutes"
+    assert clauses["time"] == "about 2.5 minutes; attacks that do not fit in are left out"
     assert "names='shuffled'" in clauses["messages"]
     assert clauses["learner"] == "not compared with the recorded updates"
-    control = dataclasses.replace(plan, recording=ControlRecording(plan.recording.directory, "noise"))
-    assert control.described()["control"].startswith("noise: ")
+    assert "on a few clients of the first round" not in dataclasses.replace(other, slow="all").described()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("control", get_args(Control))
+def test_a_control_says_what_is_exchanged(plan: AuditPlan, control: Control) -> None:
+    """Priors that say nothing leave the updates as they are."""
+    controlled = dataclasses.replace(plan, recording=ControlRecording(plan.recording.directory, control))
+    assert ("update" in controlled.described()["control"]) == (control != "priors")
 
 
 @pytest.mark.integration
@@ -95,4 +105,4 @@ def test_the_page_of_a_run_says_how_it_was_audited(plan: AuditPlan, tmp_path: Pa
     write_run(run_audit(dataclasses.replace(plan, victims=5), progress=False), directory=tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "How it was audited" in page
-    assert "5 of 8, drawn at random with seed 0" in page
+    assert "5 of 8 pseudonyms, drawn at random with seed 0" in page
