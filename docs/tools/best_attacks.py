@@ -49,7 +49,7 @@ _RESULTS = "results/"
 Place = tuple[str, str, str, str]
 """Table, question, metric and setting as JSON."""
 Rank = tuple[bool, float, float]
-"""See `fedleak.evaluation.comparisons.Cells.rank`."""
+"""How far an attack goes in a cell: the better one is larger, see `fedleak.evaluation.comparisons.Cells.rank`."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ _MOST_ENTRIES = 1000
 _DEEPEST = 8
 """Levels of objects in objects, and of lists in lists."""
 _LIMITS = {operator.gt: Gt, operator.ge: Ge, operator.lt: Lt, operator.le: Le}
-_LIMITS_IN_WORDS = {operator.gt: "above", operator.ge: "of at least", operator.lt: "below", operator.le: "of at most"}
+LIMITS_IN_WORDS = {operator.gt: "above", operator.ge: "of at least", operator.lt: "below", operator.le: "of at most"}
+"""What stands before the bound of a range in a message."""
 _COLLECTIONS = (list, tuple, set, frozenset, dict)
 _Made = TypeVar("_Made")
 
@@ -201,14 +202,14 @@ def _limited_fields(kind: type) -> dict[str, Any]:
 
 
 def _is_limited(hint: Any) -> bool:
-    if get_origin(hint) is Literal or _restrictions(hint):
+    if get_origin(hint) is Literal or restrictions_of(hint):
         return True
     if get_origin(hint) in (Union, UnionType):
         return all(_is_limited(option) or option is NoneType for option in get_args(hint))
     return get_origin(hint) is tuple and _is_limited(get_args(hint)[0])
 
 
-def _restrictions(hint: Any) -> Sequence[tuple[Callable[[Any, Any], bool], float]]:
+def restrictions_of(hint: Any) -> Sequence[tuple[Callable[[Any, Any], bool], float]]:
     """Comparisons that a number of one of the types of `fedleak.core.ranges` fulfils; none for other types."""
     return getattr(hint, "_restrictions", ())
 
@@ -258,7 +259,7 @@ def _checkable_class(hint: type[Any], trusts: bool) -> Any:
 
 def _checkable_number(hint: Any, trusts: bool) -> Any:
     number = int if issubclass(hint, int) else float
-    limits: list[Any] = [_LIMITS[comparison](limit) for comparison, limit in _restrictions(hint)]
+    limits: list[Any] = [_LIMITS[comparison](limit) for comparison, limit in restrictions_of(hint)]
     if not trusts:
         largest = _largest(hint)
         limits += [Strict(), Ge(-largest), Le(largest)]
@@ -402,8 +403,8 @@ _NAMED = {
 
 def _described_number(hint: Any, trusts: bool) -> str:
     number = "a whole number" if issubclass(hint, int) else "a number"
-    limits = [f"{_LIMITS_IN_WORDS[comparison]} {limit:g}" for comparison, limit in _restrictions(hint)]
-    if not trusts and not any(comparison in (operator.lt, operator.le) for comparison, _ in _restrictions(hint)):
+    limits = [f"{LIMITS_IN_WORDS[comparison]} {limit:g}" for comparison, limit in restrictions_of(hint)]
+    if not trusts and not any(comparison in (operator.lt, operator.le) for comparison, _ in restrictions_of(hint)):
         largest = _largest(hint)
         limits.append(f"up to {largest:g}" if isinstance(largest, float) else f"up to {largest:,}")
     return " ".join([number, " and ".join(limits)]).strip()

@@ -198,8 +198,8 @@ def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, sec
     """Scores of one estimate as an evaluation."""
     scores = scores if place.unscored is None else scores.without(place.unscored)
     metrics = {**scores.metrics, **successes(scores.metrics, place.setting)}
-    found = Evaluation(lines={label: info})
-    found.scores = score_table(
+    evaluation = Evaluation(lines={label: info})
+    evaluation.scores = score_table(
         label,
         metrics,
         victims=place.victims,
@@ -213,25 +213,25 @@ def tabulated(label: str, scores: Scores, place: Place, *, info: AttackInfo, sec
         round=place.round,
     )
     if place.messages is not None:
-        found.scores = with_setting(found.scores, rounds=place.messages * len(metrics))
+        evaluation.scores = with_setting(evaluation.scores, rounds=place.messages * len(metrics))
     if scores.settings:
-        own_settings = {key: list(values) * len(metrics) for key, values in scores.settings.items()}
-        found.scores = with_setting(found.scores, **own_settings)
+        settings = {key: list(values) * len(metrics) for key, values in scores.settings.items()}
+        evaluation.scores = with_setting(evaluation.scores, **settings)
     curves = None if scores.roc is None else scores.roc[~scores.roc.isnan().any(1)].double()
     if curves is not None and len(curves):
-        found.roc[label] = curves.sum(0).cpu().numpy(), len(curves)
+        evaluation.roc[label] = curves.sum(0).cpu().numpy(), len(curves)
     if scores.candidates is not None:
         owners = scores.candidates.owners
         if scores.units is None:
             owners = (place.victims if place.people is None else place.people)[owners]
-        found.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
+        evaluation.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
     if scores.profiles is not None:
-        found.profiles = _profile_table(label, scores.profiles, place)
+        evaluation.profiles = _profile_table(label, scores.profiles, place)
     if scores.reconstruction is not None:
-        found.pictures[label] = scores.reconstruction.as_arrays()
+        evaluation.pictures[label] = scores.reconstruction.as_arrays()
     if scores.details:
-        found.details[label] = from_records(scores.details)
-    return found
+        evaluation.details[label] = from_records(scores.details)
+    return evaluation
 
 
 def _scored(attack: Attack, estimate: Estimate, view: View, truth: Mapping[str, Tensor]) -> Scores:

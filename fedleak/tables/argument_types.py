@@ -11,17 +11,21 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from jsonargparse._parameter_resolvers import ParamData, get_signature_parameters
 
+from fedleak.core.argument_values import LIMITS_IN_WORDS, restrictions_of
 from fedleak.core.bounded_yaml import load_yaml
 
-_COMPARISONS = {operator.gt: "above", operator.ge: "of at least", operator.lt: "below", operator.le: "of at most"}
 _SCALARS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 _NOT_BUILT = {*sys.stdlib_module_names, "torch", "numpy"} - {"__main__"}
 """Packages whose classes are values of their own, such as a path or a data type, rather than built from arguments."""
 
 
 @cache
-def parameters_of(kind: type) -> dict[str, ParamData]:
-    """Arguments of a class's constructor by name, with those that it passes on to others."""
+def passed_parameters(kind: type) -> dict[str, ParamData]:
+    """Arguments of a class's constructor by name, with those that it passes on to other functions.
+
+    `fedleak.core.parameters.parameters_of` reads signatures alone: what the constructor of a library passes on in its
+    body, such as a logger's options, is found here by jsonargparse, from the source.
+    """
     parameters = get_signature_parameters(kind, logger=False)
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {parameter.name: parameter for parameter in parameters if parameter.kind not in variable}
@@ -71,7 +75,7 @@ def has_fixed_length(hint: Any) -> bool:
 
 def is_class(hint: Any) -> bool:
     """Whether a type is a class that is built from arguments."""
-    plain = not isinstance(hint, type) or hint in _SCALARS or _restrictions(hint)
+    plain = not isinstance(hint, type) or hint in _SCALARS or restrictions_of(hint)
     return not plain and get_origin(hint) is None and hint.__module__.partition(".")[0] not in _NOT_BUILT
 
 
@@ -82,7 +86,7 @@ def is_fields(hint: Any) -> bool:
 
 def is_scalar(hint: Any) -> bool:
     """Whether a type is a text, a truth, a number or one of several values."""
-    return get_origin(hint) is Literal or hint in (str, bool, int, float) or bool(_restrictions(hint))
+    return get_origin(hint) is Literal or hint in (str, bool, int, float) or bool(restrictions_of(hint))
 
 
 def is_any(hint: Any) -> bool:
@@ -121,7 +125,7 @@ def fits(hint: Any, value: Any) -> bool:
 
 def is_out_of_range(hint: Any, value: Any) -> bool:
     """Whether a value is a number of the right kind, but too large or too small."""
-    if not (_restrictions(hint) or hint in (int, float)):
+    if not (restrictions_of(hint) or hint in (int, float)):
         return False
     number = _number(hint, value)
     return number is not None and not _is_in_range(hint, number)
@@ -146,11 +150,11 @@ def described(hint: Any) -> str:
         return "a list"
     if is_mapping(hint):
         return "values by name"
-    if _restrictions(hint):
+    if restrictions_of(hint):
         number = _SCALARS[hint._type]
         return f"{number} {range_of(hint)}"
     if is_fields(hint):
-        return f"values by name ({', '.join(parameters_of(hint))})"
+        return f"values by name ({', '.join(passed_parameters(hint))})"
     return _SCALARS.get(hint) or f"the name or path of a {getattr(hint, '__name__', hint)}"
 
 
@@ -161,16 +165,11 @@ def range_of(hint: Any) -> str:
     >>> range_of(PositiveInt), range_of(UnitInterval)
     ('above 0', 'from 0 to 1')
     """
-    if [compare for compare, _ in _restrictions(hint)] == [operator.ge, operator.le]:
-        lowest, highest = [bound for _, bound in _restrictions(hint)]
+    if [compare for compare, _ in restrictions_of(hint)] == [operator.ge, operator.le]:
+        lowest, highest = [bound for _, bound in restrictions_of(hint)]
         return f"from {lowest:g} to {highest:g}"
-    bounds = [f"{_COMPARISONS[compare]} {bound:g}" for compare, bound in _restrictions(hint)]
+    bounds = [f"{LIMITS_IN_WORDS[compare]} {bound:g}" for compare, bound in restrictions_of(hint)]
     return f" {getattr(hint, '_join', 'and')} ".join(bounds)
-
-
-def _restrictions(hint: Any) -> list[tuple[Any, float]]:
-    """Comparisons and bounds of a type of numbers, see `fedleak.core.ranges`."""
-    return getattr(hint, "_restrictions", []) if isinstance(hint, type) else []
 
 
 def _number(hint: Any, value: Any) -> float | None:
@@ -186,5 +185,5 @@ def _number(hint: Any, value: Any) -> float | None:
 
 
 def _is_in_range(hint: Any, number: float) -> bool:
-    right = [compare(number, bound) for compare, bound in _restrictions(hint)]
+    right = [compare(number, bound) for compare, bound in restrictions_of(hint)]
     return any(right) if getattr(hint, "_join", "and") == "or" else all(right)

@@ -31,7 +31,7 @@ from fedleak.tables.argument_types import (
     is_sequence,
     loaded,
     members,
-    parameters_of,
+    passed_parameters,
     range_of,
 )
 from fedleak.tables.command_words import EXAMPLE, Given
@@ -109,7 +109,7 @@ class ConfigurationCheck:
                 way_out=f"Give a configuration, e.g. --config {EXAMPLE}.",
             )
         for named in self._classes.values():
-            parameters = parameters_of(named.kind)
+            parameters = passed_parameters(named.kind)
             given = {*named.arguments, _LINKED.get(named.key)}
             lacking = [name for name in parameters if is_required(parameters[name]) and name not in given]
             if lacking:
@@ -143,7 +143,7 @@ class ConfigurationCheck:
 
     def _arguments(self, kind: type, values: Mapping[str, Any], key: str, default: Any = _NOTHING) -> None:
         """Checks arguments by name."""
-        parameters = parameters_of(kind)
+        parameters = passed_parameters(kind)
         for given_name, value in _by_first_part(values):
             name = given_name.removesuffix("+")
             place = f"{key}.{name}"
@@ -158,7 +158,7 @@ class ConfigurationCheck:
 
     def _unknown_argument(self, kind: type, name: str, key: str) -> InputError:
         nested = _dotted_names(kind)
-        way_out = f"Known: {', '.join(parameters_of(kind)) or 'none'}."
+        way_out = f"Known: {', '.join(passed_parameters(kind)) or 'none'}."
         if kind is Trainer:
             way_out = _HELP
         near = [f"{key}.{other}" for other in nearest(name, nested)]
@@ -190,7 +190,7 @@ class ConfigurationCheck:
         named.arguments |= {name.removesuffix("+") for name, _ in _by_first_part(arguments)}
         if _MORE in description:
             # Arguments that the constructor passes on, which its signature does not show.
-            named.arguments |= {*parameters_of(named.kind)}
+            named.arguments |= {*passed_parameters(named.kind)}
         self._arguments(named.kind, arguments, key)
 
     def _arguments_in(self, description: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class ConfigurationCheck:
             return
         named = _NamedClass(kind, key, self._origin)
         if previous is not None:
-            named.arguments = previous.arguments & {*parameters_of(kind)}
+            named.arguments = previous.arguments & {*passed_parameters(kind)}
         if previous is None or previous.kind is not kind:
             self._forget(f"{key}.")
         self._classes[key] = named
@@ -363,11 +363,11 @@ def _by_first_part(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _dotted_names(kind: type) -> list[str]:
     """Names of a class's arguments, and of the fields of those that are dataclasses."""
-    names = list(parameters_of(kind))
-    for name, parameter in parameters_of(kind).items():
+    names = list(passed_parameters(kind))
+    for name, parameter in passed_parameters(kind).items():
         for member in members(parameter.annotation):
             if is_fields(member):
-                names += [f"{name}.{other}" for other in parameters_of(member)]
+                names += [f"{name}.{other}" for other in passed_parameters(member)]
     return names
 
 

@@ -181,6 +181,16 @@ def test_an_audit_on_the_engine_has_the_scores_of_one_process(tmp_path: Path) ->
     assert not list(engine.folder.glob("*.pkl"))
 
 
+def killed_after_its_first_file(command: list[str], folder: Path, pattern: str) -> None:
+    """Starts a command, and kills it when the first of its files is there."""
+    process = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: len(list(folder.glob(pattern))) > 0, seconds=600, what="the first file")
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_an_audit_on_the_engine_ends_right_after_its_submitter_was_killed(here: Cluster, tmp_path: Path) -> None:
     trained(tmp_path, rounds=4, users=20, items=40)
 
@@ -190,15 +200,7 @@ def test_an_audit_on_the_engine_ends_right_after_its_submitter_was_killed(here: 
 
     out = tmp_path / "out"
     submitted = command(out, "--engine", "submitit", "--engine.partition", "test", "--engine.minutes", "10")
-    first = subprocess.Popen(
-        [*submitted, "--jobs", "1"], cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    estimates = out / "unfinished"
-    try:
-        until(lambda: len(list(estimates.glob("*.estimate"))) > 0, seconds=600, what="the first estimate")
-    finally:
-        first.kill()
-        first.wait()
+    killed_after_its_first_file([*submitted, "--jobs", "1"], out / "unfinished", "*.estimate")
     second = subprocess.run(
         [*submitted, "--jobs", "2"], cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=600
     )
@@ -248,15 +250,8 @@ def test_a_table_on_the_engine_ends_right_after_its_submitter_was_killed(here: C
 
     out = tmp_path / "out"
     submitted = command(out, "--engine", "submitit", "--engine.partition", "test", "--engine.minutes", "10")
-    first = subprocess.Popen(
-        [*submitted, "--jobs", "1"], cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
     cells = out / "cells"
-    try:
-        until(lambda: len(list(cells.glob("*.json"))) > 0, seconds=600, what="the first cell")
-    finally:
-        first.kill()
-        first.wait()
+    killed_after_its_first_file([*submitted, "--jobs", "1"], cells, "*.json")
     before = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
 
     subprocess.run([*submitted, "--jobs", "2"], cwd=CHECKOUT, check=True, capture_output=True, timeout=600)

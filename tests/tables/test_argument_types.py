@@ -25,17 +25,17 @@ from fedleak.tables.argument_types import (
     is_sequence,
     loaded,
     members,
-    parameters_of,
+    passed_parameters,
     range_of,
 )
 
 
 def test_arguments_that_a_constructor_passes_on_are_its_own() -> None:
-    arguments = parameters_of(FNCF)
+    arguments = passed_parameters(FNCF)
     assert {"user_dim", "local", "defenses", "seed"} <= {*arguments}
     assert not is_required(arguments["user_dim"])
     # Lightning's logger passes the rest on to `wandb.init`.
-    assert {"project", "entity"} <= {*parameters_of(WandbLogger)}
+    assert {"project", "entity"} <= {*passed_parameters(WandbLogger)}
 
 
 @pytest.mark.parametrize(
