@@ -30,8 +30,8 @@ _MOST_NAMES = 6
 class AuditPlan:
     """What an audit does: attacks on a recording, on whom, in which rounds, and what is computed next to them.
 
-    How it runs (in which processes, with which estimates of an earlier start) is no part of it: the scores of a plan
-    are the same everywhere.
+    How it runs (in which processes, with which estimates of an earlier start) is no part of it: it decides no score but
+    for last digits, which depend on the processor and on the number of threads.
 
     Attributes:
         recording: what the server saw.
@@ -149,7 +149,7 @@ class AuditPlan:
 
     def _attacks_in_words(self) -> str:
         questions = {attack.family for attack in self.attacks}
-        words = f"{len(self.attacks)}, on {len(questions)} questions"
+        words = f"{len(self.attacks)} asked for, on {len(questions)} questions"
         if len(self.attacks) <= _MOST_NAMES:
             words = ", ".join(f"{attack.family}/{attack.name}" for attack in self.attacks)
         if self.limits:

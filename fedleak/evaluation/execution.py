@@ -12,7 +12,7 @@ from fedleak.evaluation.time_budget import TimeBudget
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How the jobs of a plan are run here; the scores of the plan do not depend on it.
+    """How the jobs of a plan are run here; it decides which of them run in time, and no score of those that do.
 
     Attributes:
         store: files of estimates, which are read back, and to which new ones are added; None for none.

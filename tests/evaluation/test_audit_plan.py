@@ -73,6 +73,7 @@ def test_each_clause_says_what_the_plan_does(plan: AuditPlan) -> None:
         check_learner=False,
     )
     clauses = other.described()
+    assert clauses["attacks"].startswith(f"{len(other.attacks)} asked for, on ")
     assert clauses["attacks"].endswith("questions; direction on at most 2 clients")
     drawn = "5 of 8 pseudonyms, drawn at random with seed 3"
     assert clauses["clients"] == f"{drawn}; attacks on all messages together get all of them, up to 65,536"
