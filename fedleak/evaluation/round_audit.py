@@ -193,7 +193,7 @@ class RoundAudit:
         return counts
 
     def _views(self, execution: Execution) -> Iterator[tuple[ViewPlace, RoundView]]:
-        """Views with a job to run, and their places; no name holds a view while the next one is read."""
+        """Views with a job to run, and their places."""
         recording, plan = self.plan.recording, self.plan
         only: set[ViewPlace] | None = None
         if execution.only is not None:
