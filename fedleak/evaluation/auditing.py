@@ -273,8 +273,8 @@ def run_audit(
 
     Args:
         plan: what to run.
-        engine: who computes the estimates of the attacks; None for this process with all its threads. With any engine,
-            the scores are those of this process with one thread, bit for bit.
+        engine: who computes the estimates of the attacks; None for this process with all its threads. Engines with one
+            thread for each worker have the scores of this process with one thread, bit for bit.
         store: files of the estimates of an earlier run that did not end; None to keep none.
         progress: whether to show a progress bar.
 
