@@ -154,13 +154,24 @@ def _write_hashed(file: io.RawIOBase, parts: Sequence[memoryview]) -> tuple[int,
 
 
 def _runs(process: int) -> bool:
+    """Whether a process runs; one that has ended, and that no parent has asked about yet, does not."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # a process of another account
         return True
-    return True
+    return not _has_ended(process)
+
+
+def _has_ended(process: int) -> bool:
+    """Whether a process that still has its number is a zombie; False where there is no /proc to read it from."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    # The state follows the name of the program, which may hold spaces and brackets itself.
+    return status.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def flush_folder(folder: Path) -> None:

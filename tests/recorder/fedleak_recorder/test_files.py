@@ -44,3 +44,26 @@ def test_what_a_killed_process_left_of_a_file_is_removed_with_its_next_writing(t
     assert not left.exists()
     assert all(path.exists() for path in kept)
     assert (tmp_path / "results.json").read_bytes() == b"{}"
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc, which tells a zombie from what runs")
+def test_what_a_process_left_that_nobody_has_waited_for_is_removed(tmp_path: Path) -> None:
+    """In a container, nobody may ever wait for a process whose parent was killed."""
+    ended = subprocess.Popen(["true"])
+    running = subprocess.Popen(["sleep", "60"])
+    try:
+        until_a_zombie(ended.pid)
+        for process in (ended, running):
+            (tmp_path / f".a.{process.pid}.tmp").touch()
+        write_whole(tmp_path / "a", b"content")
+        assert {path.name for path in tmp_path.iterdir()} == {"a", f".a.{running.pid}.tmp"}
+    finally:
+        running.kill()
+        running.wait()
+        ended.wait()
+
+
+def until_a_zombie(process: int) -> None:
+    """Waits until a process has ended, and does not ask for its status, which would remove it."""
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
