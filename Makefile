@@ -1,6 +1,6 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder, unless
 # `make PYTHON=/path/to/python TARGET` names the Python of an environment that has the dependencies, e.g. torch.
-.PHONY: demo test tests quick check test-wheel additions frozen results included fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
+.PHONY: demo test tests quick check test-wheel additions frozen results included style fuzz kills fuzz-flower mutants test-cluster test-flower test-nvflare test-exporters docs docs-links release lint bench bench-peers bench-attacks lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -63,6 +63,9 @@ results: $(READY)  ## write docs/results.md and docs/start/what-leaked.md from t
 
 included: $(READY)  ## write docs/reference/included.md from the attacks, data sets, learners and all others in the code
 	$(BIN)/python -m docs.tools.included_page
+
+style: $(READY)  ## count what a reader of the code must hold, room by room, beside nine well-kept code bases
+	$(BIN)/python -m docs.tools.style
 
 MINUTES ?= 30
 fuzz: $(READY)  ## read damaged and hostile files for MINUTES (30) minutes: a table of outcomes, failures in runs/fuzz/
