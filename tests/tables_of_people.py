@@ -75,6 +75,7 @@ def people_view(
         "record_hash": torch.stack(hashes),
         "record_salt": salts,
         "record_labels": labels[owned],
+        "records": rows[owned].float(),
         RECORD_STEP: grid[0].expand(clients, *shape),
         RECORD_ORIGIN: grid[1].expand(clients, *shape),
     }

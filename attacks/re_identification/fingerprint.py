@@ -68,7 +68,7 @@ class FingerprintAttack(IdentityAttack):
 
     layers: Sequence[str] | None = None
     rounds: PositiveInt = 2
-    parts: int = PARTS
+    parts: PositiveInt = PARTS
     penalty: PositiveFloat = 1.0
     floor: PositiveFloat = 0.3
     sharpness: PositiveFloat = 3.0

@@ -103,6 +103,8 @@ class WordChains:
         if not len(goals):
             return False
         for states, origin, path in self._extended(base, forest.left >= 2, depth):
+            if not len(states):
+                continue
             distances = torch.cdist(states[:, : forest.width], goals)
             if not depth:
                 own = torch.tensor([forest.parents[place] == ROOT for place in base])

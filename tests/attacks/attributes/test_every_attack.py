@@ -13,7 +13,7 @@ from fedleak.attacks.attributes.messages import AttributeAttack
 from fedleak.core.errors import ViewError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
-from tests.attacks.runs import of_noise, run, with_deltas
+from tests.attacks.runs import run
 from tests.attribute_toys import Toy, toy, trained
 
 READERS = (AttributeLDA(folds=3), PropertyForest(trees=60))
@@ -47,14 +47,6 @@ def test_an_attribute_that_shifts_the_update_is_found_and_another_is_not(attack:
 @READING
 def test_an_attribute_of_several_values_is_found(attack: AttributeAttack) -> None:
     assert auc(attack, toy(people=200, rounds=1, values=4, leak=3.0))["colour"] > 0.9
-
-
-@READING
-def test_updates_of_other_people_and_noise_say_nothing(attack: AttributeAttack) -> None:
-    view, truth = toy(people=400, rounds=1)
-    order = torch.randperm(view.victims, generator=generator_for(0, "others"))
-    for changed in (with_deltas(view, lambda delta: delta[order]), of_noise(view)):
-        assert abs(auc(attack, (changed, truth))["colour"] - 0.5) < 0.1
 
 
 @EVERY

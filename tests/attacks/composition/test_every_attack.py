@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -27,7 +25,7 @@ from fedleak.core.errors import ViewError
 from fedleak.core.estimates import EstimateError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import Release
-from tests.attacks.runs import of_noise, of_others, plain_view, state, unchanged
+from tests.attacks.runs import of_noise, plain_view
 from tests.composition_toys import estimate, l1, views
 
 MATCH = DecafMatch(shared=40, local=10)
@@ -38,14 +36,7 @@ PUBLISHED: list[CompositionAttack] = [
 ]
 COUNTS: list[CompositionAttack] = [LLG(), RLU(), SoftLabels(), AuxiliaryGradients()]
 ON_THE_UPDATE: list[CompositionAttack] = [*PUBLISHED, *COUNTS, *LADDER]
-SIMULATING = (ExactCounts, DecafMatch)
 EVERY: list[CompositionAttack] = [*ON_THE_UPDATE, RandomGuess(), UniformPresent()]
-
-
-def each(attacks: Sequence[CompositionAttack]) -> list[Any]:
-    """Parameters of a test; those attacks that train clients by the dozen are `integration`."""
-    marks = {True: [pytest.mark.integration], False: []}
-    return [pytest.param(one, id=one.name, marks=marks[isinstance(one, SIMULATING)]) for one in attacks]
 
 
 @functools.cache
@@ -56,24 +47,6 @@ def on_the_toy(attack: CompositionAttack) -> CompositionEstimate:
 def with_one_pass(attack: CompositionAttack) -> CompositionAttack:
     """Ours with less work, where it is not about how near it comes."""
     return dataclasses.replace(MATCH, passes=1) if attack is MATCH else attack
-
-
-@pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
-def test_beats_equal_shares(attack: CompositionAttack) -> None:
-    (view,), true = views()
-    inferred = on_the_toy(attack).proportions
-    assert l1(inferred, true) < 0.75 * l1(estimate(UniformPresent(), view).proportions, true)
-
-
-@pytest.mark.parametrize("attack", each([*ON_THE_UPDATE, UniformPresent()]))
-def test_an_update_of_another_client_gives_what_anybody_would(attack: CompositionAttack) -> None:
-    (view,), true = views()
-    found, anyone = [], []
-    for step in (1, 4):
-        found.append(l1(estimate(with_one_pass(attack), of_others(view, step)).proportions, true))
-        anyone.append(l1(true.roll(step, 0), true))
-    assert sum(found) / sum(anyone) == pytest.approx(1, abs=0.15 if attack in ON_THE_UPDATE else 0.3)
-    assert l1(on_the_toy(attack).proportions, true) < 0.6 * sum(found) / len(found)
 
 
 @pytest.mark.integration
@@ -130,16 +103,6 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     inside = (true >= found.low) & (true <= found.high)
     assert 0.85 < float(inside[told].double().mean()) <= 1
     assert float((found.high - found.low)[told].mean()) < 0.1
-
-
-@pytest.mark.parametrize("attack", each(EVERY))
-def test_leaves_its_view_as_it_was_and_repeats_itself(attack: CompositionAttack) -> None:
-    (view,), _ = views()
-    fewer = DecafMatch(shared=6, local=2, passes=1) if attack is MATCH else attack
-    first = on_the_toy(fewer).proportions.clone()
-    before = state(view)
-    assert torch.equal(estimate(fewer, view).proportions, first)
-    assert unchanged(view, before)
 
 
 def test_earlier_layers_tell_less_than_the_last_and_other_layers_are_refused() -> None:

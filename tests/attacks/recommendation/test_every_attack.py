@@ -15,10 +15,9 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import EstimateError
 from fedleak.core.scoring import auc_per_victim, f1_per_victim
-from fedleak.core.seeding import generator_for
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import ITEM_EMBEDDING, RoundView
-from tests.attacks.runs import run, state, unchanged
+from tests.attacks.runs import run
 from tests.toys import each, leaky_view, with_shuffled_labels
 
 QUICK: list[Attack] = [Direction(), RowNorm()]
@@ -43,26 +42,12 @@ def mean_auc(attack: Attack, view: RoundView, labels: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("attack", ON_THE_UPDATE)
-def test_succeeds_where_labels_leak(attack: Attack) -> None:
-    assert mean_auc(attack, *leaky(attack)) > (0.75 if attack.name == "imia" else 0.95)
-
-
-@pytest.mark.parametrize("attack", ON_THE_UPDATE)
 def test_is_at_chance_where_clients_trained_on_other_labels(attack: Attack) -> None:
     """Everything is as it was, the items served and the noise too, but the labels were shuffled before training."""
     view, labels = leaky(attack)
     shuffled = with_shuffled_labels(view, labels)
     assert torch.equal(view.served_items, shuffled.served_items)
     assert abs(mean_auc(with_fewer_steps(attack), shuffled, labels) - 0.5) < 0.12
-
-
-@pytest.mark.parametrize("attack", ON_THE_UPDATE)
-def test_is_at_chance_on_an_update_that_is_noise(attack: Attack) -> None:
-    view, labels = leaky(attack)
-    rows = view.deltas[ITEM_EMBEDDING]
-    noise = torch.randn(rows.shape, generator=generator_for(0, "noise")) * rows.std() * view.served_mask[..., None]
-    noisy = dataclasses.replace(view, deltas={ITEM_EMBEDDING: noise})
-    assert abs(mean_auc(with_fewer_steps(attack), noisy, labels) - 0.5) < 0.08
 
 
 @pytest.mark.parametrize("attack", ON_THE_UPDATE[:3])
@@ -77,14 +62,6 @@ def test_a_victim_alone_scores_as_in_company(attack: Attack) -> None:
     view, _ = leaky(attack)
     alone, together = (run(attack, one, InteractionEstimate) for one in (view.select(torch.arange(1)), view))
     torch.testing.assert_close(alone.scores[0], together.scores[0])
-
-
-@pytest.mark.parametrize("attack", ON_THE_UPDATE[:4])
-def test_leaves_its_view_as_it_was(attack: Attack) -> None:
-    view, _ = leaky_view(victims=2)
-    before = state(view)
-    run(attack, view, InteractionEstimate)
-    assert unchanged(view, before)
 
 
 def test_an_update_with_nan_is_refused() -> None:

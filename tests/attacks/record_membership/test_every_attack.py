@@ -39,22 +39,11 @@ def above_chance(attack: Attack, change: Change = "none") -> float:
     return sum(scored(attack, *changed(change, seed)) for seed in range(6)) / 6 - chance
 
 
-@pytest.mark.parametrize("attack", READING, ids=lambda attack: attack.name)
-def test_records_of_a_leaky_client_are_found(attack: Attack) -> None:
-    assert above_chance(attack) > 0.03
-
-
 @pytest.mark.parametrize("attack", ALL, ids=lambda attack: attack.name)
 def test_updates_of_other_records_and_noise_are_at_chance(attack: Attack) -> None:
     """The truth is shuffled before the clients train."""
     assert abs(above_chance(attack, "dealt anew")) < 0.05
     assert abs(above_chance(attack, "noise")) < 0.05
-
-
-@pytest.mark.parametrize("attack", READING, ids=lambda attack: attack.name)
-def test_another_clients_update_is_no_better_than_chance(attack: Attack) -> None:
-    """A record of that other client is a non-member here, so what is certain of it is certainly wrong."""
-    assert above_chance(attack, "another client's update") < 0.03
 
 
 @pytest.mark.parametrize("attack", READING, ids=lambda attack: attack.name)

@@ -1,7 +1,6 @@
 """Members are found in updates of adapters, by SGD and Adam; where the update is of other texts, nothing is."""
 
 import dataclasses
-import functools
 
 import pytest
 import torch
@@ -12,32 +11,14 @@ from fedleak.attacks.record_membership.projection_residual import ProjectionResi
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
 from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES
+from tests.adapter_toys import EACH, EPOCH, RANK, toy
 from tests.attacks.runs import of_noise, of_others
-from tests.membership_toys import Toy, as_history, scored
-from tests.transformer_toys import algorithm, moved_model, texts
+from tests.membership_toys import as_history, scored
+from tests.transformer_toys import algorithm, moved_model
 
 pytestmark = pytest.mark.integration
-CLIENTS, EACH, RANK = 4, 8, 16
-EPOCH = LocalTraining(learning_rate=0.5, batch_size=4)
 ADAM = LocalTraining(learning_rate=1e-3, optimizer="adam", batch_size=4)
 BOTH = [CandidateFit(), ProjectionResidual()]
-
-
-@functools.cache
-def toy(local: LocalTraining, sizes: bool = False) -> Toy:
-    """Half of the pool is held by clients, the other half by nobody; with `sizes`, texts differ in length."""
-    own, generator = algorithm(local, rank=RANK), torch.Generator().manual_seed(3)
-    pool = texts(1, 2 * CLIENTS * EACH)[0]
-    if sizes:
-        lengths = torch.randint(3, pool.shape[1] + 1, (len(pool), 1), generator=generator)
-        pool = pool * (torch.arange(pool.shape[1]) < lengths)
-    held = torch.randperm(len(pool), generator=generator)[: CLIENTS * EACH].reshape(CLIENTS, EACH)
-    member = torch.zeros(CLIENTS, len(pool), dtype=torch.bool)
-    member[torch.arange(CLIENTS)[:, None], held] = True
-    classes, model = torch.zeros(len(pool), dtype=torch.int64), moved_model(rank=RANK)
-    deltas = own.simulate_examples(model, pool, classes, held, generator=generator)
-    view = as_history(own, model, deltas, {CANDIDATES: pool, CANDIDATE_LABELS: classes}, EACH)
-    return view, {"member": member, "clients": torch.arange(CLIENTS)}
 
 
 @pytest.mark.parametrize("local", [EPOCH, ADAM], ids=["sgd", "adam"])
