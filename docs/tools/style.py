@@ -96,8 +96,8 @@ class Counts:
     """What a reader meets in some files.
 
     Args:
-        code_lines: lines that are neither empty nor of a docstring. An empty line within a docstring is subtracted twice,
-            as it was when the peers were counted.
+        code_lines: lines that are neither empty nor of a docstring. An empty line within a docstring is subtracted
+            twice, as it was when the peers were counted.
         token_lines: lines on which names, numbers, texts or operators stand.
         tokens: of these lines.
         comments: without those that speak to a tool.
