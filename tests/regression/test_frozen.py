@@ -1,4 +1,4 @@
-"""No number of a table or training moves unnoticed: each runs tiny, and gives what lies in ``frozen/``."""
+"""No number moves unnoticed: tables and trainings run tiny, and give what lies in ``frozen/``; all: `make frozen`."""
 
 import warnings
 from pathlib import Path
@@ -9,6 +9,7 @@ import torch
 from fedleak.core.cache import CACHE_VARIABLE
 from fedleak.evaluation.registry import find
 from tests.regression.cases import Values, attacks_in, names, reductions, run_case, run_cases, shrunk, table_command
+from tests.regression.cover import compared_in, covering_cases
 from tests.regression.data import write_data
 from tests.regression.frozen import FOLDER, differences, new_rows, path_of, read_frozen, write_frozen
 from tests.tables.tables import check_by_hand
@@ -39,7 +40,7 @@ def run(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.Tem
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("run", run_cases(), indirect=True)
+@pytest.mark.parametrize("run", covering_cases(), indirect=True)
 def test_numbers_are_as_frozen(run: tuple[Path, Values], request: pytest.FixtureRequest) -> None:
     name, values = request.node.callspec.params["run"], run[1]
     lines = differences(name, values)
@@ -74,6 +75,15 @@ def test_every_attack_of_a_table_has_a_number(name: str) -> None:
     kinds = [find(attack) for attack in attacks_in(name)]
     missing = {kind.name for kind in kinds if not scored & {*kind.names()}}
     assert missing == set(reductions()[name].get("silent", []))
+
+
+@pytest.mark.inventory
+def test_every_attack_and_class_is_compared_by_a_share_of_the_cases() -> None:
+    chosen = covering_cases()
+    compared = set().union(*(compared_in(name) for name in chosen))
+    assert compared == set().union(*(compared_in(name) for name in run_cases()))
+    # Greedy covers are small, and without any of its cases this one would leave something out at the time of its choice.
+    assert len(chosen) < len(run_cases()) / 2
 
 
 def test_a_configuration_is_changed_where_it_says() -> None:

@@ -121,7 +121,7 @@ def runs(process: int) -> bool:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_a_submitter_that_ends_takes_its_jobs_with_it_and_the_next_one_ends_right(
     tmp_path: Path, submitter: "subprocess.Popen[str]", number: int, status: int
 ) -> None:
