@@ -1,7 +1,7 @@
 """A share of the frozen tables that has every attack and every class that a configuration names.
 
-All 142 take more than a third of the time of the tests. `make frozen` runs them all; `make test` runs this share, so that
-a number of every attack, learner, data set, defence and manipulation is compared.
+All 142 take more than a third of the time of the tests. `make frozen` runs them all; `make test` runs this share, so
+that a number of every attack, learner, data set, defence and manipulation is compared.
 """
 
 import functools
