@@ -61,8 +61,9 @@ frozen: $(READY)  ## compare the numbers of every table and training, at a tiny 
 results: $(READY)  ## write docs/results.md and docs/start/what-leaked.md from the results in docs/results
 	$(BIN)/python -m docs.tools.results_page
 
-included: $(READY)  ## write docs/reference/included.md from the attacks, data sets, learners and all others in the code
+included: $(READY)  ## write docs/reference/included.md and docs/start/your-network.md from the classes in the code
 	$(BIN)/python -m docs.tools.included_page
+	$(BIN)/python -m docs.tools.network_map
 
 style: $(READY)  ## count what a reader of the code must hold, room by room, beside nine well-kept code bases
 	$(BIN)/python -m docs.tools.style

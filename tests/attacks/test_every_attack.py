@@ -7,6 +7,7 @@ than a test has time for gets smaller arguments in `CHEAPER`; one that no toy fi
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from fedleak.core.estimates import Estimate
 from fedleak.core.history import History
 from fedleak.core.metric_table import JUDGED_BY, METRICS
 from fedleak.core.seeding import generator_for
+from fedleak.core.threat_model import Need, described_need
 from fedleak.core.view import View
 from fedleak.evaluation.registry import REGISTRY
 from tests.attack_toys import TOYS, toy
@@ -262,10 +264,21 @@ def test_leaves_its_view_as_it_was_and_repeats_itself(key: str) -> None:
             assert torch.equal(value.nan_to_num(), getattr(second, field.name).nan_to_num()), field.name
 
 
+def without(view: View, need: Need) -> View:
+    """The view without one thing that an attack needs."""
+    if isinstance(need, type):
+        return dataclasses.replace(view, algorithm=None)
+    field, _, key = need.partition(":")
+    if not key:
+        return dataclasses.replace(view, **{field: None})
+    rest = {name: value for name, value in getattr(view, field).items() if name != key}
+    return dataclasses.replace(view, **{field: rest})
+
+
 @pytest.mark.parametrize("key", ATTACKS)
-def test_refuses_a_view_without_what_it_needs(key: str) -> None:
-    """Updates, and each name of further data."""
+def test_refuses_a_view_without_any_of_what_it_needs(key: str) -> None:
     attack = attack_of(key)
     view, _ = toy(best(key)[0])
-    with pytest.raises(ViewError):
-        attack(dataclasses.replace(view, auxiliary={}, deltas={}, served=None), generator=generator_for(0, "attack"))
+    for need in attack.threat_model.needs:
+        with pytest.raises(ViewError, match=re.escape(described_need(need) if isinstance(need, type) else need)):
+            attack(without(view, need), generator=generator_for(0, "attack"))
