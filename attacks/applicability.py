@@ -9,7 +9,8 @@ from collections.abc import Collection
 from fedleak.client.algorithm import ExampleAlgorithm
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
 from fedleak.client.last_layer import number_of_outputs
-from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput
+from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm
+from fedleak.client.one_output import OneOutput
 from fedleak.client.pointwise_descent import VoteAlgorithm
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.client.recommendation import RecommenderAlgorithm

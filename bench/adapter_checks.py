@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedleak.client.adapters import AdapterOptions
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.pretrained_examples import TOKENS
 from fedleak.core.seeding import generator_for
 from fedleak.datamodules.devices.blog import Blog
 from fedleak.datamodules.devices.tokenization import TextOptions

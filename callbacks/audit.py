@@ -54,7 +54,8 @@ class Audit(Callback):
         self.attacks = [make_attack(attack) for attack in attacks]
         self.victims = victims
         self.each_validation = each_validation
-        self.seed, self.persons = seed, persons
+        self.seed = seed
+        self.persons = persons
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Checks that there is a `DeltaRecorder`."""
@@ -66,22 +67,27 @@ class Audit(Callback):
             return
         recording = self._recording(trainer)
         if recording is not None:
-            newest = dataclasses.replace(self._plan(recording), rounds=recording.rounds[-1:], describe=False)
-            self._log(trainer, leaks(run_audit(newest, progress=False).results))
+            plan = dataclasses.replace(self._plan(recording), rounds=recording.rounds[-1:], describe=False)
+            results = run_audit(plan, progress=False).results
+            self._log(trainer, leaks(results))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Attacks the whole recording and writes the report."""
         recording = self._recording(trainer)
         if recording is None:
             return
-        found = run_audit(self._plan(recording))
-        if not {*found.scores["attack"]} & {*found.evaluation.lines}:  # an empty report would replace an earlier one
-            missing = found.evaluation.unrelated | found.missing
+        audit = run_audit(self._plan(recording))
+        if not {*audit.scores["attack"]} & {*audit.evaluation.lines}:
+            # An empty report would replace an earlier one.
+            missing = audit.evaluation.unrelated | audit.missing
             rank_zero_warn(f"Audit writes no report: {nothing_scored(missing, self.attacks)}")
             return
         directory = Path(trainer.default_root_dir)
-        shows = [functools.partial(log_results, lg.experiment) for lg in trainer.loggers if isinstance(lg, WandbLogger)]
-        run = write_run(found, directory=directory, shows=shows, persons=self.persons)
+        shows = []
+        for logger in trainer.loggers:
+            if isinstance(logger, WandbLogger):
+                shows.append(functools.partial(log_results, logger.experiment))
+        run = write_run(audit, directory=directory, shows=shows, persons=self.persons)
         self._log(trainer, leaks(run.results))
 
     def _plan(self, recording: Recording) -> AuditPlan:
@@ -93,7 +99,9 @@ class Audit(Callback):
         recorder = self._recorder(trainer)
         recorder.wait()
         trainer.strategy.barrier("recorded")
-        return Recording(recorder.folder(trainer), running=True) if trainer.is_global_zero else None
+        if trainer.is_global_zero:
+            return Recording(recorder.folder(trainer), running=True)
+        return None
 
     def _recorder(self, trainer: Trainer) -> DeltaRecorder:
         for callback in trainer.callbacks:  # type: ignore[attr-defined]

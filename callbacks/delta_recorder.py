@@ -80,7 +80,8 @@ class DeltaRecorder(RoundRecorder):
         self.parameters = parameters
         self.dtype = dtype
         self.every_n_rounds = every_n_rounds
-        self.sums_at, self.clients = sums_at, clients
+        self.sums_at = sums_at
+        self.clients = clients
         self._sums: MessageSums | None = None
         self._kept: dict[str, Any] = {}
         """State of the sums in the checkpoint."""
@@ -125,7 +126,10 @@ class DeltaRecorder(RoundRecorder):
         regular = self.every_n_rounds > 0 and record.round % self.every_n_rounds == 0
         if not regular and record.round not in module.round_settings():
             return
-        summed = record if self._sums is None else self._sums.add(record)
+        # With sums, a round is recorded only if some client has then sent one of the numbers of messages.
+        summed: RoundRecord | None = record
+        if self._sums is not None:
+            summed = self._sums.add(record)
         if summed is None:
             return
         try:
@@ -149,6 +153,7 @@ class DeltaRecorder(RoundRecorder):
         directory = self.folder(trainer)
         if not (directory / MANIFEST).exists() or read_manifest(directory).run != self._run:
             return
+        # The manifest is of this training: another one's journal is left as it is.
         try:
             RecordingFolder(directory, trainer.global_rank).close()
         except OSError as error:
@@ -165,7 +170,8 @@ class DeltaRecorder(RoundRecorder):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the state."""
-        self._run, self._kept = state_dict["run"], state_dict.get("sums", {})
+        self._run = state_dict["run"]
+        self._kept = state_dict.get("sums", {})
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Waits for pending shards; an error while writing them must not hide the exception."""
@@ -184,9 +190,10 @@ class DeltaRecorder(RoundRecorder):
         if trainer.world_size > 1 or data is None:
             way_out = "Train with --trainer.devices 1: a checkpoint has the sums of one process only."
             expected = "one process and a data module with DeltaRecorder.sums_at"
-            found = f"{trainer.world_size} processes, {type(data).__name__}"
-            raise InputError(expected=expected, found=found, way_out=way_out)
-        drawn = data.draw_clients(data.num_clients if self.clients is None else self.clients)
+            given = f"{trainer.world_size} processes, {type(data).__name__}"
+            raise InputError(expected=expected, found=given, way_out=way_out)
+        count = data.num_clients if self.clients is None else self.clients
+        drawn = data.draw_clients(count)
         sums = MessageSums(drawn, self.sums_at)
         if self._kept:
             sums.load_state_dict(self._kept)
@@ -194,12 +201,24 @@ class DeltaRecorder(RoundRecorder):
 
     def _manifest(self, trainer: Trainer, module: FederatedModule, auxiliary: bytes | None) -> Manifest:
         public = module.public_description()
-        wanted = {name: value for name, value in public["parameters"].items() if self._content.wanted(name)}
-        recorded = {name: dict(value, dtype=self.dtype) for name, value in wanted.items()}
+        recorded = {}
+        for name, description in public["parameters"].items():
+            if self._content.wanted(name):
+                recorded[name] = dict(description, dtype=self.dtype)
         if not recorded:
             expected = f"patterns among {', '.join(public['parameters'])}"
             raise InputError(expected=expected, found=str(self.parameters), way_out="Leave them out to record all.")
         data = data_of(trainer)
+        config = {
+            "every_n_rounds": self.every_n_rounds,
+            "model": type(module).__name__,
+            "manipulation": module.server_manipulation,
+            "round_settings": {str(number): setting for number, setting in module.round_settings().items()},
+            "ranks": trainer.world_size,
+        }
+        auxiliary_hash = None
+        if auxiliary is not None:
+            auxiliary_hash = hashlib.sha256(auxiliary).hexdigest()
         return Manifest(
             parameters=recorded,
             row_parameters=[name for name in public["row_parameters"] if name in recorded],
@@ -207,16 +226,10 @@ class DeltaRecorder(RoundRecorder):
             releases=public["releases"],
             seed=module.seed,
             data={"name": "unknown", "sha256": ""} if data is None else data.fingerprint,
-            config={
-                "every_n_rounds": self.every_n_rounds,
-                "model": type(module).__name__,
-                "manipulation": module.server_manipulation,
-                "round_settings": {str(number): setting for number, setting in module.round_settings().items()},
-                "ranks": trainer.world_size,
-            },
+            config=config,
             versions={name: version(name) for name in _PACKAGES},
             commit=commit(),
-            auxiliary=None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest(),
+            auxiliary=auxiliary_hash,
             run=self._run,
         )
 
@@ -228,7 +241,8 @@ class DeltaRecorder(RoundRecorder):
         self.wait()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="recorder")
-        self._writing = record.round, self._thread.submit(self._folder.write, shards)
+        # One shard is written while the next round trains; `wait` above has finished the one before.
+        self._writing = (record.round, self._thread.submit(self._folder.write, shards))
 
     def wait(self) -> None:
         """Waits until the pending shards are written and journalled, and raises their error."""

@@ -23,7 +23,9 @@ class MessageSums:
     """
 
     def __init__(self, clients: Tensor, after: Sequence[int]) -> None:
-        self.clients, self.after = clients, torch.tensor(sorted(after))
+        self.clients = clients
+        self.after = torch.tensor(sorted(after))
+        # Of each client: messages so far, their sum, how often it changed each row, and the truth of each row.
         self._messages = torch.zeros(len(clients), dtype=torch.int64)
         self._sums: dict[str, Tensor] = {}
         self._updates = torch.zeros(0)
@@ -36,64 +38,82 @@ class MessageSums:
             InputError: the server serves something else than rows of a table.
         """
         sent = record.item_features is not None or any(name.startswith(CLIENT_MODEL) for name in record.of_clients)
-        rows_only = not sent and set(record.served) == ({"served"} if record.update.rows else set())
-        found, expected = ", ".join(record.served), "sums_at with a server that serves rows of a table, or nothing"
-        require(rows_only, expected, found or "a model per client", "Remove sums_at from DeltaRecorder.")
+        only = {"served"} if record.update.rows else set()
+        rows_only = not sent and set(record.served) == only
+        shown = ", ".join(record.served)
+        expected = "sums_at with a server that serves rows of a table, or nothing"
+        require(rows_only, expected, shown or "a model per client", "Remove sums_at from DeltaRecorder.")
         clients = record.cohort.clients.cpu()
-        here = torch.isin(clients, self.clients).nonzero().flatten()
-        places = torch.searchsorted(self.clients, clients[here])
-        self._messages[places] += 1
+        # Positions in the cohort of the clients whose messages are summed, and their positions among these clients.
+        in_cohort = torch.isin(clients, self.clients).nonzero().flatten()
+        summed = torch.searchsorted(self.clients, clients[in_cohort])
+        self._messages[summed] += 1
         for name, delta in record.update.deltas.items():
-            self._add_delta(name, delta[here].detach().cpu(), record, here, places)
+            self._add_delta(name, delta[in_cohort].detach().cpu(), record, in_cohort, summed)
         for name, value in record.truth.items():
             # The ground truth of each item when it was last served.
-            owner, place, item = _real(record.served["served"][here].cpu())
+            owner, slot, item = _real(record.served["served"][in_cohort].cpu())
             if name not in self._truth:
                 self._truth[name] = torch.zeros(self._updates.shape, dtype=value.dtype)
-            self._truth[name][places[owner], item] = value[here].cpu()[owner, place]
-        due = torch.isin(self._messages[places], self.after)
-        return self._record(record, here[due], places[due]) if bool(due.any()) else None
+            of_clients = value[in_cohort].cpu()
+            self._truth[name][summed[owner], item] = of_clients[owner, slot]
+        # Clients that have now sent one of the numbers of messages.
+        due = torch.isin(self._messages[summed], self.after)
+        if bool(due.any()):
+            return self._record(record, in_cohort[due], summed[due])
+        return None
 
-    def _add_delta(self, name: str, delta: Tensor, record: RoundRecord, here: Tensor, places: Tensor) -> None:
+    def _add_delta(self, name: str, delta: Tensor, record: RoundRecord, in_cohort: Tensor, summed: Tensor) -> None:
         rows = record.update.rows.get(name)
         shape = record.model[name].shape
         if name not in self._sums:
             self._sums[name] = torch.zeros(len(self.clients), *shape)
         if rows is None:
-            self._sums[name][places] += delta
+            self._sums[name][summed] += delta
             return
-        owner, place, item = _real(rows[here].cpu())
-        self._sums[name][places[owner], item] += delta[owner, place]
+        # Each client has rows of its own: add them where they stand in the whole table.
+        owner, slot, item = _real(rows[in_cohort].cpu())
+        self._sums[name][summed[owner], item] += delta[owner, slot]
         if not len(self._updates):
             self._updates = torch.zeros(len(self.clients), shape[0], dtype=torch.int32)
-        changed = delta[owner, place].flatten(1).abs().sum(1) > 0
-        self._updates[places[owner], item] += changed.int()
+        # How often a client changed each row, not how often it was served.
+        changed = delta[owner, slot].flatten(1).abs().sum(1) > 0
+        self._updates[summed[owner], item] += changed.int()
 
-    def _record(self, record: RoundRecord, here: Tensor, places: Tensor) -> RoundRecord:
+    def _record(self, record: RoundRecord, in_cohort: Tensor, summed: Tensor) -> RoundRecord:
         """Record of a round whose messages are the sums."""
-        rows, served, truth = {}, {}, {}
+        rows = {}
+        served = {}
+        truth = {}
         if len(self._updates):
-            of_each = [row.nonzero().flatten() for row in self._updates[places]]
+            # A client's rows are those that it has changed at least once.
+            of_each = [row.nonzero().flatten() for row in self._updates[summed]]
             items = torch.nn.utils.rnn.pad_sequence(of_each, batch_first=True, padding_value=-1)
             index = items.clamp(min=0)
-            served = {"served": items, "updates": self._updates[places].gather(1, index).long()}
-            truth = {name: value[places[:, None], index] for name, value in self._truth.items()}
+            served = {"served": items, "updates": self._updates[summed].gather(1, index).long()}
+            truth = {name: value[summed[:, None], index] for name, value in self._truth.items()}
             rows = dict.fromkeys(record.update.rows, items)
-        deltas = {
-            name: value[places[:, None], index] * (items >= 0)[..., None] if name in rows else value[places]
-            for name, value in self._sums.items()
-        }
-        of_clients = {name: value[here] for name, value in record.of_clients.items()}
+        deltas = {}
+        for name, value in self._sums.items():
+            if name in rows:
+                deltas[name] = value[summed[:, None], index] * (items >= 0)[..., None]
+            else:
+                deltas[name] = value[summed]
+        of_clients = {name: value[in_cohort] for name, value in record.of_clients.items()}
+        of_clients["messages"] = self._messages[summed]
+        contributors = None
+        if record.contributors is not None:
+            contributors = record.contributors[in_cohort]
         return dataclasses.replace(
             record,
-            cohort=record.cohort.select(here),
+            cohort=record.cohort.select(in_cohort),
             update=dataclasses.replace(record.update, deltas=deltas, rows=rows, sent=None, clients=None),
             served=served,
             truth=truth,
-            client_truth={name: value[here] for name, value in record.client_truth.items()},
+            client_truth={name: value[in_cohort] for name, value in record.client_truth.items()},
             examples=None,
-            contributors=None if record.contributors is None else record.contributors[here],
-            of_clients={**of_clients, "messages": self._messages[places]},
+            contributors=contributors,
+            of_clients=of_clients,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -102,11 +122,13 @@ class MessageSums:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the sums."""
-        self._messages, self._sums = state["messages"], state["sums"]
-        self._updates, self._truth = state["updates"], state["truth"]
+        self._messages = state["messages"]
+        self._sums = state["sums"]
+        self._updates = state["updates"]
+        self._truth = state["truth"]
 
 
 def _real(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Client, position and item number of the entries of ``(V, R)`` that are not padding."""
-    owner, place = (rows >= 0).nonzero(as_tuple=True)
-    return owner, place, rows[owner, place]
+    owner, slot = (rows >= 0).nonzero(as_tuple=True)
+    return owner, slot, rows[owner, slot]

@@ -54,8 +54,12 @@ class NoiseSearch(Callback):
         generations: PositiveInt = 4,
         population: PositiveInt = 5,
     ) -> None:
-        ((named, arguments),) = attack.items() if isinstance(attack, dict) else ((attack, None),)
-        self.attack, self.clients = make_attack(named, arguments), clients
+        if isinstance(attack, dict):
+            ((attack_name, arguments),) = attack.items()
+            self.attack = make_attack(attack_name, arguments)
+        else:
+            self.attack = make_attack(attack, None)
+        self.clients = clients
         self.search = functools.partial(
             evolve_scale, lowest=lowest, highest=highest, generations=generations, population=population
         )
@@ -72,8 +76,11 @@ class NoiseSearch(Callback):
             )
         pl_module.manipulation = None
         if self.scale is None:
-            found = self._searched(pl_module, data) if trainer.is_global_zero else None
-            self.scale = trainer.strategy.broadcast(found)
+            # Rank zero searches, and all others take its scale.
+            best_scale = None
+            if trainer.is_global_zero:
+                best_scale = self._searched(pl_module, data)
+            self.scale = trainer.strategy.broadcast(best_scale)
         assert self.scale is not None
         pl_module.manipulation = NoiseInjection(scale=self.scale)
         rounds = data.rounds or max(trainer.max_steps, 1)
@@ -94,6 +101,7 @@ class NoiseSearch(Callback):
                 )
             return mean_auc(estimate.score(view, {"labels": clicks}).metrics["auc"])
 
+        # Three digits are written in the manifest, so they are all that the server uses.
         return float(f"{self.search(auc, seed=module.seed):.3g}")
 
     def state_dict(self) -> dict[str, Any]:
@@ -109,6 +117,12 @@ def simulated_lists(module: FPDGD, data: FederatedDataModule, most: int) -> Simu
     """Clients with the lists of at most `most` clients of the first round; the server lacks only their clicks."""
     cohort = data.cohort(0)
     model = {name: value.cpu() for name, value in module.public_parameters().items()}
-    lists = module.interact(cohort.select(torch.arange(min(most, len(cohort)))), model).examples
-    served = {"features": lists["features"], "mask": lists["shown"]}
-    return SimulatedLists(model=model, **served, learner=module.algorithm, defenses=tuple(module.defenses))
+    first_clients = cohort.select(torch.arange(min(most, len(cohort))))
+    lists = module.interact(first_clients, model).examples
+    return SimulatedLists(
+        model=model,
+        features=lists["features"],
+        mask=lists["shown"],
+        learner=module.algorithm,
+        defenses=tuple(module.defenses),
+    )

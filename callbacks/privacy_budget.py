@@ -68,16 +68,20 @@ class PrivacyBudget(Callback):
         """Counts the round's participants and logs epsilon."""
         module = federated(pl_module, "PrivacyBudget")
         self.count(outputs["record"].participants, world_size=trainer.world_size)
-        covered = self.spent(module.defenses)
-        whole = math.inf if uncovered_parameters(module.defenses, tuple(module.public_parameters())) else covered
-        pl_module.log("privacy/epsilon", whole, prog_bar=True, batch_size=1)
-        pl_module.log("privacy/epsilon_covered", covered, batch_size=1)
+        epsilon_covered = self.spent(module.defenses)
+        # What no local DP covers is sent as it is, which no finite epsilon bounds.
+        uncovered = uncovered_parameters(module.defenses, tuple(module.public_parameters()))
+        epsilon = math.inf if uncovered else epsilon_covered
+        pl_module.log("privacy/epsilon", epsilon, prog_bar=True, batch_size=1)
+        pl_module.log("privacy/epsilon_covered", epsilon_covered, batch_size=1)
         if module.local.example_clip is not None:
             pl_module.log("privacy/epsilon_example", self.spent_on_examples(module.local), batch_size=1)
 
     def count(self, clients: Tensor, *, world_size: int = 1) -> None:
         """Adds one round with this rank's clients ``(C,)``, over all ranks."""
-        size = torch.tensor(int(clients.max()) + 1 if clients.numel() else 0, device=clients.device)
+        # Each rank counts its own clients; the tables of all ranks get the size of the largest before they are added.
+        largest = int(clients.max()) + 1 if clients.numel() else 0
+        size = torch.tensor(largest, device=clients.device)
         if world_size > 1:
             torch.distributed.all_reduce(size, op=torch.distributed.ReduceOp.MAX)
         counts = torch.bincount(clients, minlength=int(size))
@@ -90,16 +94,29 @@ class PrivacyBudget(Callback):
 
     def spent(self, defenses: Sequence[Defense]) -> float:
         """Epsilon of the client that participated most often."""
-        rounds = int(self.participations.max()) if self.participations.numel() else 0
-        multipliers = tuple(d.noise_scale / d.sensitivity for d in defenses if isinstance(d, LocalDP) and d.active)
-        return composed_epsilon(multipliers, rounds, self.delta)
+        rounds = self._most_rounds()
+        # z = noise / sensitivity of each local DP, which a client applies once a round.
+        multipliers = []
+        for defense in defenses:
+            if isinstance(defense, LocalDP) and defense.active:
+                multipliers.append(defense.noise_scale / defense.sensitivity)
+        return composed_epsilon(tuple(multipliers), rounds, self.delta)
 
     def spent_on_examples(self, local: LocalTraining) -> float:
         """Epsilon of replacing an example of the client that participated most often."""
-        rounds = int(self.participations.max()) if self.participations.numel() else 0
+        rounds = self._most_rounds()
         passes = local.epochs if local.updates is None else local.updates
-        multipliers = (local.noise_multiplier / 2,) if local.noise_multiplier else ()
+        # Replacing an example changes a sum of clipped gradients by up to twice the clip, so z halves.
+        multipliers: tuple[float, ...] = ()
+        if local.noise_multiplier:
+            multipliers = (local.noise_multiplier / 2,)
         return composed_epsilon(multipliers, rounds * passes, self.delta)
+
+    def _most_rounds(self) -> int:
+        """Rounds of the client that participated most often."""
+        if not self.participations.numel():
+            return 0
+        return int(self.participations.max())
 
     def state_dict(self) -> dict[str, Any]:
         """Counts of participations."""
@@ -112,5 +129,8 @@ class PrivacyBudget(Callback):
 
 def uncovered_parameters(defenses: Sequence[Defense], parameters: tuple[str, ...]) -> tuple[str, ...]:
     """Public parameters that no active local DP covers."""
-    covered = {name for d in defenses if isinstance(d, LocalDP) and d.active for name in d.covered(parameters)}
+    covered = set[str]()
+    for defense in defenses:
+        if isinstance(defense, LocalDP) and defense.active:
+            covered.update(defense.covered(parameters))
     return tuple(name for name in parameters if name not in covered)

@@ -12,9 +12,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from fedleak.attacks.words.adapter_words import AdapterWords
 from fedleak.attacks.words.estimates import WordSetEstimate
+from fedleak.client.adapters import AdapterOptions
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.pretrained_examples import TOKENS
 from fedleak.commands.shared.open_recording import open_recording
 from fedleak.core.view import RoundView
 from fedleak.recordings.recorded_learner import recorded_learner

@@ -15,7 +15,8 @@ from fedleak.client.auxiliary_images import IMAGES, LABELS
 from fedleak.client.last_layer import layer_change_of, one_output
 from fedleak.client.nets.batch_norm import mask_batches
 from fedleak.client.nets.dropout import draw_noise
-from fedleak.client.network import NUMBER, NetworkAlgorithm, OneOutput
+from fedleak.client.network import NUMBER, NetworkAlgorithm
+from fedleak.client.one_output import OneOutput
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Detail, Estimate, Scores, check_tensor

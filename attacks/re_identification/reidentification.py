@@ -189,7 +189,7 @@ class ReidMLP(Reidentification):
         from fedleak.modules.attackers.trainer import fit_quietly
 
         net = ReidentificationNet(
-            messages.known, messages.labels, users=len(messages.users), whole=messages.whole, generator=generator
+            messages.known, messages.labels, users=len(messages.users), fan_in=messages.whole, generator=generator
         )
         fit_quietly(net, accelerator=self.accelerator, devices=self.devices, max_epochs=self.epochs)
         net.cpu().eval()

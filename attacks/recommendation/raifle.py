@@ -61,11 +61,11 @@ class Raifle(InteractionAttack):
     devices: PositiveInt = 1
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
-        from fedleak.modules.attackers.gradient_matching import GradientMatching
+        from fedleak.modules.attackers.gradient_matching import InteractionMatching
         from fedleak.modules.attackers.trainer import fit_quietly
 
         options = {name: getattr(self, name) for name in ("max_iter", "user", "match", "solver", "code")}
-        module = GradientMatching(view, generator=generator, **options)
+        module = InteractionMatching(view, generator=generator, **options)
         try:
             fit_quietly(module, accelerator=self.accelerator, devices=self.devices, max_epochs=1)
         except InputError as error:  # the clients' local training cannot be differentiated

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.func import jvp, vjp
 
-from fedleak.client.pretrained import TOKENS, PretrainedAlgorithm
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.pretrained_examples import TOKENS
 
 _STEPS = 10
 """Largest number of steps of conjugate gradients; right texts mostly need one."""

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
-from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm, OneOutput, last_linear
+from fedleak.client.network import ClassifierAlgorithm, NetworkAlgorithm, last_linear
+from fedleak.client.one_output import OneOutput
 from fedleak.client.text import TextAlgorithm
 from fedleak.core.declared_noise import noise_is_refuted
 from fedleak.core.errors import ViewError

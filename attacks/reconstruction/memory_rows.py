@@ -11,7 +11,8 @@ from torch.nn.functional import normalize, pad
 
 from fedleak.attacks.applicability import without_texts
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from fedleak.client.pretrained import TOKENS, PretrainedAlgorithm
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.pretrained_examples import TOKENS
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Scores
 from fedleak.core.metric_table import Metric

@@ -155,7 +155,7 @@ class SeparateMatching(ReconstructionAttack):
         generator: torch.Generator,
     ) -> Tensor:
         """``(M, *shape)`` images in [0, 1]."""
-        from fedleak.modules.attackers.image_matching import cosine_gap, total_variation
+        from fedleak.modules.attackers.update_gaps import cosine_gap, total_variation
 
         model = {name: value[victim].float() for name, value in view.sent_models().items()}
         own = {name: model[name].requires_grad_() for name in network.front_parameters}

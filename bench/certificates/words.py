@@ -19,9 +19,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from bench.certificates import Counts
 from fedleak.attacks.reconstruction.adapter_sentences import AdapterSentences
 from fedleak.attacks.words.adapter_words import AdapterWords
+from fedleak.client.adapters import AdapterOptions
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.pretrained import TOKENS, AdapterOptions, PretrainedAlgorithm
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.pretrained_examples import TOKENS
 from fedleak.core.errors import ViewError
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView

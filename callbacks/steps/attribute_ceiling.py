@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -39,15 +38,30 @@ class AttributeCeiling(AfterStep):
         require(people is not None, "data with attributes of people", "data.attributes of null", way_out)
         assert people is not None
         vectors = [features.double() for features in data.raw_features().values()]
-        inner = [cosines(one @ one.T) for one in vectors]
-        machine, seed = Discriminant(folds=self.folds), run.seed
+        # Like the attack on updates, the classifier sees cosines between clients: a matrix for each kind of raw data.
+        inner = [cosines(features @ features.T) for features in vectors]
+        machine = Discriminant(folds=self.folds)
+        seed = run.seed
         for name, values in people.values.items():
-            known = (people.known & (values >= 0)).nonzero().flatten()
-            asked = (~people.known & (values >= 0)).nonzero().flatten()
-            classes = int(values[known].max()) + 1
-            parts = [machine.evidence(one, known, values[known], classes, seed=seed) for one in inner]
-            found = stacked([own for own, _ in parts], [left_out for _, left_out in parts], values[known])
-            metrics, influences = scores_of_people(found[asked], values[asked])
-            options: dict[str, Any] = {"items": classes, "positives": 1, "setting": {"attribute": name}}
-            options |= {"influences": influences, "round": run.recording.rounds[0]}
-            yield run.scores(CEILING, metrics, victims=asked, **options)
+            train = (people.known & (values >= 0)).nonzero().flatten()
+            tested = (~people.known & (values >= 0)).nonzero().flatten()
+            classes = int(values[train].max()) + 1
+            fitted = []
+            left_out = []
+            for products in inner:
+                of_fit, of_left_out = machine.evidence(products, train, values[train], classes, seed=seed)
+                fitted.append(of_fit)
+                left_out.append(of_left_out)
+            # The evidence of all kinds is weighted by how well it fits the known people, each left out in turn.
+            evidence = stacked(fitted, left_out, values[train])
+            metrics, influences = scores_of_people(evidence[tested], values[tested])
+            yield run.scores(
+                CEILING,
+                metrics,
+                victims=tested,
+                items=classes,
+                positives=1,
+                setting={"attribute": name},
+                influences=influences,
+                round=run.recording.rounds[0],
+            )

@@ -59,20 +59,28 @@ class RawData(AfterStep):
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         data = _owned(run)
-        split, features, seed = data.device_split, _word_features(data.examples.features), run.seed
+        split = data.device_split
+        features = _word_features(data.examples.features)
+        seed = run.seed
+        # The classifier learns from the known devices' texts; users without either kind of device are left out.
         users = [user for user, part in enumerate(split.known) if len(part) and len(split.anonymous[user])]
-        known = torch.cat([split.known[user] for user in users])
+        training_examples = torch.cat([split.known[user] for user in users])
         owners = torch.cat([torch.full((len(split.known[user]),), user) for user in users])
         classifier = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=seed)
-        classifier.fit(features[known.numpy()], owners.numpy())
+        classifier.fit(features[training_examples.numpy()], owners.numpy())
         truth = torch.tensor(users).repeat_interleave(_SETS_PER_USER)
         positive = truth[:, None] == torch.from_numpy(classifier.classes_)
         for size in _SETS:
             generator = generator_for(seed, "sets of examples", size)
-            parts = [split.anonymous[user] for user in users for _ in range(_SETS_PER_USER)]
-            asked = np.stack([_sum_of(features, part, size, generator) for part in parts])
-            values = average_precision(torch.from_numpy(classifier.predict_proba(normalize(asked))), positive)
-            metrics, setting = {"ap": values, "times-chance": values * len(users)}, {"examples_in_a_set": size}
+            sums = []
+            for user in users:
+                for _ in range(_SETS_PER_USER):
+                    sums.append(_sum_of(features, split.anonymous[user], size, generator))
+            # The mean features of a set, up to their length, which is normalised.
+            probabilities = torch.from_numpy(classifier.predict_proba(normalize(np.stack(sums))))
+            values = average_precision(probabilities, positive)
+            metrics = {"ap": values, "times-chance": values * len(users)}  # guessing has a precision of 1 / users
+            setting = {"examples_in_a_set": size}
             last = run.recording.rounds[-1]
             yield run.scores("raw-examples", metrics, victims=classifier.classes_, round=last, setting=setting)
 
@@ -90,16 +98,22 @@ class Maps(AfterStep):
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> list[pd.DataFrame]:
         view, truth = all_messages(run.recording)
-        data, users = _owned(run), truth["user"]
+        data = _owned(run)
+        users = truth["user"]
         shown = torch.unique(users)[:_SHOWN]
         inside = torch.isin(users, shown)
         vectors = unit(layer_vectors(view, self.layers))
         deltas = unit(vectors - vectors.mean(0))[inside]
-        parts = [data.device_split.anonymous[int(user)][: 5 * _SETS_PER_USER] for user in shown]
+        parts = []
+        of_parts = []
+        for user in shown:
+            texts = data.device_split.anonymous[int(user)][: 5 * _SETS_PER_USER]
+            parts.append(texts)
+            of_parts.append(torch.full((len(texts),), int(user)))
         raw = torch.from_numpy(_word_features(data.examples.features[torch.cat(parts)]).toarray())
-        owners = torch.cat([torch.full((len(part),), int(user)) for part, user in zip(parts, shown, strict=True)])
-        places = {"deltas": (deltas, users[inside]), "raw examples": (raw, owners)}
-        evaluation.figures.append(map_figure(places, run.setting, seed=run.seed))
+        owners = torch.cat(of_parts)
+        maps = {"deltas": (deltas, users[inside]), "raw examples": (raw, owners)}
+        evaluation.figures.append(map_figure(maps, run.setting, seed=run.seed))
         return []
 
 
@@ -121,17 +135,24 @@ class UserBias(AfterStep):
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         view, truth = all_messages(run.recording)
         assert view.known is not None
-        own, known = (_log_norms(one.deltas[self.parameter]) for one in (view, view.known))
-        users, known_users = truth["user"], truth["known_user"]
-        both = [user for user in torch.unique(users).tolist() if user in known_users]
-        sides = (known, known_users), (own, users)
-        means = [torch.stack([values[owner == user].mean(0) for user in both]) for values, owner in sides]
-        biases = [value - value.mean(0) for value in means]
-        alike = torch.corrcoef(torch.cat(biases))[: len(both), len(both) :]
-        others = (alike.sum(1) - alike.diagonal()) / max(len(both) - 1, 1)
+        anonymous_norms = _log_norms(view.deltas[self.parameter])
+        known_norms = _log_norms(view.known.deltas[self.parameter])
+        users = truth["user"]
+        known_users = truth["known_user"]
+        users_of_both = [user for user in torch.unique(users).tolist() if user in known_users]
+        # A user's bias is its mean log norm of each word, less the mean of all users.
+        known_means = torch.stack([known_norms[known_users == user].mean(0) for user in users_of_both])
+        anonymous_means = torch.stack([anonymous_norms[users == user].mean(0) for user in users_of_both])
+        biases = [known_means - known_means.mean(0), anonymous_means - anonymous_means.mean(0)]
+        # Of all correlations, those between a known (row) and an anonymous device (column).
+        count = len(users_of_both)
+        all_correlations = torch.corrcoef(torch.cat(biases))
+        across = all_correlations[:count, count:]
+        same_user = across.diagonal()
+        with_others = (across.sum(1) - same_user) / max(count - 1, 1)
         evaluation.figures.append(bias_figure(biases[0][:_SHOWN], biases[1][:_SHOWN], run.setting))
-        correlations = {"bias-correlation": alike.diagonal(), "bias-correlation-others": others}
-        yield run.scores("user-bias", correlations, victims=both, round=view.round)
+        correlations = {"bias-correlation": same_user, "bias-correlation-others": with_others}
+        yield run.scores("user-bias", correlations, victims=users_of_both, round=view.round)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,15 +181,19 @@ class Profiles(AfterStep):
         data = _owned(run)
         fit = profile_fit(data.device_split.anonymous, data.profile_members(data.examples))
         devices = torch.unique(truth["user"])
+        # Rank of each device by its fit to each profile, from 0 to 1.
         ranks = fit[devices].argsort(0).argsort(0).double() / max(len(devices) - 1, 1)
         for name, arguments in self.attacks.items():
             attack = find(name)(**arguments)
             label = attack.label(view)
             estimate = infer(attack, view, generator_for(run.seed, label, view.round))
             assert isinstance(estimate, IdentityEstimate)
-            means = torch.stack([estimate.scores[truth["user"] == device].double().mean(0) for device in devices])
-            chosen = means.topk(min(_FITTING, len(devices)), dim=0).indices[:, estimate.users != UNSEEN]
-            profiles = estimate.users[estimate.users != UNSEEN]
+            means = []
+            for device in devices:
+                means.append(estimate.scores[truth["user"] == device].double().mean(0))
+            is_profile = estimate.users != UNSEEN
+            chosen = torch.stack(means).topk(min(_FITTING, len(devices)), dim=0).indices[:, is_profile]
+            profiles = estimate.users[is_profile]
             values = ranks[chosen, profiles].T.contiguous().mean(1)
             names = [data.device_split.profiles[profile] for profile in profiles.tolist()]
             evaluation.lines[label] = line_of(attack, view)
@@ -203,6 +228,7 @@ def _user_quality(run: CellRun, label: str, module: Any, data: OwnedDataModule) 
     module.eval()
     tested = {user: numbers for user, numbers in enumerate(data.device_split.test) if len(numbers)}
     values = []
+    # The metric of one user at a time, over batches of its held-out examples.
     for numbers in tested.values():
         module.quality.reset()
         with torch.no_grad():
@@ -222,11 +248,16 @@ def _owned(run: CellRun) -> OwnedDataModule:
 
 def _word_features(tokens: Tensor) -> csr_array:
     """``(N, W)`` TF-IDF features of unit length, without padding and unknown words."""
-    text, place = (tokens > 1).nonzero(as_tuple=True)
-    words, width = tokens[text, place].int().numpy(), int(tokens.max()) + 1
-    counts = csr_array((np.ones(len(words)), (text.int().numpy(), words)), shape=(len(tokens), width))
-    spread = np.bincount(np.unique(text.numpy() * width + words) % width, minlength=width)
-    rarity = np.log((1 + len(tokens)) / (1 + spread))
+    text, position = (tokens > 1).nonzero(as_tuple=True)
+    words = tokens[text, position].int().numpy()
+    width = int(tokens.max()) + 1
+    texts = text.int().numpy()
+    counts = csr_array((np.ones(len(words)), (texts, words)), shape=(len(tokens), width))
+    # Number of texts that have each word: pairs of text and word, each once.
+    pairs = np.unique(text.numpy() * width + words)
+    document_counts = np.bincount(pairs % width, minlength=width)
+    # idf = log((1 + N) / (1 + df)), so that a word of all texts counts nothing.
+    rarity = np.log((1 + len(tokens)) / (1 + document_counts))
     return csr_array(normalize(counts.multiply(rarity[None]).tocsr()))
 
 
@@ -239,5 +270,6 @@ def _sum_of(features: csr_array, part: Tensor, size: int, generator: torch.Gener
 def _log_norms(delta: Tensor) -> Tensor:
     """``(V, K)`` log norm of each row of a matrix ``(V, K, H)``, relative to the mean row."""
     norms = torch.linalg.vector_norm(delta, dim=2)
+    # The small number keeps the logarithm of a row that did not move finite.
     relative: Tensor = (norms / norms.mean(1, keepdim=True) + 1e-3).log()
     return relative

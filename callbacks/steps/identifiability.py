@@ -35,7 +35,7 @@ _OWN = "own-vector"
 
 
 @dataclass
-class Probed:
+class ProbedTraining:
     """Finished training with a probing server, and the clients that it probed, `called`."""
 
     module: FederatedMF
@@ -44,7 +44,7 @@ class Probed:
     called: Cohort
 
     @classmethod
-    def of(cls, run: CellRun) -> "Probed":
+    def of(cls, run: CellRun) -> "ProbedTraining":
         """The finished training of a cell.
 
         Raises:
@@ -78,9 +78,11 @@ class Theorem(AfterStep):
     metrics = ("bound", "bound-of-all")
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        probed = Probed.of(run)
-        called, probing = probed.called, probed.probing
-        users, labels = probed.users[called.clients], called.examples["label"]
+        probed = ProbedTraining.of(run)
+        called = probed.called
+        probing = probed.probing
+        users = probed.users[called.clients]
+        labels = called.examples["label"]
         bound = probing.bounds(probed.module.answering(), probed.table, users, labels, called.counts)
         bounds = {"bound": bound, "bound-of-all": torch.full_like(bound, float(bound.max()))}
         yield run.scores(f"theorem-{probing.theorem}", bounds, victims=called.clients)
@@ -100,11 +102,16 @@ class Sharpness(AfterStep):
     metrics = ("sharpness",)
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        probing, axis, scores = Probed.of(run).probing, f"{SETTING}of_bound", evaluation.scores
-        attacks = [name for name, line in evaluation.lines.items() if line.role in ATTACKS]
-        points = scores[(scores["metric"] == "success") & scores["attack"].isin(attacks) & scores[axis].notna()]
-        for attack, own in points.groupby("attack", sort=False):
-            curves = own.groupby(["person", own[axis].astype(float)])["value"].mean().unstack()
+        probing = ProbedTraining.of(run).probing
+        axis = f"{SETTING}of_bound"
+        scores = evaluation.scores
+        attacks = [name for name, attack_info in evaluation.lines.items() if attack_info.role in ATTACKS]
+        is_point = (scores["metric"] == "success") & scores["attack"].isin(attacks) & scores[axis].notna()
+        for attack, scores_of_attack in scores[is_point].groupby("attack", sort=False):
+            # A curve for each client: the share of its repetitions in which it is identified, by point of a campaign.
+            curves = (
+                scores_of_attack.groupby(["person", scores_of_attack[axis].astype(float)])["value"].mean().unstack()
+            )
             least, influence = least_share(curves.columns.to_numpy(), curves.to_numpy(), 1 - probing.delta)
             values = {self.name: np.full(len(curves), least)}
             label = f"theorem-{probing.theorem} by {attack}"
@@ -119,21 +126,25 @@ def least_share(
     Returns:
         The point, NaN if the last mean is below the goal; and the curves' influences on it ``(V,)``.
     """
+    # The share that is reached at a point and at all later ones, from the last point backwards.
     mean = np.minimum.accumulate(curves.mean(0)[::-1])[::-1]
     if mean[-1] < goal:
         return math.nan, np.full(len(curves), math.nan)
     after = int((mean >= goal).argmax())
     if after == 0:
         return float(points[0]), np.zeros(len(curves))
-    rise, width = mean[after] - mean[after - 1], math.log(points[after] / points[after - 1])
+    # Between two points the mean is linear in the logarithm of the point.
+    rise = mean[after] - mean[after - 1]
+    width = math.log(points[after] / points[after - 1])
     share = (goal - mean[after - 1]) / rise
     least = points[after] * math.exp((share - 1) * width)
+    # d least / d mean = -least * width / rise; a client's part of the mean at `least` is its interpolated curve.
     values = curves[:, after - 1] * (1 - share) + curves[:, after] * share
     return float(least), -(values - values.mean()) * least * width / rise
 
 
 @dataclass(frozen=True)
-class Privacy(AfterStep):
+class AnswerPrivacy(AfterStep):
     """Adds the column ``epsilon`` to all scores: privacy of a client's answers to all calls so far.
 
     A call sends the changes of at most B items, each of an L2 norm of at most ``alpha C`` for gradients clipped to C,
@@ -152,20 +163,26 @@ class Privacy(AfterStep):
     delta: OpenUnitInterval = 1e-5
 
     def columns(self, run: CellRun, scores: pd.DataFrame) -> dict[str, list[Any]]:
-        probed = Probed.of(run)
+        probed = ProbedTraining.of(run)
         how = probed.module.answering()
         items = how.batch if how.protocol == "batches" else int(probed.called.counts.max())
-        calls = [None if math.isnan(own) else int(own) for own in scores[f"{SETTING}interactions"].astype(float)]
-        return {
-            name: [None if own is None else _total_epsilon(how, own, changed, self.delta) for own in calls]
-            for name, changed in {"epsilon": items, "epsilon_label": 1}.items()
-        }
+        calls = scores[f"{SETTING}interactions"].astype(float)
+        columns: dict[str, list[Any]] = {}
+        for name, changed_items in (("epsilon", items), ("epsilon_label", 1)):
+            columns[name] = []
+            for call_count in calls:
+                epsilon = None
+                if not math.isnan(call_count):
+                    epsilon = _total_epsilon(how, int(call_count), changed_items, self.delta)
+                columns[name].append(epsilon)
+        return columns
 
 
 def _total_epsilon(how: Answering, calls: int, items: int, delta: float) -> float | str:
     """Epsilon of a number of calls, to three digits; ``inf`` as a word, as in other tables."""
     if not how.noise or how.clip is None:
         return "inf"
+    # Two clients differ by up to 2 alpha C in each of the rows that a call changes.
     sensitivity = 2 * how.learning_rate * how.clip * math.sqrt(items)
     rounded = float(f"{composed_epsilon((how.noise / sensitivity,), calls, delta):.3g}")
     return int(rounded) if rounded.is_integer() else rounded
@@ -182,18 +199,23 @@ class Clients(AfterStep):
     metrics = ("preference-rate", "assumption-1", "hr@10", "cosine-after", "label-error")
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        probed = Probed.of(run)
+        probed = ProbedTraining.of(run)
         everybody = probed.data.build_cohort(0, torch.arange(probed.data.num_clients))
         rates = everybody.examples["label"].double().sum(1) / everybody.counts
+        # Assumption 1 of the theorem: a client dislikes more items than it likes.
         assumed = {"preference-rate": rates, "assumption-1": rates < 0.5}
         yield run.scores("client", assumed, victims=everybody.clients)
         yield from _own_vectors(run)
         yield from self._cost(run, probed)
 
-    def _cost(self, run: CellRun, probed: Probed) -> Iterator[pd.DataFrame]:
-        users, clients = probed.users, probed.called.clients
-        after, last = users.clone(), run.recording.rounds[-1]
-        for view in run.recording.views(rounds=[last] if last in run.recording.round_settings else []):
+    def _cost(self, run: CellRun, probed: ProbedTraining) -> Iterator[pd.DataFrame]:
+        users = probed.users
+        clients = probed.called.clients
+        # Vectors after the attack: those of the last probing round, or the honest ones of clients that were not probed.
+        after = users.clone()
+        last = run.recording.rounds[-1]
+        probing_rounds = [last] if last in run.recording.round_settings else []
+        for view in run.recording.views(rounds=probing_rounds):
             truth = run.recording.truth(view)
             after[truth["clients"]] = truth["user_vector"].double()
         for when, vectors in (("before the attack", users), ("after restoring", after)):
@@ -220,14 +242,21 @@ class ProbeCheckStep(AfterStep):
     draws: PositiveInt = 20
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        probed, recording, check = Probed.of(run), run.recording, ProbeCheck()
+        probed = ProbedTraining.of(run)
+        recording = run.recording
+        check = ProbeCheck()
         rounds = [number for number in recording.rounds if number < probed.probing.after]
         honest = [recording.model(number)[ITEM_EMBEDDING] for number in rounds]
-        generators = [generator_for(run.seed, "probe-draw", draw) for draw in range(self.draws)]
-        sent = [(probed.probing.sent(probed.table, generator), honest[-1].double()) for generator in generators]
-        for metric, pairs in {"detected": sent, "false-alarm": zip(honest, [None, *honest], strict=False)}.items():
-            own = [bool(check.reasons(table, before)) for table, before in pairs]
-            yield run.scores(self.name, {metric: own}, victims=range(len(own)))
+        # Pairs of the table that a client gets and the one that it got before: probes after the last honest table, and
+        # honest tables one after another, the first without one before.
+        probes = []
+        for draw in range(self.draws):
+            generator = generator_for(run.seed, "probe-draw", draw)
+            probes.append((probed.probing.sent(probed.table, generator), honest[-1].double()))
+        successive = zip(honest, [None, *honest], strict=False)
+        for metric, pairs in (("detected", probes), ("false-alarm", successive)):
+            alarms = [bool(check.reasons(table, before)) for table, before in pairs]
+            yield run.scores(self.name, {metric: alarms}, victims=range(len(alarms)))
 
 
 @dataclass(frozen=True)
@@ -252,11 +281,14 @@ class Reached(AfterStep):
 def _own_vectors(run: CellRun) -> Iterator[pd.DataFrame]:
     """Errors of the clients' own vectors on the labels that were sent by the end of each campaign."""
     settings = run.recording.round_settings
-    last: dict[str, float] = {}
-    for own in settings.values():
-        last |= {axis: max(value, last.get(axis, 0)) for axis, value in own.items() if axis != "tolerance"}
+    ends: dict[str, float] = {}
+    for setting_of_round in settings.values():
+        for axis, value in setting_of_round.items():
+            if axis != "tolerance":
+                ends[axis] = max(value, ends.get(axis, 0))
     for view in run.recording.views(rounds=list(settings)):
-        setting = {axis: value for axis, value in settings[view.round].items() if value == last.get(axis)}
+        # The last round of a campaign is where one of its settings has its largest value.
+        setting = {axis: value for axis, value in settings[view.round].items() if value == ends.get(axis)}
         if setting:
             truth = run.recording.truth(view)
             error = VectorEstimate(vectors=truth["user_vector"]).score(view, truth).metrics["label-error"]

@@ -47,10 +47,12 @@ class ImageQuality(AfterStep):
             )
         gallery = module.gallery(data)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        after, targets = gallery.features(device), gallery.targets()
+        after = gallery.features(device)
+        targets = gallery.targets()
         values = _pixel_quality(gallery)
         if targets is not None:
             before = (gallery.original_features(device) - targets).square().mean(1)
+            # How far features are from what the server wants them to be, before and after the manipulation.
             values["feature-loss"] = (after - targets).square().mean(1)
             values["feature-loss-before"] = before
             values["loss-ratio"] = before / values["feature-loss"]
@@ -67,16 +69,22 @@ class ImageQuality(AfterStep):
 def _pixel_quality(gallery: Gallery) -> dict[str, Tensor]:
     """``(N,)`` similarity of every image to its original, and change by storage in eight bits, by metric."""
     assert isinstance(gallery.sent, StoredImages)
-    found: dict[str, list[Tensor]] = {"ssim": [], "psnr": []}
+    similarities: dict[str, list[Tensor]] = {"ssim": [], "psnr": []}
     for start in range(0, len(gallery.numbers), _AT_ONCE):
-        originals, sent = (pixels / 255 for pixels in _pixels(gallery, gallery.numbers[start : start + _AT_ONCE]))
-        found["ssim"].append(ssim(sent, originals))
-        found["psnr"].append(psnr(sent, originals))
+        batch = gallery.numbers[start : start + _AT_ONCE]
+        originals, sent = (pixels / 255 for pixels in _pixels(gallery, batch))
+        similarities["ssim"].append(ssim(sent, originals))
+        similarities["psnr"].append(psnr(sent, originals))
     changes = [gallery.sent.round_trip(number) for number in gallery.numbers]
-    return {"round-trip": torch.tensor(changes)} | {metric: torch.cat(values) for metric, values in found.items()}
+    quality = {"round-trip": torch.tensor(changes)}
+    for metric, values in similarities.items():
+        quality[metric] = torch.cat(values)
+    return quality
 
 
 def _pixels(gallery: Gallery, numbers: list[int]) -> tuple[Tensor, Tensor]:
     """Original and sent images, ``(N, 3, h, w)`` uint8 each."""
     crop = gallery.network.transform.crop
-    return gallery.photos.pixels(numbers, crop), gallery.sent.pixels(numbers, Crop(crop.size, crop.size))
+    originals = gallery.photos.pixels(numbers, crop)
+    sent = gallery.sent.pixels(numbers, Crop(crop.size, crop.size))
+    return originals, sent

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from fedleak.client.cohort import Cohort
+from fedleak.client.cohort import Cohort, padded_cohort
 from fedleak.core.errors import require
 from fedleak.core.io.files import sha256_of_arrays
 from fedleak.core.seeding import PERSISTENT, generator_for
@@ -19,7 +19,7 @@ from fedleak.datamodules.devices.device_split import HOLDOUT, Devices, DeviceSpl
 from fedleak.datamodules.devices.user_examples import OwnedExamples
 from fedleak.datamodules.devices.user_filter import UserFilter
 from fedleak.training.candidates import CandidateOptions, CandidatePool, draw_numbers
-from fedleak.training.data import FederatedDataModule, padded_cohort
+from fedleak.training.data import FederatedDataModule
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from fedleak.client.cohort import Cohort
+from fedleak.client.cohort import Cohort, padded_cohort
 from fedleak.core.errors import require
 from fedleak.core.io.files import sha256_of_arrays
 from fedleak.core.ranges import UnitInterval
@@ -19,7 +19,7 @@ from fedleak.core.seeding import PERSISTENT, generator_for
 from fedleak.datamodules.partition.client_split import ClientSplit, split_clients
 from fedleak.datamodules.partition.pool import hold_back, shuffled_pool, split_off
 from fedleak.training.candidates import CandidateOptions, CandidatePool, draw_numbers
-from fedleak.training.data import FederatedDataModule, padded_cohort
+from fedleak.training.data import FederatedDataModule
 
 _COLOURS = 16
 """Bins of a channel's histogram."""

@@ -19,7 +19,7 @@ from fedleak.core.ranges import PositiveInt
 from fedleak.datamodules.images.image_files import image_files, open_image, trees
 from fedleak.datamodules.images.image_set import ImageSet
 from fedleak.datamodules.images.voters import ImageVoters
-from fedleak.training.data import data_root
+from fedleak.training.data_folder import data_root
 
 NAME = "imagenet"
 _PAGE = "https://image-net.org/challenges/LSVRC/2012/2012-downloads.php"

@@ -41,28 +41,32 @@ class ClientAlgorithm:
         """Defences that change the local training, which attacks simulate."""
         return ()
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
         """Shape of every public parameter, computed without allocating it.
 
         Args:
-            held: shapes of the recorded model, for sizes that are not fields.
+            recorded: shapes of the recorded model, for sizes that are not fields.
         """
-        return dict(held)
+        return dict(recorded)
 
-    def named_as(self, held: Shapes) -> Self:
-        """The same algorithm with the parameter names of a recorded model ``held``, if these differ by a prefix."""
+    def named_as(self, recorded: Shapes) -> Self:
+        """The same algorithm with the parameter names of a recorded model ``recorded``, if these differ by a prefix."""
         return self
 
     def arguments(self) -> dict[str, Any]:
         """Fields as plain values, for a manifest."""
-        names = [one.name for one in dataclasses.fields(self)]
+        names = [field.name for field in dataclasses.fields(self)]
         return {self.recorded_as.get(name, name): _plain(getattr(self, name)) for name in names}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Defense):
         return dict(vars(value))
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return dataclasses.asdict(value)
+        return value
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +88,9 @@ class DescentAlgorithm(ClientAlgorithm, Task):
 
     @property
     def training_defenses(self) -> tuple[Defense, ...]:
-        return () if self.update_l1 is None else (self.update_l1,)
+        if self.update_l1 is None:
+            return ()
+        return (self.update_l1,)
 
     def steps(self, example_counts: Tensor) -> Tensor:
         """``(V,)`` number of local steps of clients with ``example_counts (V,)``."""
@@ -92,7 +98,9 @@ class DescentAlgorithm(ClientAlgorithm, Task):
         if local.updates is not None:
             return torch.full_like(example_counts, local.updates)
         size = local.batch_size
-        batches = torch.ones_like(example_counts) if size is None else (example_counts + size - 1) // size
+        batches = torch.ones_like(example_counts)
+        if size is not None:
+            batches = (example_counts + size - 1) // size  # the last batch of an epoch may be smaller
         return local.epochs * batches.clamp(min=1)
 
     @property
@@ -117,8 +125,9 @@ class DescentAlgorithm(ClientAlgorithm, Task):
         steps = self.steps(example_counts).double()
         if not local.momentum:
             return local.learning_rate * steps
-        last = local.momentum * (1 - local.momentum**steps) / (1 - local.momentum)
-        return local.learning_rate * (steps - last) / (1 - local.momentum)
+        # The sum over n = 1..T of lr (1 - m^n) / (1 - m) is lr (T - m (1 - m^T) / (1 - m)) / (1 - m).
+        missing = local.momentum * (1 - local.momentum**steps) / (1 - local.momentum)
+        return local.learning_rate * (steps - missing) / (1 - local.momentum)
 
     def decay_change(self, model: Model, example_counts: Tensor) -> dict[str, Tensor]:
         """Change due to weight decay alone, by parameter ``(V, *shape)``, for clients with ``example_counts (V,)``.
@@ -129,14 +138,21 @@ class DescentAlgorithm(ClientAlgorithm, Task):
         local = self.local
         separate = local.optimizer == "sgd" and local.weight_decay > 0
         steps = self.steps(example_counts).tolist()
+        # Without other gradients a parameter is multiplied by the same factor, whatever its value.
         changes = [self._decayed(count) - 1 if separate else 0.0 for count in steps]
         factors = torch.tensor(changes, dtype=torch.float64)
-        return {name: factors.reshape(-1, *[1] * value.dim()).to(value.dtype) * value for name, value in model.items()}
+        by_parameter = {}
+        for name, value in model.items():
+            of_clients = factors.reshape(-1, *[1] * value.dim()).to(value.dtype)
+            by_parameter[name] = of_clients * value
+        return by_parameter
 
     def _decayed(self, steps: int) -> float:
         local = self.local
-        value, velocity = 1.0, 0.0
+        value = 1.0
+        velocity = 0.0
         for _ in range(steps):
+            # The gradient of decay is weight_decay * value, which enters the momentum like any other.
             velocity = local.momentum * velocity + local.weight_decay * value
             value -= local.learning_rate * velocity
         return value
@@ -213,11 +229,12 @@ class ExampleAlgorithm(DescentAlgorithm):
         seed = int(torch.randint(2**62, (), generator=generator))
         algorithm, cohort = self.encode(features, labels, examples)
         deltas = algorithm.train(self.trained(model), cohort, seed=seed).deltas
+        # A client's delta of a table has its own rows only; put them into a whole table.
         for name, rows in cohort.rows.items():
-            whole = torch.zeros(len(rows), *model[name].shape)
-            client, place = (rows >= 0).nonzero(as_tuple=True)
-            whole[client, rows[client, place]] = deltas[name][client, place]
-            deltas = {**deltas, name: whole}
+            table = torch.zeros(len(rows), *model[name].shape)
+            client, slot = (rows >= 0).nonzero(as_tuple=True)
+            table[client, rows[client, slot]] = deltas[name][client, slot]
+            deltas = {**deltas, name: table}
         return deltas
 
 

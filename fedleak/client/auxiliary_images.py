@@ -37,11 +37,15 @@ def auxiliary(view: RoundView, classes: int, most: int | None = None) -> Auxilia
     Raises:
         ViewError: a class has no image, or a label is not below `classes`.
     """
-    images, labels = view.auxiliary[IMAGES], view.auxiliary[LABELS]
-    if len(images) != len(labels) or (len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes):
+    images = view.auxiliary[IMAGES]
+    labels = view.auxiliary[LABELS]
+    valid = len(images) == len(labels)
+    if valid and len(labels):
+        valid = 0 <= int(labels.min()) <= int(labels.max()) < classes
+    if not valid:
         raise ViewError(f"expected auxiliary images with a label below {classes} each, got others")
     numbers = [(labels == c).nonzero().flatten()[:most] for c in range(classes)]
-    missing = [c for c, own in enumerate(numbers) if not len(own)]
+    missing = [c for c, of_class in enumerate(numbers) if not len(of_class)]
     if missing:
         raise ViewError(f"expected auxiliary images of every class, got none of class {missing[0]}")
     return Auxiliary(images, labels, pad_sequence(numbers, batch_first=True, padding_value=-1))

@@ -36,7 +36,7 @@ class BinaryClassifierAlgorithm(NetworkAlgorithm, RecordAlgorithm):
     image_shape: tuple[PositiveInt, PositiveInt, PositiveInt]
     positive: tuple[int, ...]
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
         return classifier_shapes(self.network, image_shape=self.image_shape, classes=1)
 
     @functools.cached_property

@@ -14,7 +14,7 @@ _NUMBERS_AT_ONCE = 2**26
 
 def gradient_bases(
     view: RoundView,
-    known: Auxiliary,
+    auxiliary: Auxiliary,
     present: Tensor,
     *,
     sizes: Tensor | None = None,
@@ -32,41 +32,58 @@ def gradient_bases(
     """
     classes = present.shape[1]
     single = torch.eye(classes, dtype=torch.bool)
+    # Sizes of the simulated clients of single classes: which are needed, and the one that each victim reads.
     if sizes is None:
-        distinct, own, wanted = torch.zeros(1).long(), torch.zeros(len(present)).long(), single.any(0)[None]
-        amounts = known.per_class, present.long() @ known.per_class
+        # One client for each class, with each auxiliary image once; victims share them.
+        distinct_sizes = torch.zeros(1).long()
+        size_of_victim = torch.zeros(len(present)).long()
+        needed = single.any(0)[None]
+        single_counts = auxiliary.per_class
+        union_counts = present.long() @ auxiliary.per_class
     else:
-        distinct, own = torch.unique(sizes, return_inverse=True)
-        wanted = torch.zeros(len(distinct), classes).index_add_(0, own, present.float()) > 0
-        amounts = distinct[wanted.nonzero()[:, 0]], sizes
-    sets, union = torch.unique(torch.cat([present.long(), amounts[1][:, None]], dim=1), dim=0, return_inverse=True)
-    place, label = wanted.nonzero().T
+        # A class is trained with a size only if some victim of this size has the class.
+        distinct_sizes, size_of_victim = torch.unique(sizes, return_inverse=True)
+        needed = torch.zeros(len(distinct_sizes), classes).index_add_(0, size_of_victim, present.float()) > 0
+        single_counts = distinct_sizes[needed.nonzero()[:, 0]]
+        union_counts = sizes
+    # Victims with the same classes and the same size share the simulated client of all their classes.
+    keys = torch.cat([present.long(), union_counts[:, None]], dim=1)
+    sets, union = torch.unique(keys, dim=0, return_inverse=True)
+    size_index, label = needed.nonzero().T
     chosen = torch.cat([single[label], sets[:, :-1].bool()])
-    examples = round_robin_images(known, chosen, torch.cat([amounts[0], sets[:, -1]]))
-    learner = view.require(ClassifierAlgorithm).without_noise()
-    at_once = max(1, _NUMBERS_AT_ONCE // sum(value.numel() for value in view.model.values()))
-    flat = torch.cat(
-        [
-            flat_change(
-                view,
-                layer,
-                learner.simulate_examples(view.model, known.images, known.labels, part, generator=generator),
-            )
-            for part in torch.split(examples, at_once)
-        ]
-    )
-    bases = flat.new_zeros(len(distinct), classes, flat.shape[1])
-    bases[place, label] = flat[: len(label)]
-    return (bases[0] if sizes is None else bases[own]), flat[len(label) :][union]
+    examples = round_robin_images(auxiliary, chosen, torch.cat([single_counts, sets[:, -1]]))
+    algorithm = view.require(ClassifierAlgorithm).without_noise()
+    delta_size = sum(value.numel() for value in view.model.values())
+    parts = []
+    for part in torch.split(examples, max(1, _NUMBERS_AT_ONCE // delta_size)):
+        deltas = algorithm.simulate_examples(
+            view.model,
+            auxiliary.images,
+            auxiliary.labels,
+            part,
+            generator=generator,
+        )
+        parts.append(flat_change(view, layer, deltas))
+    changes = torch.cat(parts)
+    # The first changes are those of single classes, by size and class; the others those of the sets.
+    bases = changes.new_zeros(len(distinct_sizes), classes, changes.shape[1])
+    bases[size_index, label] = changes[: len(label)]
+    of_sets = changes[len(label) :][union]
+    if sizes is None:
+        return bases[0], of_sets
+    return bases[size_of_victim], of_sets
 
 
-def round_robin_images(known: Auxiliary, sets: Tensor, sizes: Tensor) -> Tensor:
+def round_robin_images(auxiliary: Auxiliary, sets: Tensor, sizes: Tensor) -> Tensor:
     """``(B, N)`` auxiliary images, padded with -1, of clients with ``sizes (B,)`` and classes ``sets (B, K)`` bool.
 
     The classes take turns, and the images of each class.
     """
-    held = sets.sum(1)[:, None]
+    set_sizes = sets.sum(1)[:, None]
+    # The classes of each set come first in its row of `members`; example n is of class n modulo their number.
     members = sets.long().argsort(dim=1, descending=True, stable=True)
-    place = torch.arange(int(sizes.max())).expand(len(sets), -1)
-    label = members.gather(1, place % held)
-    return known.by_class[label, (place // held) % known.per_class[label]].where(place < sizes[:, None], -1)
+    position = torch.arange(int(sizes.max())).expand(len(sets), -1)
+    label = members.gather(1, position % set_sizes)
+    turn = position // set_sizes  # earlier examples of the same class, whose images are used in turn
+    image = auxiliary.by_class[label, turn % auxiliary.per_class[label]]
+    return image.where(position < sizes[:, None], -1)

@@ -21,6 +21,10 @@ CLICK_MODELS: dict[tuple[str, int], tuple[tuple[float, ...], tuple[float, ...]]]
     ("informational", 5): ((0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
 }
 """P(click) and P(stop after a click) by grade, for 3 and 5 grades (Hofmann et al. 2013; RAIFLE, section V.B.2)."""
+_SMALLEST = 1e-38
+"""Least probability whose logarithm is taken in float32."""
+_SMALLEST_LOG = -80
+"""Logarithm between those of possible patterns of ten documents and that of `_SMALLEST`, which is about -87."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,9 @@ class CascadeStep:
 @functools.cache
 def patterns(length: int) -> Tensor:
     """``(2^L, L)`` all patterns as zeros and ones, float32; row r is the binary representation of r."""
-    return (torch.arange(2**length)[:, None] >> torch.arange(length) & 1).float()
+    rows = torch.arange(2**length)[:, None]
+    bits = rows >> torch.arange(length) & 1
+    return bits.float()
 
 
 @functools.cache
@@ -54,23 +60,34 @@ def possible(mask: Tensor, *, every: bool = False) -> Tensor:
     codes = patterns(mask.shape[-1]).to(mask.device)
     real = mask.float()
     clicked = real @ codes.T
+    # A pattern is inside the list if all its clicks are at documents.
     inside = codes.sum(1) == clicked
-    return inside if every else inside & (clicked > 0) & (clicked < real.sum(-1, keepdim=True))
+    if every:
+        return inside
+    return inside & (clicked > 0) & (clicked < real.sum(-1, keepdim=True))
 
 
 def steps_for_grades(click_model: str, grades: Tensor, num_grades: int) -> CascadeStep:
     """The cascade at documents with given grades ``(..., L)``."""
     click, stop = (torch.tensor(law, device=grades.device) for law in CLICK_MODELS[click_model, num_grades])
-    p, q = click[grades], stop[grades]
-    return CascadeStep(1 - p, p * (1 - q), p * q)
+    p_click = click[grades]
+    p_stop = stop[grades]
+    return CascadeStep(
+        passed=1 - p_click,
+        clicked_on=p_click * (1 - p_stop),
+        clicked_stop=p_click * p_stop,
+    )
 
 
 def steps_for_law(click_model: str, law: Sequence[float] | Tensor, length: int) -> CascadeStep:
     """The cascade ``(L,)`` at documents with independent grades from the distribution ``law (G,)``."""
     law = torch.as_tensor(law)
     click, stop = (torch.tensor(values, dtype=law.dtype) for values in CLICK_MODELS[click_model, len(law)])
-    averages = ((1 - click) @ law, (click * (1 - stop)) @ law, (click * stop) @ law)
-    return CascadeStep(*(value.expand(length) for value in averages))
+    # Grades are independent, so each position has the mean over the grades.
+    passed = (1 - click) @ law
+    clicked_on = (click * (1 - stop)) @ law
+    clicked_stop = (click * stop) @ law
+    return CascadeStep(passed.expand(length), clicked_on.expand(length), clicked_stop.expand(length))
 
 
 def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False, stale: bool = False) -> Tensor:
@@ -92,16 +109,22 @@ def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False, st
         return _stale_log_law(steps, mask)
     length = mask.shape[-1]
     codes = patterns(length).to(mask.device)
-    passed, on, stop = (value.clamp(min=1e-38).log() for value in _filled(steps, mask))
-    # Log probability of continuing before position k and, after the last click at k, of passing all others.
-    going = codes * on[..., None, :] + (1 - codes) * passed[..., None, :]
-    before = going.cumsum(-1) - going
-    after = ((1 - codes) * passed[..., None, :]).flip(-1).cumsum(-1).flip(-1)
-    final = (codes > 0) & (codes.flip(-1).cumsum(-1).flip(-1) == 1)
-    ends = torch.logaddexp(stop[..., None, :].expand(after.shape), on[..., None, :] + after)
-    total = ((before + ends) * final).sum(-1)
-    total[..., 0] = passed.sum(-1)
-    total = total.masked_fill(~possible(mask, every=every) | (total < -80), -torch.inf)
+    passed, clicked, stop = (value.clamp(min=_SMALLEST).log() for value in _filled(steps, mask))
+    # Log probability of continuing before each position, and of passing all documents after it.
+    log_passed = passed[..., None, :]
+    log_clicked = clicked[..., None, :]
+    log_continue = codes * log_clicked + (1 - codes) * log_passed
+    log_before = log_continue.cumsum(-1) - log_continue
+    log_pass_after = _sums_from_here((1 - codes) * log_passed)
+    # The last click is the position from which on the pattern has exactly one click.
+    last_click = (codes > 0) & (_sums_from_here(codes) == 1)
+    # After the last click the user stopped, or went on and passed all others.
+    ends = torch.logaddexp(stop[..., None, :].expand(log_pass_after.shape), log_clicked + log_pass_after)
+    total = ((log_before + ends) * last_click).sum(-1)
+    total[..., 0] = passed.sum(-1)  # without a click, every document is passed
+    # Below e^-80 a probability comes from the clamp of zeros above, so the pattern is impossible.
+    impossible = ~possible(mask, every=every) | (total < _SMALLEST_LOG)
+    total = total.masked_fill(impossible, -torch.inf)
     return total - _log_sum(total)
 
 
@@ -114,15 +137,18 @@ def _filled(steps: CascadeStep, mask: Tensor) -> Iterator[Tensor]:
 def _stale_log_law(steps: CascadeStep, mask: Tensor) -> Tensor:
     """`cascade_log_law` with stale clicks: mixes the laws after a draw of no click and after one of only clicks."""
     codes = patterns(mask.shape[-1]).to(mask.device)
-    passed, on, stop = _filled(steps, mask)
-    going = torch.where(codes > 0, on[..., None, :], passed[..., None, :])
-    before = torch.nn.functional.pad(going.cumprod(-1)[..., :-1], (1, 0), value=1.0)
-    clicked = ((codes > 0) | ~mask[..., None, :]).flip(-1).int().cumprod(-1).flip(-1)
-    all_after = torch.nn.functional.pad(clicked[..., 1:], (0, 1), value=1)
-    stopped = (before * codes * stop[..., None, :] * all_after).sum(-1)
-    stale = (stopped + going.prod(-1)) * possible(mask, every=True)
+    passed, clicked_on, stop = _filled(steps, mask)
+    p_continue = torch.where(codes > 0, clicked_on[..., None, :], passed[..., None, :])
+    p_before = _shifted(p_continue.cumprod(-1)[..., :-1], before=1, value=1.0)
+    # Stale clicks: a pattern that stopped at a click is seen if it has clicks at all documents after this one.
+    clicked_or_padding = (codes > 0) | ~mask[..., None, :]
+    clicked_to_end = clicked_or_padding.flip(-1).int().cumprod(-1).flip(-1)
+    all_after = _shifted(clicked_to_end[..., 1:], before=0, value=1)
+    stopped = (p_before * codes * stop[..., None, :] * all_after).sum(-1)
+    stale = (stopped + p_continue.prod(-1)) * possible(mask, every=True)
+    # A draw that cannot be sent, of no click or of only clicks, is repeated: from a cleared list or from stale clicks.
     fresh = cascade_log_law(steps, mask, every=True).exp()
-    full = 2 ** mask.sum(-1, keepdim=True) - 1
+    full = 2 ** mask.sum(-1, keepdim=True) - 1  # the pattern with a click at every document
     # Expected number of draws after one of only clicks, for each draw after one of no click.
     draws = fresh.gather(-1, full) / (1 - stale.gather(-1, full)).clamp(min=1e-12)
     law = (fresh + draws * stale).log().masked_fill(~possible(mask), -torch.inf)
@@ -139,12 +165,14 @@ def count_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) -> T
     """The number of clicks has the cascade's distribution; given the number, all patterns are equally likely."""
     law = cascade_log_law(steps, mask, every=every).exp()
     count = patterns(mask.shape[-1]).sum(1).long().to(mask.device)
-    size = torch.zeros(*mask.shape[:-1], mask.shape[-1] + 1, device=mask.device)
+    zeros = torch.zeros(*mask.shape[:-1], mask.shape[-1] + 1, device=mask.device)
     index = count.expand(law.shape)
-    mass = size.scatter_add(-1, index, law)
+    # Probability of each number of clicks, and the number of patterns among which it is shared equally.
+    mass = zeros.scatter_add(-1, index, law)
     inside = possible(mask, every=every)
-    members = size.scatter_add(-1, index, inside.float())
-    return (mass / members.clamp(min=1)).gather(-1, index).masked_fill(~inside, 0.0).log()
+    members = zeros.scatter_add(-1, index, inside.float())
+    share = mass / members.clamp(min=1)
+    return share.gather(-1, index).masked_fill(~inside, 0.0).log()
 
 
 def sample_patterns(log_law: Tensor, generator: torch.Generator) -> Tensor:
@@ -154,6 +182,16 @@ def sample_patterns(log_law: Tensor, generator: torch.Generator) -> Tensor:
     best = (log_law - draws.log()).argmax(-1)
     chosen: Tensor = patterns(int(log_law.shape[-1]).bit_length() - 1)[best]
     return chosen * torch.isfinite(log_law).any(-1, keepdim=True)
+
+
+def _sums_from_here(values: Tensor) -> Tensor:
+    """``(..., L)`` sum of each position and all after it."""
+    return values.flip(-1).cumsum(-1).flip(-1)
+
+
+def _shifted(values: Tensor, *, before: int, value: float) -> Tensor:
+    """``(..., L - 1)`` values with one more, before (1) or after (0) them."""
+    return torch.nn.functional.pad(values, (before, 1 - before), value=value)
 
 
 def _log_sum(values: Tensor) -> Tensor:

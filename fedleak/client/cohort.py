@@ -1,9 +1,11 @@
 """The clients of one round, stacked and padded."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 
 @dataclass
@@ -38,16 +40,38 @@ class Cohort:
     def select(self, positions: Tensor) -> "Cohort":
         """The clients at `positions`, with the padding that they need."""
         mask = self.mask[positions]
+        # Padding is cut after the longest of the chosen clients.
         width = int(mask.sum(1).max()) if positions.numel() else 0
         rows = {name: _trim(ids[positions]) for name, ids in self.rows.items()}
         examples = {name: value[positions, :width] for name, value in self.examples.items()}
-        return Cohort(self.round, self.clients[positions], examples, mask[:, :width], rows, self.shared)
+        return Cohort(
+            round=self.round,
+            clients=self.clients[positions],
+            examples=examples,
+            mask=mask[:, :width],
+            rows=rows,
+            shared=self.shared,
+        )
 
     def share(self, rank: int, world_size: int) -> "Cohort":
         """The clients that `rank` trains; a client always has the same rank, so its private state stays there."""
         if world_size == 1:
             return self
         return self.select(torch.nonzero(self.clients % world_size == rank).flatten())
+
+
+def padded_cohort(
+    round_number: int, clients: Tensor, parts: Sequence[Tensor], fields: Callable[[Tensor], dict[str, Tensor]]
+) -> Cohort:
+    """Cohort of clients with the examples of the numbers `parts`; the fields ``(C, N, ...)`` are padded with 0."""
+    numbers = pad_sequence(list(parts), batch_first=True, padding_value=-1)
+    mask = numbers >= 0
+    examples = {}
+    for name, flat_values in fields(numbers.clamp(min=0).flatten()).items():
+        values = flat_values.reshape(*numbers.shape, *flat_values.shape[1:])
+        values[~mask] = 0
+        examples[name] = values
+    return Cohort(round_number, clients, examples, mask)
 
 
 def _trim(ids: Tensor) -> Tensor:

@@ -34,14 +34,19 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.heads = heads
         self.norm = nn.LayerNorm(width)
-        self.query, self.key, self.value, self.merge = (nn.Linear(width, width) for _ in range(4))
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.merge = nn.Linear(width, width)
         self.hidden_norm = nn.LayerNorm(width)
-        self.enter, self.leave = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.enter = nn.Linear(width, hidden)
+        self.leave = nn.Linear(hidden, width)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``(B, T, d)`` -> ``(B, T, d)``."""
-        seen = self.norm(inputs)
-        query, key, value = (layer(seen).unflatten(2, (self.heads, -1)).transpose(1, 2) for layer in self._attention)
+        normed = self.norm(inputs)
+        # Layer norm before each half, as in GPT-2; the heads become a dimension of their own.
+        query, key, value = (layer(normed).unflatten(2, (self.heads, -1)).transpose(1, 2) for layer in self._attention)
         attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         between = inputs + self.merge(attended.transpose(1, 2).flatten(2))
         return self._second_half(between)
@@ -56,29 +61,36 @@ class DecoderLayer(nn.Module):
         Returns:
             ``(P, W, d)`` inputs of `enter` at the last place, for every pair.
         """
-        made: Tensor = self.hidden_norm(self._attended(before, last))
-        return made
+        normed: Tensor = self.hidden_norm(self._attended(before, last))
+        return normed
 
     def at_last(self, before: Tensor, last: Tensor) -> Tensor:
         """``(P, W, d)`` outputs at the last place, with the arguments of `between`."""
         return self._second_half(self._attended(before, last))
 
     def _attended(self, before: Tensor, last: Tensor) -> Tensor:
-        (query, own_key, own_value), (_, keys, values) = (
-            [layer(self.norm(inputs)).unflatten(-1, (self.heads, -1)) for layer in self._attention]
-            for inputs in (last, before)
-        )
+        # Query, key and value of the last place, and keys and values of the places before it.
+        query, own_key, own_value = self._projected(last)
+        _, keys, values = self._projected(before)
         query = query.expand(len(before), -1, -1, -1)
         scores = torch.einsum("pwhd,pthd->pwht", query, keys)
-        own = (query * own_key).sum(3)[..., None]
-        weights = (torch.cat([scores, own], dim=3) / query.shape[3] ** 0.5).softmax(3)
+        own_score = (query * own_key).sum(3)[..., None]
+        # The last place attends to the earlier ones and to itself; scores are scaled by the root of the head's width.
+        scale = query.shape[3] ** 0.5
+        weights = (torch.cat([scores, own_score], dim=3) / scale).softmax(3)
         attended = torch.einsum("pwht,pthd->pwhd", weights[..., :-1], values) + weights[..., -1:] * own_value
-        made: Tensor = last + self.merge(attended.flatten(2))
-        return made
+        between: Tensor = last + self.merge(attended.flatten(2))
+        return between
 
     def _second_half(self, between: Tensor) -> Tensor:
-        made: Tensor = between + self.leave(functional.gelu(self.enter(self.hidden_norm(between))))
-        return made
+        normed = self.hidden_norm(between)
+        outputs: Tensor = between + self.leave(functional.gelu(self.enter(normed)))
+        return outputs
+
+    def _projected(self, inputs: Tensor) -> list[Tensor]:
+        """Query, key and value of each place ``(..., d)``: ``(..., heads, d / heads)``."""
+        normed = self.norm(inputs)
+        return [layer(normed).unflatten(-1, (self.heads, -1)) for layer in self._attention]
 
     @property
     def _attention(self) -> tuple[nn.Module, nn.Module, nn.Module]:
@@ -93,21 +105,21 @@ class Decoder(nn.Module):
         layers: number of layers.
         heads: heads of each layer's attention.
         hidden: hidden units of each layer.
-        places: largest number of words.
+        positions: largest number of words.
     """
 
-    def __init__(self, *, width: int, layers: int, heads: int, hidden: int, places: int) -> None:
+    def __init__(self, *, width: int, layers: int, heads: int, hidden: int, positions: int) -> None:
         super().__init__()
-        self.position = nn.Embedding(places, width)
+        self.position = nn.Embedding(positions, width)
         self.layers = nn.ModuleList([DecoderLayer(width, heads, hidden) for _ in range(layers)])
         self.norm = nn.LayerNorm(width)
 
     def forward(self, words: Tensor) -> Tensor:
         """``(B, T, d)`` vectors of words -> ``(B, T, d)`` what the last layer makes of each place."""
-        made = words + self.position.weight[: words.shape[1]]
+        states = words + self.position.weight[: words.shape[1]]
         for layer in self.layers:
-            made = layer(made)
-        normal: Tensor = self.norm(made)
+            states = layer(states)
+        normal: Tensor = self.norm(states)
         return normal
 
 
@@ -159,8 +171,13 @@ class DecoderOptions(TextOptions):
 
     def body(self) -> Decoder:
         """The network, with torch's default weights."""
-        sizes = {"layers": self.layers, "heads": self.heads, "hidden": self.hidden, "places": self.places}
-        return Decoder(width=self.embedding, **sizes)
+        return Decoder(
+            width=self.embedding,
+            layers=self.layers,
+            heads=self.heads,
+            hidden=self.hidden,
+            positions=self.places,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +196,9 @@ class DecoderAlgorithm(TextAlgorithm):
     def template(self) -> Decoder:
         return self.network.body()
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        sizes, width = self.network, self.network.embedding
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
+        sizes = self.network
+        width = self.network.embedding
         with torch.device("meta"):
             body = {f"{BODY}.{name}": tuple(value.shape) for name, value in sizes.body().named_parameters()}
         return {
@@ -191,10 +209,12 @@ class DecoderAlgorithm(TextAlgorithm):
         }
 
     def states(self, parameters: Parameters, examples: Parameters) -> Tensor:
-        places = examples[PLACE] if self.rates else examples[PLACE][:, :-1]
-        own = {n.removeprefix(f"{BODY}."): v for n, v in parameters.items() if n.startswith(f"{BODY}.")}
-        made: Tensor = functional_call(self.body, own, (functional.embedding(places, parameters[EMBEDDING]),))
-        return made.transpose(0, 1)
+        # Nothing is predicted from the last word, unless the task is a rating.
+        rows = examples[PLACE] if self.rates else examples[PLACE][:, :-1]
+        body = {n.removeprefix(f"{BODY}."): v for n, v in parameters.items() if n.startswith(f"{BODY}.")}
+        vectors = functional.embedding(rows, parameters[EMBEDDING])
+        outputs: Tensor = functional_call(self.body, body, (vectors,))
+        return outputs.transpose(0, 1)
 
     def fast(self) -> None:
         return None

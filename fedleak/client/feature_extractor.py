@@ -88,10 +88,10 @@ class FeatureExtractor(nn.Module):
         self.register_buffer("std", torch.tensor(transform.std).reshape(1, -1, 1, 1), persistent=False)
         self.requires_grad_(False)
         super().train(False)
-        whole = self._width(name)
-        self.num_features = whole if features is None else features
+        width = self._width(name)
+        self.num_features = width if features is None else features
         require(
-            1 <= self.num_features <= whole, f"1 to {whole} features of {name}", features, "Omit `features` for all."
+            1 <= self.num_features <= width, f"1 to {width} features of {name}", features, "Omit `features` for all."
         )
 
     def train(self, mode: bool = True) -> "FeatureExtractor":
@@ -108,10 +108,10 @@ class FeatureExtractor(nn.Module):
 
     def of_inputs(self, inputs: Tensor) -> Tensor:
         """Features ``(N, F)`` of normalised images ``(N, 3, h, w)``."""
-        found: Tensor = self.body(inputs)
+        features: Tensor = self.body(inputs)
         if self.num_features == self.classifier.in_features:
-            return found
-        return nn.functional.adaptive_avg_pool1d(found[:, None], self.num_features)[:, 0]
+            return features
+        return nn.functional.adaptive_avg_pool1d(features[:, None], self.num_features)[:, 0]
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Features ``(N, F)`` of pixels ``(N, 3, h, w)`` in [0, 1]."""
@@ -119,17 +119,18 @@ class FeatureExtractor(nn.Module):
 
     def logits(self, pixels: Tensor) -> Tensor:
         """Logits of the whole network for pixels ``(N, 3, h, w)`` in [0, 1]."""
-        said: Tensor = self.classifier(self.body(self.normalise(pixels)))
-        return said
+        logits: Tensor = self.classifier(self.body(self.normalise(pixels)))
+        return logits
 
     def _width(self, name: str) -> int:
         size = self.transform.crop.size
         try:
             with torch.no_grad():
-                said = self.body(torch.zeros(1, len(self.transform.mean), size, size))
+                features = self.body(torch.zeros(1, len(self.transform.mean), size, size))
         except RuntimeError as error:  # e.g. two heads whose outputs are averaged
             raise _no_classifier(name, f"a network that fails without its last layer: {error}") from error
-        shape = tuple(said.shape) if isinstance(said, Tensor) else ()
+        # Without its last layer, a network must give one vector an image, of the layer's inputs.
+        shape = tuple(features.shape) if isinstance(features, Tensor) else ()
         if shape != (1, self.classifier.in_features):
             raise _no_classifier(
                 name, f"a last layer of {self.classifier.in_features} inputs, but outputs {shape} without it"
@@ -139,13 +140,13 @@ class FeatureExtractor(nn.Module):
 
 def replace_layer(network: nn.Module, path: str, layer: nn.Module) -> None:
     """Puts another layer at a path of a network."""
-    parent, _, own = path.rpartition(".")
-    setattr(network.get_submodule(parent), own, layer)
+    parent, _, child = path.rpartition(".")
+    setattr(network.get_submodule(parent), child, layer)
 
 
-def _no_classifier(name: str, found: str) -> InputError:
+def _no_classifier(name: str, network: str) -> InputError:
     return InputError(
         expected=f"a linear layer at the end of {name}, whose inputs are its features",
-        found=found,
+        found=network,
         way_out="Name a classification network with its classifier.",
     )

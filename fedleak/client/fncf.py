@@ -45,13 +45,14 @@ class FNCFAlgorithm(RecommenderAlgorithm):
     def fast(self) -> Gradients:
         return InteractionGradients()
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        items, dim = held[ITEM_EMBEDDING]
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
+        items, dim = recorded[ITEM_EMBEDDING]
         shapes: dict[str, tuple[int, ...]] = {ITEM_EMBEDDING: (items, dim)}
         width = self.user_dim + dim
-        layers = layer_names(held)
-        for place, name in enumerate(layers):
-            out = held[f"{name}.weight"][0] if place < len(layers) - 1 else 1
+        layers = layer_names(recorded)
+        for depth, name in enumerate(layers):
+            # The width of a hidden layer is no field, so it is that of the recording; the last has one logit.
+            out = recorded[f"{name}.weight"][0] if depth < len(layers) - 1 else 1
             shapes |= {f"{name}.weight": (out, width), f"{name}.bias": (out,)}
             width = out
         return shapes

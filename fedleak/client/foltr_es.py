@@ -36,19 +36,23 @@ def levels(metric: ListMetric, clicks: Tensor) -> Tensor:
         clicks: zeros and ones, zero where padded.
     """
     clicked = clicks > 0.5
-    place = torch.arange(clicks.shape[-1], device=clicks.device)
+    position = torch.arange(clicks.shape[-1], device=clicks.device)
     if metric == "max-rr":
-        first = torch.where(clicked, place, LONGEST).amin(-1)
-        return torch.where(first < LONGEST, first + 1, 0)
+        first = torch.where(clicked, position, LONGEST).amin(-1)
+        return torch.where(first < LONGEST, first + 1, 0)  # level r is the reciprocal rank 1 / r, level 0 none
+    # The gain of a click at rank r is 1 / log2(r + 1).
     gains = 1 / (torch.arange(LONGEST, dtype=torch.float64, device=clicks.device) + 2).log2()
-    share = (clicked * gains[: clicks.shape[-1]]).sum(-1) / gains.sum()
+    clicked_gains = clicked * gains[: clicks.shape[-1]]
+    share = clicked_gains.sum(-1) / gains.sum()
     return (share * (LEVELS - 1)).round().long()
 
 
 def units(metric: ListMetric) -> tuple[Tensor, int]:
     """The values ``(LEVELS,)`` as int64 multiples of a unit, and the number of units in 1."""
     if metric == "max-rr":
-        return torch.tensor([0, *(_RANKS // rank for rank in range(1, LONGEST + 1))]), _RANKS
+        # Multiples of 1 / lcm(1..LONGEST), so that every reciprocal rank is a whole number.
+        reciprocal_ranks = [_RANKS // rank for rank in range(1, LONGEST + 1)]
+        return torch.tensor([0, *reciprocal_ranks]), _RANKS
     return torch.arange(LEVELS), LEVELS - 1
 
 
@@ -58,7 +62,9 @@ def truthful_probability(epsilon: float) -> float:
     For any two true values, the probabilities of an answer have a ratio of at most ``p (LEVELS - 1) / (1 - p) =
     e^epsilon``.
     """
-    return 1.0 if math.isinf(epsilon) else 1 / (1 + (LEVELS - 1) * math.exp(-epsilon))
+    if math.isinf(epsilon):
+        return 1.0
+    return 1 / (1 + (LEVELS - 1) * math.exp(-epsilon))
 
 
 def response_law(truthful: float) -> Tensor:
@@ -69,9 +75,10 @@ def response_law(truthful: float) -> Tensor:
 
 def respond(truth: Tensor, truthful: float, generator: torch.Generator) -> Tensor:
     """Randomised response: levels ``(...)`` -> levels ``(...)``, each true with probability `truthful`."""
-    other = torch.randint(1, LEVELS, truth.shape, generator=generator)
+    # A lie is one of the other levels, all equally likely: the true one plus a shift of 1 to LEVELS - 1.
+    shift = torch.randint(1, LEVELS, truth.shape, generator=generator)
     lies = torch.rand(truth.shape, generator=generator, dtype=torch.float64) >= truthful
-    return torch.where(lies, (truth + other) % LEVELS, truth)
+    return torch.where(lies, (truth + shift) % LEVELS, truth)
 
 
 def check_metric(metric: str) -> None:
@@ -113,8 +120,8 @@ class FOLtRESAlgorithm(RankingAlgorithm):
         The metric is piecewise constant in the clicks, so its gradient is zero where it exists, and gradient matching
         does not move from its start.
         """
-        steps, one = units(self.metric)
-        value = steps[levels(self.metric, clicks * mask)].to(clicks.dtype) / one
+        level_units, units_in_1 = units(self.metric)
+        metric = level_units[levels(self.metric, clicks * mask)].to(clicks.dtype) / units_in_1
         # Keeps the clicks in the graph, with their gradient of zero.
-        value = value + 0.0 * (clicks * mask).sum(-1)
-        return {UTILITY: value.reshape(len(value), self.numbers, -1).mean(2)}
+        metric = metric + 0.0 * (clicks * mask).sum(-1)
+        return {UTILITY: metric.reshape(len(metric), self.numbers, -1).mean(2)}

@@ -30,11 +30,15 @@ from fedleak.core.rankers import rank_scores, score_gradients, stack_model
 def _changed_normalisers(length: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Triples of positions ``i < k <= j``: i, j and k ``(T,)``, and ``(T, L L)`` 1 where a triple counts for a pair."""
     first, second = torch.triu_indices(length, length, offset=1)
-    place = torch.arange(length)
-    pair, at = torch.nonzero((place > first[:, None]) & (place <= second[:, None]), as_tuple=True)
-    upper, lower = first * length + second, second * length + first
-    pairs = torch.eye(length * length)[upper] + torch.eye(length * length)[lower]
-    return first[pair], second[pair], at, pairs[pair]
+    position = torch.arange(length)
+    # Swapping i < j changes the normalisers of positions k with i < k <= j.
+    pair_index, normaliser = torch.nonzero((position > first[:, None]) & (position <= second[:, None]), as_tuple=True)
+    # Each pair (i, j) has two entries of the (L, L) matrix, flattened: above and below the diagonal.
+    upper = first * length + second
+    lower = second * length + first
+    entries = torch.eye(length * length)
+    pairs = entries[upper] + entries[lower]
+    return first[pair_index], second[pair_index], normaliser, pairs[pair_index]
 
 
 def position_bias_ratio(
@@ -54,24 +58,30 @@ def position_bias_ratio(
             list of numbers and so detaches it. The value is the same; the gradient is not that of the value.
     """
     if order is not None:
+        # The ratio of the other order, whose rows and columns are then put back into the displayed order.
         ratio = position_bias_ratio(scores.gather(-1, order), mask.gather(-1, order), half_detached=half_detached)
-        place = order.argsort(-1)
-        rows = ratio.gather(-2, place[..., None].expand(ratio.shape))
-        return rows.gather(-1, place[..., None, :].expand(ratio.shape))
+        rank_of_document = order.argsort(-1)
+        row = rank_of_document[..., None].expand(ratio.shape)
+        column = rank_of_document[..., None, :].expand(ratio.shape)
+        return ratio.gather(-2, row).gather(-1, column)
     length = scores.shape[-1]
     largest = scores.detach().masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
     weights = torch.exp(scores - largest.nan_to_num(neginf=0.0)) * mask
+    # log P(R) = sum_k s_k - log Z_k with Z_k = sum_{l >= k} exp(s_l): `tails` are the Z_k, relative to the largest.
     tails = weights.flip(-1).cumsum(-1).flip(-1)
-    first, second, at, pairs = (index.to(scores.device) for index in _changed_normalisers(length))
+    first, second, normaliser, pairs = (index.to(scores.device) for index in _changed_normalisers(length))
     tiny = torch.finfo(scores.dtype).tiny
     normalisers = tails.clamp(min=tiny).log() * mask
-    swapped = (tails[..., at] + weights[..., first] - weights[..., second]).clamp(min=tiny).log()
-    logs = (normalisers[..., at] - swapped) * mask[..., at]
-    difference = (logs @ pairs.to(logs)).reshape(*scores.shape, length)
+    # Z_k after a swap of i < k <= j: exp(s_i) enters the tail, exp(s_j) leaves it to the front.
+    swapped = (tails[..., normaliser] + weights[..., first] - weights[..., second]).clamp(min=tiny).log()
+    # log P(R*) - log P(R) = sum over changed k of log Z_k - log Z*_k; the ratio is its sigmoid.
+    log_ratios = (normalisers[..., normaliser] - swapped) * mask[..., normaliser]
+    log_odds = (log_ratios @ pairs.to(log_ratios)).reshape(*scores.shape, length)
     if half_detached:
-        own = normalisers.sum(-1)
-        difference = difference.detach() + (own - own.detach())[..., None, None]
-    return torch.sigmoid(difference)
+        # The published code's gradient is that of -log P(R) alone, whose scores cancel from both rankings.
+        log_ranking = normalisers.sum(-1)
+        log_odds = log_odds.detach() + (log_ranking - log_ranking.detach())[..., None, None]
+    return torch.sigmoid(log_odds)
 
 
 def pair_weights(scores: Tensor, mask: Tensor, *, order: Tensor | None = None, half_detached: bool = False) -> Tensor:
@@ -79,10 +89,12 @@ def pair_weights(scores: Tensor, mask: Tensor, *, order: Tensor | None = None, h
 
     Zero on the diagonal and at padding; see `position_bias_ratio` for the arguments.
     """
+    # rho_ij sigma'(s_i - s_j), with sigma' = sigma (1 - sigma).
     preferred = torch.sigmoid(scores[..., :, None] - scores[..., None, :])
     ratio = position_bias_ratio(scores, mask, order=order, half_detached=half_detached)
-    others = ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-    return preferred * (1 - preferred) * ratio * (mask[..., :, None] & mask[..., None, :] & others)
+    different = ~torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    pairs = mask[..., :, None] & mask[..., None, :] & different
+    return preferred * (1 - preferred) * ratio * pairs
 
 
 def order_in_file(document: Tensor, mask: Tensor) -> Tensor:
@@ -126,13 +138,18 @@ class FPDGDAlgorithm(RankingAlgorithm, StackedTask):
         scores = rank_scores(parameters, examples["features"])
         clicks = examples["click"].to(scores.dtype)
         preferred = torch.sigmoid(scores[..., :, None] - scores[..., None, :])
+        # The bias ratio is a weight, through which no gradient passes.
         ratio = position_bias_ratio(scores.detach(), shown, order=self.order(examples, shown))
-        pairs = clicks[..., :, None] * (1 - clicks[..., None, :]) * (shown[..., :, None] & shown[..., None, :])
+        # A clicked document i is preferred over a shown one j without a click.
+        both_shown = shown[..., :, None] & shown[..., None, :]
+        pairs = clicks[..., :, None] * (1 - clicks[..., None, :]) * both_shown
         return -(preferred * ratio * pairs).sum((-1, -2, -3)) / mask.sum(1).clamp(min=1)
 
     def order(self, examples: Parameters, shown: Tensor) -> Tensor | None:
         """Order of the documents for the bias ratio, see `pair_weights`."""
-        return order_in_file(examples["document"].long(), shown) if self.variant == "as-published-code" else None
+        if self.variant == "as-published-code":
+            return order_in_file(examples["document"].long(), shown)
+        return None
 
     def fast(self) -> Gradients:
         return _PairGradients(self)
@@ -152,15 +169,21 @@ class FPDGDAlgorithm(RankingAlgorithm, StackedTask):
         if self.variant == "as-published-code" and document is None:
             raise ViewError("expected the numbers of the documents, whose order the published code takes, got none")
         start = stack_model({name: value.to(features.dtype) for name, value in model.items()}, clients)
-        current, everyone = dict(start), torch.arange(clients)
+        current = dict(start)
+        everyone = torch.arange(clients)
         for step in range(lists):
-            now = everyone, order[:, step] if order is not None else torch.full_like(everyone, step)
-            documents, shown, place = features[now], mask[now], None
+            # Clients may have their lists in different orders.
+            position = torch.full_like(everyone, step) if order is None else order[:, step]
+            list_of_step = (everyone, position)
+            documents = features[list_of_step]
+            shown = mask[list_of_step]
+            bias_order = None
             if self.variant == "as-published-code" and document is not None:
-                place = order_in_file(document[now], shown)
+                bias_order = order_in_file(document[list_of_step], shown)
             scores = rank_scores(current, documents)
-            weights = pair_weights(scores, shown, order=place, half_detached=half_detached)
-            coefficients = self.learning_rate * click_coefficients(weights, clicks[now])
+            weights = pair_weights(scores, shown, order=bias_order, half_detached=half_detached)
+            # A list changes the model by lr sum_i c_i grad s_i with c = (diag(w 1) - w) I; the next list starts there.
+            coefficients = self.learning_rate * click_coefficients(weights, clicks[list_of_step])
             change = score_gradients(current, documents, coefficients)
             current = {name: value + change[name] for name, value in current.items()}
         return {name: value - start[name] for name, value in current.items()}

@@ -48,7 +48,8 @@ class ImageClassifierAlgorithm(ClassifierAlgorithm):
 
     @property
     def training_defenses(self) -> tuple[Defense, ...]:
-        return (*super().training_defenses, *(one for one in (self.mixup, self.soteria) if one is not None))
+        of_steps = [defense for defense in (self.mixup, self.soteria) if defense is not None]
+        return (*super().training_defenses, *of_steps)
 
     def local_step(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> LocalStep:
         inputs, labels = self.fields(examples, next(iter(parameters.values())).dtype)
@@ -58,13 +59,14 @@ class ImageClassifierAlgorithm(ClassifierAlgorithm):
         last = network.get_submodule(self.output_layer)
 
         def classify(inputs: Tensor) -> tuple[Tensor, Tensor]:
-            read: list[Tensor] = []
-            hook = last.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+            # The features are the inputs of the last layer.
+            features: list[Tensor] = []
+            hook = last.register_forward_pre_hook(lambda _, arguments: features.append(arguments[0]))
             try:
                 logits: Tensor = functional_call(network, parameters, (inputs,))
             finally:
                 hook.remove()
-            return read[0], logits
+            return features[0], logits
 
         return LocalStep(
             inputs=inputs,
@@ -79,7 +81,7 @@ class ImageClassifierAlgorithm(ClassifierAlgorithm):
     def fields_of(self, step: LocalStep) -> Parameters:
         return dict(zip(self.names, (step.inputs, step.labels), strict=True))
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
         return classifier_shapes(self.network, image_shape=self.image_shape, classes=self.num_classes)
 
     @functools.cached_property

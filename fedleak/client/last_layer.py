@@ -16,9 +16,11 @@ def last_outputs(view: View) -> tuple[str, int]:
     Raises:
         ViewError: the last parameters are no weight ``(K, F)`` with a bias ``(K,)``.
     """
+    # Without the leading dimension of the clients, and without tables of which clients send rows.
     shapes = {name: tuple(value.shape[1:]) for name, value in view.deltas.items() if name not in view.row_parameters}
     last = next((name for name, shape in reversed(shapes.items()) if len(shape) > 1), "none")
-    name, shape = last.removesuffix(".weight"), shapes.get(last, ())
+    name = last.removesuffix(".weight")
+    shape = shapes.get(last, ())
     if len(shape) != 2 or shapes.get(f"{name}.bias") != shape[:1]:
         raise ViewError(
             "expected a last layer NAME.weight (K, F) with NAME.bias (K,), the last in the order of the manifest;"
@@ -48,7 +50,9 @@ class LayerChange(NamedTuple):
 
 def output_layer(view: View) -> str:
     """Name of the layer with one row per class: the learner's last layer, or `last_layer` of an unknown classifier."""
-    return view.algorithm.output_layer if isinstance(view.algorithm, ClassifierAlgorithm) else last_layer(view)
+    if isinstance(view.algorithm, ClassifierAlgorithm):
+        return view.algorithm.output_layer
+    return last_layer(view)
 
 
 def last_layer(view: View) -> str:
@@ -72,8 +76,8 @@ def one_output(view: View) -> str:
     Raises:
         ViewError: the last layer has another shape, or the clients rank items.
     """
-    known = view.algorithm is None or isinstance(view.algorithm, NetworkAlgorithm)
-    if view.row_parameters or not known or isinstance(view.algorithm, ClassifierAlgorithm):
+    one_network = view.algorithm is None or isinstance(view.algorithm, NetworkAlgorithm)
+    if view.row_parameters or not one_network or isinstance(view.algorithm, ClassifierAlgorithm):
         raise ViewError(
             "expected clients that train a network with one output on targets of their examples; got others"
         )
@@ -110,8 +114,11 @@ def flat_change(view: RoundView, layer: str | None = None, deltas: dict[str, Ten
     if layer is None:
         return torch.cat([part.flatten(1) for part in layer_change(view, deltas)], dim=1)
     source = view.deltas if deltas is None else deltas
-    parts = [value.flatten(1) for name, value in source.items() if name.rpartition(".")[0] == layer]
+    parts = []
+    for name, value in source.items():
+        if name.rpartition(".")[0] == layer:
+            parts.append(value.flatten(1))
     if not parts:
-        held = ", ".join(sorted({name.rpartition(".")[0] for name in source}))
-        raise ViewError(f"expected deltas of the layer {layer!r}, got a recording of {held}")
+        layers = ", ".join(sorted({name.rpartition(".")[0] for name in source}))
+        raise ViewError(f"expected deltas of the layer {layer!r}, got a recording of {layers}")
     return torch.cat(parts, dim=1)

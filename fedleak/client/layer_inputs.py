@@ -11,7 +11,8 @@ from fedleak.client.network import NetworkAlgorithm
 
 def layer_inputs(algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
     """``(M, D)`` what a linear layer gets of each of the examples ``(M, *shape)``, in the precision of the model."""
-    network, found = copy.deepcopy(algorithm.template), list[Tensor]()
-    network.get_submodule(layer).register_forward_pre_hook(lambda _, given: found.append(given[0].detach()))
+    network = copy.deepcopy(algorithm.template)
+    seen_inputs = list[Tensor]()
+    network.get_submodule(layer).register_forward_pre_hook(lambda _, read: seen_inputs.append(read[0].detach()))
     functional_call(network, algorithm.trained(model), (inputs,))
-    return found[0]
+    return seen_inputs[0]

@@ -58,22 +58,27 @@ class MFAlgorithm(RecommenderAlgorithm):
         """Derivative of the loss at margin 0."""
         return self.margin.slope_at_zero
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        return {ITEM_EMBEDDING: (held[ITEM_EMBEDDING][0], self.dim)}
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
+        return {ITEM_EMBEDDING: (recorded[ITEM_EMBEDDING][0], self.dim)}
 
     def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """Mean loss whose gradients are those of Protocols 1 and 3, which are not the gradients of one mean."""
-        users, items = parameters[USER_EMBEDDING], parameters[ITEM_EMBEDDING]
+        users = parameters[USER_EMBEDDING]
+        items = parameters[ITEM_EMBEDDING]
         if POSITION in examples:
             items = items.gather(1, _rows(examples[POSITION], items))
         signs = 2 * examples["label"] - 1
+        # Users and items have losses of their own, so that each one's gradient can be scaled as the protocol says.
         for_users = self.margin.value(signs * _scores(users, items.detach())) * mask
         for_items = self.margin.value(signs * _scores(users.detach(), items)) * mask
         if self.clip is not None:
-            slopes = self.margin.slope((signs * _scores(users, items)).detach()) * signs.detach()
+            margins = (signs * _scores(users, items)).detach()
+            slopes = self.margin.slope(margins) * signs.detach()
             for_items = for_items * clip_factors(slopes, users.detach(), self.clip)
+        # The user vector descends the mean over items, each item its own loss: value of the mean, gradient of the sum.
         extra = for_items.sum(1)
-        return for_users.sum(1) / mask.sum(1).clamp(min=1) + extra - extra.detach()
+        of_users = for_users.sum(1) / mask.sum(1).clamp(min=1)
+        return of_users + extra - extra.detach()
 
     def fast(self) -> Gradients:
         return _Equations1And2(self)
@@ -83,6 +88,7 @@ def clip_factors(slopes: Tensor, users: Tensor, clip: float | None) -> Tensor:
     """``(C, N)`` factors in [0, 1] that clip the L2 norm of the items' gradients ``slope u``; None for ones."""
     if clip is None:
         return torch.ones_like(slopes)
+    # The gradient by an item's vector is slope times u, so its norm is |slope| |u|.
     norms: Tensor = slopes.abs() * users.norm(dim=1, keepdim=True)
     return (clip / norms.clamp(min=1e-30)).clamp(max=1.0)
 
@@ -102,11 +108,15 @@ class _Equations1And2(Gradients):
     def stacked(
         self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool
     ) -> tuple[Tensor, Parameters]:
-        margin, clip = self.algorithm.margin, self.algorithm.clip
-        users, table = parameters[USER_EMBEDDING], parameters[ITEM_EMBEDDING]
+        margin = self.algorithm.margin
+        clip = self.algorithm.clip
+        users = parameters[USER_EMBEDDING]
+        table = parameters[ITEM_EMBEDDING]
         index = _rows(examples[POSITION], table) if POSITION in examples else None
         items = table if index is None else table.gather(1, index)
-        signs, size = 2 * examples["label"] - 1, mask.sum(1, keepdim=True).clamp(min=1)
+        signs = 2 * examples["label"] - 1
+        size = mask.sum(1, keepdim=True).clamp(min=1)
+        # z = y u.v, so the gradient by u is l'(z) y v, and by v it is l'(z) y u.
         margins = signs * _scores(users, items)
         slopes = margin.slope(margins) * signs * mask
         of_users = torch.einsum("cn,cnd->cd", slopes, items) / size

@@ -85,7 +85,9 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
 
     @functools.cached_property
     def _chain(self) -> Chain | None:
-        return chain_of(self.template) if self.criterion is functional.cross_entropy else None
+        if self.criterion is functional.cross_entropy:
+            return chain_of(self.template)
+        return None
 
     @functools.cached_property
     def _copies(self) -> threading.local:
@@ -108,12 +110,12 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
         """Whether the network has no batch norm."""
         return is_independent(self.template)
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
         return {name: tuple(value.shape) for name, value in self.template.named_parameters()}
 
     def trained(self, model: Mapping[str, Tensor]) -> Parameters:
-        own = {name for name, _ in self.template.named_parameters()}
-        return {name: value for name, value in model.items() if name in own}
+        trained_names = {name for name, _ in self.template.named_parameters()}
+        return {name: value for name, value in model.items() if name in trained_names}
 
     def encode(self, features: Tensor, labels: Tensor, examples: Tensor) -> tuple[Self, Cohort]:
         cohort = Cohort(0, torch.arange(len(examples)), {NUMBER: examples.clamp(min=0)}, examples >= 0)
@@ -126,9 +128,9 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
             features: ``(M, ...)`` features of the pool.
             labels: ``(M, ...)`` labels of the pool.
         """
-        made = copy.copy(self)
-        object.__setattr__(made, "_pool", (features, labels))
-        return made
+        algorithm = copy.copy(self)
+        object.__setattr__(algorithm, "_pool", (features, labels))
+        return algorithm
 
     def fields(self, examples: Parameters, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
         """Inputs ``(N, ...)`` and labels ``(N, ...)`` of a client's examples.
@@ -138,21 +140,31 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
             dtype: of inputs that are uint8 images or float32, for a model in float64.
         """
         if self._pool is None or self.names[0] in examples:
-            inputs, labels = (examples[name] for name in self.names)
+            inputs = examples[self.names[0]]
+            labels = examples[self.names[1]]
         else:
-            inputs, labels = (values[examples[NUMBER]] for values in self._pool)
+            features, pool_labels = self._pool
+            inputs = features[examples[NUMBER]]
+            labels = pool_labels[examples[NUMBER]]
         if inputs.dtype == torch.uint8:
             return inputs.to(dtype).div(255), labels
-        return inputs.to(dtype) if dtype == torch.float64 and inputs.is_floating_point() else inputs, labels
+        # Tensors of other types, e.g. token numbers, stay as they are.
+        if dtype == torch.float64 and inputs.is_floating_point():
+            return inputs.to(dtype), labels
+        return inputs, labels
 
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         inputs, labels = self.fields(examples, next(iter(parameters.values())).dtype)
         network = self._own_network
+        # The loss is a pure function: batch norms and random layers get what they need with the batch.
         mask_batches(network, mask)
         draw_noise(network, examples.get(DRAWS), examples)
-        losses = self.criterion(functional_call(network, parameters, (inputs,)), labels, reduction="none")
-        each = (losses.flatten(1).mean(1) if losses.dim() > 1 else losses) + penalties(network)
-        return (each * mask).sum() / mask.sum().clamp(min=1)
+        outputs = functional_call(network, parameters, (inputs,))
+        losses = self.criterion(outputs, labels, reduction="none")
+        if losses.dim() > 1:
+            losses = losses.flatten(1).mean(1)
+        losses = losses + penalties(network)
+        return (losses * mask).sum() / mask.sum().clamp(min=1)
 
     def record_losses(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> Tensor:
         """``(M,)`` losses of single records without dropout, of a network without batch norm.
@@ -165,8 +177,11 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
         network = self._own_network
         mask_batches(network, None)
         draw_noise(network, None)
-        losses = self.criterion(functional_call(network, dict(parameters), (inputs,)), labels, reduction="none")
-        return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+        outputs = functional_call(network, dict(parameters), (inputs,))
+        losses = self.criterion(outputs, labels, reduction="none")
+        if losses.dim() > 1:
+            return losses.flatten(1).mean(1)
+        return losses
 
     def noise_shapes(self, inputs: Tensor) -> dict[str, tuple[RandomLayer, tuple[int, ...]]]:
         """Active random layers, and the shape of the random numbers of one example, by the name of their field.
@@ -174,18 +189,21 @@ class NetworkAlgorithm(ExampleAlgorithm, abc.ABC):
         Args:
             inputs: ``(N, *shape)`` of any values.
         """
-        network, shapes = copy.deepcopy(self.template), dict[str, tuple[RandomLayer, tuple[int, ...]]]()
-        for place, layer in enumerate(random_layers(network)):
+        network = copy.deepcopy(self.template)
+        shapes = dict[str, tuple[RandomLayer, tuple[int, ...]]]()
+        for index, layer in enumerate(random_layers(network)):
             if layer.active:
                 layer.register_forward_pre_hook(
-                    lambda one, given, name=f"{NOISE}{place}": shapes.update({name: (one, one.noise_shape(given[0]))})
+                    lambda one, given, name=f"{NOISE}{index}": shapes.update({name: (one, one.noise_shape(given[0]))})
                 )
         with torch.no_grad():
             network(inputs)
         return shapes
 
     def fast(self) -> Gradients | None:
-        return None if self._chain is None else ChainGradients(self._chain, self.fields)
+        if self._chain is None:
+            return None
+        return ChainGradients(self._chain, self.fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,9 +244,9 @@ class ModuleAlgorithm(NetworkAlgorithm):
     def names(self) -> tuple[str, str]:
         return self.inputs, self.labels
 
-    def named_as(self, held: Shapes) -> Self:
+    def named_as(self, recorded: Shapes) -> Self:
         """Other systems' parameters have the names in the network itself, without the prefix of `Network`."""
-        if not isinstance(self.module, Network) or any(name.startswith("network.") for name in held):
+        if not isinstance(self.module, Network) or any(name.startswith("network.") for name in recorded):
             return self
         return dataclasses.replace(self, module=self.module.network)
 
@@ -247,62 +265,3 @@ def last_linear(network: nn.Module, name: str = "the network") -> tuple[str, nn.
     layers = [(path, layer) for path, layer in network.named_modules() if path and isinstance(layer, nn.Linear)]
     require(layers, f"a linear layer at the end of {name}", "none", "End it in torch.nn.Linear, as a classifier does.")
     return layers[-1]
-
-
-@dataclass(frozen=True)
-class OneOutput:
-    """How a loss depends on a network's one output z and the target y: its derivative is ``response(z) - slope * y``.
-
-    So it is for losses of generalised linear models: binary cross-entropy on a logit, where the response is the sigmoid
-    and the slope one, and the squared error, where it is 2 z and the slope two.
-
-    Attributes:
-        criterion: see `NetworkAlgorithm.criterion`.
-        slope: minus the second derivative by output and target.
-        binary: whether the response lies between 0 and the slope, as a probability of a positive target does.
-    """
-
-    criterion: Callable[..., Tensor]
-    slope: float
-    binary: bool
-
-    @classmethod
-    def of(cls, algorithm: NetworkAlgorithm) -> "OneOutput | None":
-        """The dependence of an algorithm's loss; None if its network has several outputs, or the loss is another."""
-        layers = [layer for layer in algorithm.template.modules() if isinstance(layer, nn.Linear)]
-        if not layers or layers[-1].out_features != 1 or isinstance(algorithm, ClassifierAlgorithm):
-            return None
-        outputs, criterion = torch.linspace(-3, 3, 13, dtype=torch.float64), algorithm.criterion
-        try:
-            zero, half, one = (_slopes(criterion, outputs, torch.full_like(outputs, y)) for y in (0, 0.5, 1))
-            far = _slopes(criterion, outputs.new_tensor([-40.0, 40.0]), outputs.new_zeros(2))
-        except (RuntimeError, ValueError, TypeError, IndexError):
-            return None
-        slope = float((zero - one).mean())
-        straight = (zero - one - slope).abs().max() < 1e-6 and (zero - half - slope / 2).abs().max() < 1e-6
-        if slope <= 0 or not bool(straight):
-            return None
-        between = (far - far.new_tensor([0.0, slope])).abs().max() < 1e-6
-        return cls(criterion, slope, bool(between))
-
-    def response(self, outputs: Tensor) -> Tensor:
-        """Derivative of the loss at a target of zero, of any shape of outputs."""
-        flat = outputs.detach().double().flatten()
-        return _slopes(self.criterion, flat, torch.zeros_like(flat)).reshape(outputs.shape)
-
-
-def _slopes(criterion: Callable[..., Tensor], outputs: Tensor, targets: Tensor) -> Tensor:
-    """``(N,)`` derivatives of a loss by outputs ``(N,)``, which it takes as ``(N,)`` or ``(N, 1)``."""
-    error: Exception | None = None
-    for shapes in (((-1,), (-1,)), ((-1, 1), (-1,)), ((-1, 1), (-1, 1))):
-        with torch.enable_grad():
-            points = outputs.detach().clone().requires_grad_()
-            try:
-                losses = criterion(points.reshape(shapes[0]), targets.reshape(shapes[1]), reduction="none")
-            except (RuntimeError, ValueError, TypeError, IndexError) as raised:
-                error = raised
-                continue
-            if losses.numel() == len(points):  # others compare each output with each target
-                (found,) = torch.autograd.grad(losses.sum(), points)
-                return found
-    raise ValueError("no loss of one output") from error

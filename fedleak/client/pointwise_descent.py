@@ -32,8 +32,10 @@ class Items:
 
     def __init__(self, features: Tensor, *, biases: bool = False) -> None:
         self.shared = features.shape[0] == 1 or features.stride(0) == 0
-        own = features[0] if self.shared else features
-        self.features = _with_one(own) if biases else own
+        stored = features[0] if self.shared else features
+        if biases:
+            stored = _with_one(stored)
+        self.features = stored
         self.norms = self.features.square().sum(-1)
 
     def __len__(self) -> int:
@@ -43,6 +45,7 @@ class Items:
         """Products ``(V, R, H)`` of every item with weights ``(V, H, F)``."""
         if not self.shared:
             return self.features @ weight.transpose(1, 2)
+        # Shared items: one product with the weights of all clients, which are put next to each other.
         victims, units, width = weight.shape
         flat = self.features @ weight.reshape(victims * units, width).T
         return flat.reshape(-1, victims, units).transpose(0, 1)
@@ -68,21 +71,28 @@ class Ranker:
 
     def plus(self, other: "Ranker", factor: float = 1.0) -> "Ranker":
         """This ranker plus another times a factor."""
+        weight = self.weight + factor * other.weight
         if self.output is None or other.output is None:
-            return Ranker(self.weight + factor * other.weight, None)
-        return Ranker(self.weight + factor * other.weight, self.output + factor * other.output)
+            return Ranker(weight, None)
+        return Ranker(weight, self.output + factor * other.output)
 
     def times(self, factor: float | Tensor) -> "Ranker":
         """The ranker times a factor, or a factor per client ``(V,)``."""
+        output = self.output
         if isinstance(factor, float):
-            return Ranker(self.weight * factor, None if self.output is None else self.output * factor)
-        output = None if self.output is None else self.output * factor[:, None]
+            if output is not None:
+                output = output * factor
+            return Ranker(self.weight * factor, output)
+        if output is not None:
+            output = output * factor[:, None]
         return Ranker(self.weight * factor[:, None, None], output)
 
     def squares(self) -> Tensor:
         """``(V,)`` squared norm."""
         total = self.weight.square().sum((1, 2))
-        return total if self.output is None else total + self.output.square().sum(1)
+        if self.output is None:
+            return total
+        return total + self.output.square().sum(1)
 
     @property
     def biases(self) -> bool:
@@ -92,7 +102,9 @@ class Ranker:
     @property
     def numbers(self) -> int:
         """Number of parameters of one client."""
-        return self.weight[0].numel() + (0 if self.output is None else self.output[0].numel())
+        if self.output is None:
+            return self.weight[0].numel()
+        return self.weight[0].numel() + self.output[0].numel()
 
 
 @dataclass(frozen=True)
@@ -140,17 +152,21 @@ def outputs(ranker: Ranker, items: Items) -> Outputs:
     inputs = items.forward(ranker.weight)
     if ranker.output is None:
         return Outputs(torch.sigmoid(inputs[..., 0]), torch.ones_like(inputs), None)
+    # s = o . relu(W x): by o it is relu(W x), by row h of W it is o_h x where unit h is active.
     hidden = inputs.relu()
     slopes = (inputs > 0) * ranker.output[:, None, : inputs.shape[-1]]
     if ranker.biases:
         hidden = _with_one(hidden)
-    return Outputs(torch.sigmoid((hidden * ranker.output[:, None]).sum(-1)), slopes, hidden)
+    scores = (hidden * ranker.output[:, None]).sum(-1)
+    return Outputs(torch.sigmoid(scores), slopes, hidden)
 
 
-def pull(found: Outputs, items: Items, residual: Tensor) -> Ranker:
+def pull(ranked: Outputs, items: Items, residual: Tensor) -> Ranker:
     """Sum over items of a residual ``(V, R)`` times the gradient of the item's score."""
-    hidden = None if found.hidden is None else (found.hidden * residual[..., None]).sum(1)
-    return Ranker(items.backward(found.slopes * residual[..., None]), hidden)
+    hidden = None
+    if ranked.hidden is not None:
+        hidden = (ranked.hidden * residual[..., None]).sum(1)
+    return Ranker(items.backward(ranked.slopes * residual[..., None]), hidden)
 
 
 def descend(ranker: Ranker, items: Items, clicks: Tensor, *, learning_rate: float, steps: int) -> list[Ranker]:
@@ -163,12 +179,13 @@ def descend(ranker: Ranker, items: Items, clicks: Tensor, *, learning_rate: floa
         learning_rate: of plain gradient descent on the mean cross-entropy.
         steps: number of full-batch steps.
     """
-    way = [ranker]
+    rankers = [ranker]
     for _ in range(steps):
-        found = outputs(way[-1], items)
-        step = pull(found, items, clicks - found.probabilities)
-        way.append(way[-1].plus(step, learning_rate / len(items)))
-    return way
+        ranked = outputs(rankers[-1], items)
+        # Minus the gradient of the cross-entropy is the sum over items of (click - probability) grad s.
+        step = pull(ranked, items, clicks - ranked.probabilities)
+        rankers.append(rankers[-1].plus(step, learning_rate / len(items)))
+    return rankers
 
 
 def _with_one(values: Tensor) -> Tensor:
@@ -195,9 +212,11 @@ class VoteAlgorithm(ClientAlgorithm):
         """Local training as options of the engine."""
         return LocalTraining(learning_rate=self.learning_rate, epochs=self.full_batch_steps)
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        biases = {HIDDEN_BIAS: held[OUTPUT], OUTPUT_BIAS: (1,)} if HIDDEN_BIAS in held else {}
-        return ranker_shapes(held) | biases
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
+        shapes = ranker_shapes(recorded)
+        if HIDDEN_BIAS in recorded:
+            shapes |= {HIDDEN_BIAS: recorded[OUTPUT], OUTPUT_BIAS: (1,)}
+        return shapes
 
     def simulate_votes(self, models: Mapping[str, Tensor], features: Tensor, votes: Tensor) -> dict[str, Tensor]:
         """Deltas of clients that start from different models, differentiable in the votes.
@@ -211,6 +230,6 @@ class VoteAlgorithm(ClientAlgorithm):
             Deltas by parameter, ``(V, *shape)``.
         """
         sent = as_ranker(models)
-        rate, steps = self.learning_rate, self.full_batch_steps
-        last = descend(sent, Items(features, biases=sent.biases), votes, learning_rate=rate, steps=steps)[-1]
-        return as_parameters(last.plus(sent, -1.0))
+        items = Items(features, biases=sent.biases)
+        rankers = descend(sent, items, votes, learning_rate=self.learning_rate, steps=self.full_batch_steps)
+        return as_parameters(rankers[-1].plus(sent, -1.0))

@@ -44,20 +44,34 @@ def ranked_lists(view: RoundView) -> Lists:
     if view.lists is None:
         raise ViewError("expected ranked lists, got a view without `lists`; record a learner that ranks")
     served = view.served_mask
-    number = view.lists.clamp(min=0)
-    same = (view.lists[:, :, None] == view.lists[:, None, :]) & served[:, :, None] & served[:, None, :]
-    rank = (same & torch.ones_like(same).tril(-1)).sum(2)
-    count = int(number.max()) + 1 if served.any() else 1
-    length = int(rank.masked_fill(~served, 0).max()) + 1 if served.any() else 1
-    place = (number * length + rank).masked_fill(~served, 0)
-    mask = torch.zeros(len(place), count * length).scatter_add_(1, place, served.float()).bool()
-    features = torch.zeros(*served.shape, 0) if view.features is None else view.features * served[..., None]
-    flat = features.new_zeros(len(place), count * length, features.shape[2])
-    flat.scatter_add_(1, place[..., None].expand_as(features), features)
-    document = torch.zeros(len(place), count * length, dtype=torch.int64)
-    document.scatter_add_(1, place, view.served_items.masked_fill(~served, 0))
-    shape = len(place), count, length
-    return Lists(mask.reshape(shape), flat.reshape(*shape, -1), place, document.reshape(shape))
+    list_number = view.lists.clamp(min=0)
+    # The rank of an item is the number of earlier items of the same list: items come in displayed order.
+    same_list = view.lists[:, :, None] == view.lists[:, None, :]
+    same_list = same_list & served[:, :, None] & served[:, None, :]
+    rank = (same_list & torch.ones_like(same_list).tril(-1)).sum(2)
+    list_count = 1
+    length = 1
+    if served.any():
+        list_count = int(list_number.max()) + 1
+        length = int(rank.masked_fill(~served, 0).max()) + 1
+    flat_position = (list_number * length + rank).masked_fill(~served, 0)
+    # Values go to their position by addition; padding, at position 0, adds zeros.
+    size = list_count * length
+    mask = torch.zeros(len(flat_position), size).scatter_add_(1, flat_position, served.float()).bool()
+    features = torch.zeros(*served.shape, 0)
+    if view.features is not None:
+        features = view.features * served[..., None]
+    flat_features = features.new_zeros(len(flat_position), size, features.shape[2])
+    flat_features.scatter_add_(1, flat_position[..., None].expand_as(features), features)
+    document = torch.zeros(len(flat_position), size, dtype=torch.int64)
+    document.scatter_add_(1, flat_position, view.served_items.masked_fill(~served, 0))
+    shape = (len(flat_position), list_count, length)
+    return Lists(
+        mask=mask.reshape(shape),
+        features=flat_features.reshape(*shape, -1),
+        place=flat_position,
+        document=document.reshape(shape),
+    )
 
 
 def click_map(model: Mapping[str, Tensor], features: Tensor, mask: Tensor, learning_rate: float) -> dict[str, Tensor]:
@@ -67,6 +81,7 @@ def click_map(model: Mapping[str, Tensor], features: Tensor, mask: Tensor, learn
     F)`` as served, in displayed order.
     """
     scores, gradients = ranker_outputs(model, features)
+    # The update is lr sum_i c_i grad s_i with c = (diag(w 1) - w) I: linear in the clicks I.
     mixing = learning_rate * laplacian(pair_weights(scores, mask))
     return {name: mixing.transpose(-1, -2) @ value.flatten(3) for name, value in gradients.items()}
 

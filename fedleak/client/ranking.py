@@ -39,16 +39,16 @@ class RankingAlgorithm(ClientAlgorithm, abc.ABC):
 
     def __post_init__(self) -> None:
         law = self.grade_law
-        known = len(law) in {grades for _, grades in CLICK_MODELS}
+        known_grades = len(law) in {grades for _, grades in CLICK_MODELS}
         require(
-            known and min(law) >= 0 and abs(sum(law) - 1) <= 1e-3,
+            known_grades and min(law) >= 0 and abs(sum(law) - 1) <= 1e-3,  # published shares are rounded
             "grade_law: shares of 3 or 5 grades that sum to 1",
             str(law)[:100],
             "Record again, or set learner to null in the manifest.",
         )
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        return ranker_shapes(held)
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
+        return ranker_shapes(recorded)
 
     @abc.abstractmethod
     def simulate_lists(
@@ -91,16 +91,18 @@ def ranker_parameters(
         scaled: divide the weights by the square root of their layer's number of inputs, as torch and the published code
             for images do; without, weights are U(-1, 1) as in the published code for documents.
     """
-    shapes: dict[str, tuple[int, ...]] = (
-        {HIDDEN: (hidden, num_features), OUTPUT: (hidden,)} if hidden else {LINEAR: (num_features,)}
-    )
+    shapes: dict[str, tuple[int, ...]] = {LINEAR: (num_features,)}
+    if hidden:
+        shapes = {HIDDEN: (hidden, num_features), OUTPUT: (hidden,)}
     drawn = {name: torch.rand(shape, generator=generator) * 2 - 1 for name, shape in shapes.items()}
-    return {name: value / value.shape[-1] ** 0.5 for name, value in drawn.items()} if scaled else drawn
+    if scaled:
+        return {name: value / value.shape[-1] ** 0.5 for name, value in drawn.items()}
+    return drawn
 
 
-def ranker_shapes(held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+def ranker_shapes(recorded: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     """Shapes of a ranker with the features and hidden units of a recorded one."""
-    if LINEAR in held:
-        return {LINEAR: (held[LINEAR][0],)}
-    hidden, features = held[HIDDEN]
+    if LINEAR in recorded:
+        return {LINEAR: (recorded[LINEAR][0],)}
+    hidden, features = recorded[HIDDEN]
     return {HIDDEN: (hidden, features), OUTPUT: (hidden,)}

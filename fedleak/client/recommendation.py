@@ -53,13 +53,17 @@ class RecommenderAlgorithm(DescentAlgorithm, StackedTask):
     def _simulate_differentiably(
         self, model: Mapping[str, Tensor], items: Tensor, labels: Tensor, users: Tensor
     ) -> dict[str, Tensor]:
-        mask, clients = items >= 0, items.shape[0]
-        received: Parameters = {
-            name: value[items.clamp(min=0)] if name == ITEM_EMBEDDING else value.expand(clients, *value.shape)
-            for name, value in model.items()
-        }
+        mask = items >= 0
+        clients = items.shape[0]
+        received: Parameters = {}
+        for name, value in model.items():
+            if name == ITEM_EMBEDDING:
+                received[name] = value[items.clamp(min=0)]
+            else:
+                received[name] = value.expand(clients, *value.shape)
         elements = own_elements(model, {ITEM_EMBEDDING: items}, clients)
         penalising = [defense for defense in self.training_defenses if type(defense).penalty is not Defense.penalty]
+        # Hand-written second derivatives do not know the penalties of defences.
         fast = self.fast() if self.local.fast and not penalising else None
 
         def loss(parameters: Parameters, examples: Parameters) -> Tensor:
@@ -71,9 +75,14 @@ class RecommenderAlgorithm(DescentAlgorithm, StackedTask):
             return total
 
         def step(parameters: Parameters, examples: Parameters) -> tuple[Parameters, SecondDerivatives]:
-            written = fast.differentiable(parameters, examples, mask) if fast else None
-            return by_autograd(loss)(parameters, examples) if written is None else written
+            written = None
+            if fast is not None:
+                written = fast.differentiable(parameters, examples, mask)
+            if written is None:
+                return by_autograd(loss)(parameters, examples)
+            return written
 
+        # Full-batch steps of all clients at once, through which gradients reach labels and user vectors.
         start = {**received, USER_EMBEDDING: users}
         trained = train_differentiably(start, {"label": labels}, full_batches(step, self.local), self.local)
         return {name: trained[name] - value for name, value in received.items()}

@@ -17,14 +17,18 @@ _AT_ONCE = 128
 def record_losses(algorithm: RecordAlgorithm, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
     """``(B, M)`` loss of each of M records ``(M, *shape)``, ``(M,)`` under models ``(B, *shape)``."""
     _check_independent(algorithm)
-    own = algorithm.trained(models)
+    trained = algorithm.trained(models)
     parts = torch.split(torch.arange(len(labels)), _AT_ONCE)
 
     def losses(model: Parameters) -> Tensor:
         return torch.cat([algorithm.record_losses(model, inputs[part], labels[part]) for part in parts])
 
-    count = len(next(iter(own.values())))
-    return torch.stack([losses({name: value[place] for name, value in own.items()}) for place in range(count)])
+    count = len(next(iter(trained.values())))
+    of_models = []
+    for index in range(count):
+        model = {name: value[index] for name, value in trained.items()}
+        of_models.append(losses(model))
+    return torch.stack(of_models)
 
 
 def record_gradients(
@@ -42,22 +46,23 @@ def record_gradients(
 
     every = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), chunk_size=_AT_ONCE)
     try:
-        found: dict[str, Tensor] = every(algorithm.trained(model), inputs, labels)
+        gradients: dict[str, Tensor] = every(algorithm.trained(model), inputs, labels)
     except RuntimeError as error:
         if "control flow" not in str(error):
             raise
         return _one_by_one(loss, algorithm.trained(model), inputs, labels)
-    return found
+    return gradients
 
 
 def _one_by_one(
     loss: Callable[[Parameters, Tensor, Tensor], Tensor], model: Parameters, inputs: Tensor, labels: Tensor
 ) -> dict[str, Tensor]:
     """The same gradients by one backward pass for each record."""
-    own = {name: value.detach().requires_grad_() for name, value in model.items()}
+    leaves = {name: value.detach().requires_grad_() for name, value in model.items()}
     gradients = {name: value.new_zeros(len(labels), *value.shape) for name, value in model.items()}
     for number, (record, label) in enumerate(zip(inputs, labels, strict=True)):
-        parts = torch.autograd.grad(loss(own, record, label), list(own.values()), materialize_grads=True)
+        loss_of_record = loss(leaves, record, label)
+        parts = torch.autograd.grad(loss_of_record, list(leaves.values()), materialize_grads=True)
         for rows, part in zip(gradients.values(), parts, strict=True):
             rows[number] = part
     return gradients
@@ -68,11 +73,12 @@ def weighted_gradient(
 ) -> dict[str, Tensor]:
     """Gradient ``shape`` by parameter of the sum of M records' losses with weights ``(M,)``."""
     _check_independent(algorithm)
-    own = {name: value.detach().requires_grad_() for name, value in algorithm.trained(model).items()}
-    total = {name: torch.zeros_like(value) for name, value in own.items()}
+    leaves = {name: value.detach().requires_grad_() for name, value in algorithm.trained(model).items()}
+    total = {name: torch.zeros_like(value) for name, value in leaves.items()}
     for part in torch.split(torch.arange(len(labels)), _AT_ONCE):
-        loss = weights[part] @ algorithm.record_losses(own, inputs[part], labels[part])
-        for value, gradient in zip(total.values(), torch.autograd.grad(loss, list(own.values())), strict=True):
+        loss = weights[part] @ algorithm.record_losses(leaves, inputs[part], labels[part])
+        gradients = torch.autograd.grad(loss, list(leaves.values()))
+        for value, gradient in zip(total.values(), gradients, strict=True):
             value += gradient
     return total
 

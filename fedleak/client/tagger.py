@@ -60,10 +60,10 @@ class Tagger(nn.Module):
         import timm  # takes seconds, and few trainings need it
 
         super().__init__()
-        known = timm.list_models("mobilenet*")
+        mobilenets = timm.list_models("mobilenet*")
         require(
-            network.name in known,
-            f"a network among {', '.join(known)}",
+            network.name in mobilenets,
+            f"a network among {', '.join(mobilenets)}",
             network.name,
             "The paper's is mobilenetv1_100.",
         )
@@ -92,15 +92,18 @@ def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:
 
 
 def _load(network: nn.Module, path: Path) -> None:
-    own = network.state_dict()
+    expected = network.state_dict()
     try:
-        given = load_file(path)
-        kept = {name: value for name, value in given.items() if not name.startswith(f"{HEAD}.")}
-        kept |= {name: value for name, value in given.items() if name in own and own[name].shape == value.shape}
-        missing = set(own) - set(kept) - {f"{HEAD}.weight", f"{HEAD}.bias"}
+        # The last layer may have another number of labels; then it keeps its drawn weights.
+        stored = load_file(path)
+        loaded = {name: value for name, value in stored.items() if not name.startswith(f"{HEAD}.")}
+        loaded |= {
+            name: value for name, value in stored.items() if name in expected and expected[name].shape == value.shape
+        }
+        missing = set(expected) - set(loaded) - {f"{HEAD}.weight", f"{HEAD}.bias"}
         if missing:
             raise KeyError(sorted(missing)[0])
-        network.load_state_dict(kept, strict=False)
+        network.load_state_dict(loaded, strict=False)
     except (OSError, SafetensorError, KeyError, RuntimeError) as error:
         raise InputError(
             expected=f"weights of {type(network).__name__} as safetensors in {path}",
@@ -156,10 +159,10 @@ class TaggerAlgorithm(NetworkAlgorithm):
     def criterion(self) -> Callable[..., Tensor]:
         return multilabel_loss
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
         with torch.device("meta"):
-            made = Tagger(self.network, labels=self.num_classes, generator=None)
-        return {name: tuple(value.shape) for name, value in made.named_parameters()}
+            tagger = Tagger(self.network, labels=self.num_classes, generator=None)
+        return {name: tuple(value.shape) for name, value in tagger.named_parameters()}
 
     @functools.cached_property
     def template(self) -> nn.Module:

@@ -112,8 +112,9 @@ class TextAlgorithm(ExampleAlgorithm):
         body: nn.Module = self._copies.body
         return body
 
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        words, hidden = self.network.embedding, self.network.hidden
+    def network_shapes(self, recorded: Shapes) -> dict[str, tuple[int, ...]]:
+        words = self.network.embedding
+        hidden = self.network.hidden
         return {
             EMBEDDING: (self.network.vocabulary, words),
             f"{LSTM}.weight_ih_l0": (4 * hidden, words),
@@ -130,29 +131,35 @@ class TextAlgorithm(ExampleAlgorithm):
     def states(self, parameters: Parameters, examples: Parameters) -> Tensor:
         """Hidden states ``(T, B, H)`` after the words from which something is predicted."""
         inputs = functional.embedding(examples[PLACE].T, parameters[EMBEDDING])
-        own = {name.removeprefix(f"{LSTM}."): value for name, value in parameters.items() if name.startswith(LSTM)}
-        states, _ = functional_call(self.body, own, (inputs if self.rates else inputs[:-1],))
-        made: Tensor = states
-        return made
+        lstm = {name.removeprefix(f"{LSTM}."): value for name, value in parameters.items() if name.startswith(LSTM)}
+        if not self.rates:
+            inputs = inputs[:-1]  # nothing follows the last word
+        states, _ = functional_call(self.body, lstm, (inputs,))
+        outputs: Tensor = states
+        return outputs
 
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        token, states = examples[TOKEN].T, self.states(parameters, examples)
-        weight, bias = parameters[f"{OUTPUT}.weight"], parameters[f"{OUTPUT}.bias"]
+        token = examples[TOKEN].T
+        states = self.states(parameters, examples)
+        weight = parameters[f"{OUTPUT}.weight"]
+        bias = parameters[f"{OUTPUT}.bias"]
         if not self.rates:
+            # Word t + 1 is predicted from the state after word t, if there is one.
             real = (token[1:] > 0) & mask
             logits = functional.linear(states[real], weight, bias)
             return functional.cross_entropy(logits, token[1:][real], reduction="sum") / max(len(logits), 1)
         predicted = functional.linear(last_states(states, token), weight, bias)[:, 0]
-        return ((predicted - examples[LABEL]).square() * mask).sum() / mask.sum().clamp(min=1)
+        squared_errors = (predicted - examples[LABEL]).square()
+        return (squared_errors * mask).sum() / mask.sum().clamp(min=1)
 
     def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """Losses of one client after another, because `torch.nn.LSTM` has no batching rule."""
-        return torch.stack(
-            [
-                self.loss({n: v[c] for n, v in parameters.items()}, {n: v[c] for n, v in examples.items()}, own)
-                for c, own in enumerate(mask)
-            ]
-        )
+        losses = []
+        for client, client_mask in enumerate(mask):
+            of_client = {name: value[client] for name, value in parameters.items()}
+            texts = {name: value[client] for name, value in examples.items()}
+            losses.append(self.loss(of_client, texts, client_mask))
+        return torch.stack(losses)
 
     def fast(self) -> Gradients | None:
         return TextGradients(self.states, rates=self.rates)
@@ -193,11 +200,17 @@ def with_word_rows(cohort: Cohort) -> Cohort:
     tokens = cohort.examples["tokens"]
     longest = int((tokens > 0).sum(2).max()) if tokens.numel() else 0
     tokens = tokens[..., :longest].contiguous()
-    tables, places = [], []
-    for own in tokens:
-        table, place = torch.unique(own, return_inverse=True)
+    tables = []
+    rows_of_devices = []
+    # A device's rows are its different words, 0 of padding among them; each word is then its position in this list.
+    for texts in tokens:
+        table, rows_of_words = torch.unique(texts, return_inverse=True)
         tables.append(table)
-        places.append(place)
-    rows = pad_sequence(tables, batch_first=True, padding_value=-1) if tables else tokens.new_zeros(0, 0)
-    fields = {**cohort.examples, "tokens": tokens, "place": torch.stack(places) if places else tokens}
+        rows_of_devices.append(rows_of_words)
+    rows = tokens.new_zeros(0, 0)
+    words = tokens
+    if tables:
+        rows = pad_sequence(tables, batch_first=True, padding_value=-1)
+        words = torch.stack(rows_of_devices)
+    fields = {**cohort.examples, "tokens": tokens, "place": words}
     return dataclasses.replace(cohort, examples=fields, rows={**cohort.rows, EMBEDDING: rows})

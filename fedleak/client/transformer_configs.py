@@ -64,6 +64,7 @@ _ROPE = frozenset(
 )
 """Keys of `rope_parameters`, and the kinds of layers for which they may be given apart."""
 _LABELS = ("id2label", "label2id")
+"""Keys whose values are numbers and names of classes."""
 _MOST_LABELS = 10**5
 _MOST_LAYERS = 256
 """Layers of a network; the deepest published ones have about 130. Each is built before sizes can be counted."""
@@ -71,6 +72,7 @@ _COUNTS_LAYERS = re.compile(r"layers|n_layer|stages|blocks|depth")
 _MOST_ENTRIES = 4096
 """Entries of a list, e.g. of factors by frequency."""
 _LARGEST, _LARGEST_IN_LIST = 2**31, 2**20
+"""Largest number of a key, and of an entry of a list, of which each may be the size of a layer."""
 _WORD = re.compile(r"[A-Za-z0-9_.+-]{0,64}")
 """Texts: names of activations and of kinds of layers, without the slash and colon of paths, repositories and URLs."""
 _LONGEST_LABEL = 1000
@@ -91,12 +93,12 @@ def read_configuration(text: str) -> Any:
     for name, value in content.items():
         _check(name, value, kind)
     try:
-        made = kind(**{name: value for name, value in content.items() if name != "model_type"})
+        configuration = kind(**{name: value for name, value in content.items() if name != "model_type"})
     except Exception as error:  # the library checks values by a package with errors of its own
         raise _wrong("values that go together", _first_line(error)) from None
-    if getattr(made, "pad_token_id", 0) is None:
-        made.pad_token_id = 0
-    return made
+    if getattr(configuration, "pad_token_id", 0) is None:
+        configuration.pad_token_id = 0
+    return configuration
 
 
 def plain_configuration(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,12 +111,12 @@ def plain_configuration(content: Mapping[str, Any]) -> dict[str, Any]:
     """
     stored = content.get("quantization_config")
     require(stored is None, "a network whose weights are not quantised", "quantization_config", "Give the whole one.")
-    wanted = {name: value for name, value in content.items() if name != "quantization_config"}
-    kind, held = _known(wanted)
-    unknown = [name for name in held if name not in _keys(kind) and not _names_code(name)]
+    without_quantization = {name: value for name, value in content.items() if name != "quantization_config"}
+    kind, read = _known(without_quantization)
+    unknown = [name for name in read if name not in _keys(kind) and not _names_code(name)]
     if unknown:
         _logger.warning("left out of the configuration, which %s does not know: %s", kind.__name__, ", ".join(unknown))
-    return {name: value for name, value in held.items() if name in _keys(kind)}
+    return {name: value for name, value in read.items() if name in _keys(kind)}
 
 
 def library() -> Any:
@@ -168,20 +170,23 @@ def _known(content: Mapping[str, Any]) -> tuple[type[Any], dict[str, Any]]:
     settings = {*library().GenerationConfig._get_default_generation_params()}
     left_out = (_NOT_READ | settings) - _keys(kind)
     read = {name: value for name, value in content.items() if name not in left_out}
+    # A configuration inside of another one, e.g. of a vision tower, is read by the keys of its own class.
     for name in kind.sub_configs.keys() & read.keys():
         if isinstance(read[name], Mapping):
-            own = _nested_keys(kind.sub_configs[name])
-            outer = (_NOT_READ | settings | _BY_BASE | {"model_type"}) - own
+            nested = _nested_keys(kind.sub_configs[name])
+            outer = (_NOT_READ | settings | _BY_BASE | {"model_type"}) - nested
             read[name] = {key: value for key, value in read[name].items() if key not in outer}
     return kind, read
 
 
 def _keys(kind: type[Any]) -> frozenset[str]:
     """Keys that a configuration has for its network."""
-    own = {field.name for field in dataclasses.fields(kind)} | {*getattr(kind, "attribute_map", {})}
+    fields = {field.name for field in dataclasses.fields(kind)}
+    keys = fields | {*getattr(kind, "attribute_map", {})}
     base = {field.name for field in dataclasses.fields(library().PreTrainedConfig)}
-    own = {name for name in own - base if not name.startswith("_") and name not in _NOT_READ} | _PRIVATE
-    return frozenset({"model_type", *own, *_BY_BASE, *_FORMER})
+    # What the base class has is about the library's use of the network, not about its layers, but for `_BY_BASE`.
+    keys = {name for name in keys - base if not name.startswith("_") and name not in _NOT_READ} | _PRIVATE
+    return frozenset({"model_type", *keys, *_BY_BASE, *_FORMER})
 
 
 def _nested_keys(kind: type[Any]) -> frozenset[str]:
@@ -195,12 +200,14 @@ def _names_code(name: str) -> bool:
 
 
 def _check(name: str, value: Any, kind: type[Any]) -> None:
-    known = _keys(kind)
-    if name not in known:
+    keys = _keys(kind)
+    if name not in keys:
         raise _wrong(f"keys of the layers of a {kind.__name__} alone", repr(name)[:100])
     if name in _LABELS:
-        right = value is None or (isinstance(value, Mapping) and len(value) <= _MOST_LABELS and _are_labels(value))
-        _require(right, f"at most {_MOST_LABELS} names of classes", name, value)
+        valid = value is None
+        if isinstance(value, Mapping):
+            valid = len(value) <= _MOST_LABELS and _are_labels(value)
+        _require(valid, f"at most {_MOST_LABELS} names of classes", name, value)
     elif name in ("dtype", "torch_dtype"):
         _require(value is None or value in _TYPES, f"one of {', '.join(_TYPES)}", name, value)
     elif name == "num_labels":
@@ -216,15 +223,16 @@ def _check_nested(name: str, value: Mapping[str, Any], kind: type[Any]) -> None:
     sub = kind.sub_configs.get(name)
     if name not in ("rope_parameters", "rope_scaling") and sub is None:
         raise _wrong(f"no mapping as {name}", repr(value)[:100])
-    known = _ROPE if sub is None else _nested_keys(sub)
+    allowed = _ROPE if sub is None else _nested_keys(sub)
     for key, part in value.items():
-        if key not in known:
-            raise _wrong(f"keys of {name} among {', '.join(sorted(known))}", repr(key)[:100])
+        if key not in allowed:
+            raise _wrong(f"keys of {name} among {', '.join(sorted(allowed))}", repr(key)[:100])
         if isinstance(part, Mapping) and sub is None:
-            nested = all(one in _ROPE and not isinstance(of_layers, Mapping) for one, of_layers in part.items())
+            # Rotary positions may be given for each kind of layers apart; nothing is nested deeper.
+            nested = all(kind in _ROPE and not isinstance(setting, Mapping) for kind, setting in part.items())
             _require(nested, "numbers by the kind of layers", f"{name}.{key}", part)
-            for one, of_layers in part.items():
-                _check_value(f"{name}.{key}.{one}", of_layers)
+            for kind_of_layer, setting in part.items():
+                _check_value(f"{name}.{key}.{kind_of_layer}", setting)
         else:
             _check_value(f"{name}.{key}", part)
 
@@ -235,14 +243,18 @@ def _check_value(name: str, value: Any, depth: int = 0) -> None:
         _require(depth < 3 and len(value) <= _MOST_ENTRIES, f"at most {_MOST_ENTRIES} entries", name, value)
         for part in value:
             _check_value(name, part, depth + 1)
-        whole = [part for part in value if type(part) is int]
+        integers = [part for part in value if type(part) is int]
         if _COUNTS_LAYERS.search(name):
-            _require(sum(whole) <= _MOST_LAYERS, f"at most {_MOST_LAYERS} layers", name, value)
+            _require(sum(integers) <= _MOST_LAYERS, f"at most {_MOST_LAYERS} layers", name, value)
     elif isinstance(value, str):
         _require(_WORD.fullmatch(value), "a word", name, value)
     elif type(value) is int:
-        most = _LARGEST_IN_LIST if depth else _MOST_LAYERS if _COUNTS_LAYERS.search(name) else _LARGEST
-        _require(abs(value) <= most, f"a number up to {most}", name, value)
+        largest = _LARGEST
+        if depth:
+            largest = _LARGEST_IN_LIST
+        elif _COUNTS_LAYERS.search(name):
+            largest = _MOST_LAYERS
+        _require(abs(value) <= largest, f"a number up to {largest}", name, value)
     elif type(value) is float:
         _require(math.isfinite(value), "a finite number", name, value)
     else:
@@ -251,18 +263,22 @@ def _check_value(name: str, value: Any, depth: int = 0) -> None:
 
 def _are_labels(value: Mapping[Any, Any]) -> bool:
     """Whether a mapping has numbers and names of classes, which nothing reads as more than a text."""
-    texts = [part for pair in value.items() for part in pair if isinstance(part, str)]
-    others = [part for pair in value.items() for part in pair if not isinstance(part, str)]
-    return all(len(text) <= _LONGEST_LABEL for text in texts) and all(type(part) is int for part in others)
+    for pair in value.items():
+        for part in pair:
+            if isinstance(part, str) and len(part) > _LONGEST_LABEL:
+                return False
+            if not isinstance(part, str) and type(part) is not int:
+                return False
+    return True
 
 
-def _require(right: object, expected: str, name: str, value: Any) -> None:
-    if not right:
+def _require(valid: object, expected: str, name: str, value: Any) -> None:
+    if not valid:
         raise _wrong(f"{name}: {expected}", repr(value)[:100])
 
 
-def _wrong(expected: str, found: str) -> InputError:
-    return InputError(expected=f"{expected}, in the configuration of a network", found=found, way_out=_WAY_OUT)
+def _wrong(expected: str, content: str) -> InputError:
+    return InputError(expected=f"{expected}, in the configuration of a network", found=content, way_out=_WAY_OUT)
 
 
 def _first_line(error: Exception) -> str:

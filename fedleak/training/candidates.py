@@ -75,20 +75,31 @@ def draw_numbers(
     least = min(len(part) for part in parts)
     expected = f"clients with the {options.per_client} records that candidates.per_client asks for"
     require(least >= options.per_client, expected, f"one with {least}", "Ask for fewer, or give clients more.")
-    members = torch.cat([part[torch.randperm(len(part), generator=generator)[: options.per_client]] for part in parts])
-    held = labels[members].bincount(minlength=len(classes))
+    drawn_members = []
+    for part in parts:
+        order = torch.randperm(len(part), generator=generator)
+        drawn_members.append(part[order[: options.per_client]])
+    members = torch.cat(drawn_members)
+    # Outsiders have the members' classes: as many of each, or in the same proportions.
+    member_classes = labels[members].bincount(minlength=len(classes))
     total = len(members) if options.outsiders is None else options.outsiders
-    wanted = composition_counts((held / held.sum()).double()[None], total)[0] if total != len(members) else held
-    drawn = []
-    for number, count in enumerate(wanted.tolist()):
-        there = rest[labels[rest] == number]
+    outsider_classes = member_classes
+    if total != len(members):
+        proportions = (member_classes / member_classes.sum()).double()
+        outsider_classes = composition_counts(proportions[None], total)[0]
+    drawn_outsiders = []
+    for number, count in enumerate(outsider_classes.tolist()):
+        available = rest[labels[rest] == number]
         require(
-            len(there) >= count,
+            len(available) >= count,
             f"{count} records of class {classes[number]} that nobody holds, for candidates.outsiders",
-            len(there),
+            len(available),
             "Ask for fewer candidates, or give the clients fewer records (data.split).",
         )
-        drawn.append(there[torch.randperm(len(there), generator=generator)[:count]])
-    outsiders = torch.cat(drawn)
+        order = torch.randperm(len(available), generator=generator)
+        drawn_outsiders.append(available[order[:count]])
+    outsiders = torch.cat(drawn_outsiders)
+    # Members are in the order of their clients, as many of each.
     holders = torch.arange(len(parts)).repeat_interleave(options.per_client)
-    return torch.cat([members, outsiders]), torch.cat([holders, torch.full((len(outsiders),), -1)])
+    nobody = torch.full((len(outsiders),), -1)
+    return torch.cat([members, outsiders]), torch.cat([holders, nobody])

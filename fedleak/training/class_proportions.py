@@ -52,8 +52,10 @@ def composition_counts(proportions: Tensor, sizes: int | Sequence[int]) -> Tenso
             found=f"a sum of {float(totals[row]):.4g} for client {row}: {shares[row].tolist()}",
             way_out="Correct the composition.",
         )
-    given = torch.tensor([sizes] * len(shares) if isinstance(sizes, int) else list(sizes))
+    sizes_of_clients = [sizes] * len(shares) if isinstance(sizes, int) else list(sizes)
+    client_sizes = torch.tensor(sizes_of_clients)
     expected = f"one size, or one for each of {len(shares)} clients"
     way_out = "Give as many sizes as the composition has rows."
-    require(len(given) == len(shares), expected, f"{len(given)} sizes", way_out)
-    return largest_remainders(shares / totals[:, None], given)
+    require(len(client_sizes) == len(shares), expected, f"{len(client_sizes)} sizes", way_out)
+    # Shares are made to sum to one, so that sizes are met exactly.
+    return largest_remainders(shares / totals[:, None], client_sizes)

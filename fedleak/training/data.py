@@ -2,11 +2,7 @@
 
 import abc
 import functools
-import itertools
-import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,25 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from lightning import LightningDataModule, Trainer
-from lightning.fabric.utilities.seed import pl_worker_init_function
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader
 
 from fedleak.client.cohort import Cohort
 from fedleak.core.errors import InputError, require
 from fedleak.core.ranges import NonNegativeInt
 from fedleak.core.seeding import PERSISTENT, generator_for
-from fedleak.core.signals import end_with_parent
 from fedleak.server.repeated_selection import RepeatedSelection
 from fedleak.training.candidates import CandidateOptions, CandidatePool
+from fedleak.training.data_folder import data_root
+from fedleak.training.misspelt_members import refuse_misspelt
 from fedleak.training.people import Attributes, People, draw_people
+from fedleak.training.round_loader import round_loader
 from fedleak.training.schedule import Schedule
-from fedleak_recorder.nearest import nearest
-
-DATA_VARIABLE = "FEDLEAK_DATA"
-_OTHER_LETTERS = 0.15
-"""Share of letters up to which a name that differs in them is a misspelt one; in ``auxilary``, one of 17 differs."""
 
 
 class FederatedDataModule(LightningDataModule, abc.ABC):
@@ -87,15 +78,19 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         schedule: Schedule = Schedule(),  # noqa: B008 - frozen
     ) -> None:
         super().__init__()
-        refuse_misspelt(type(self))
+        refuse_misspelt(type(self), FederatedDataModule)
         require(
             clients_per_round > 0 and not (isinstance(clients_per_round, float) and clients_per_round > 1),
             "clients_per_round a whole number above 0 or a fraction in (0, 1]",
             clients_per_round,
             "Give 1.0 for all clients in every round.",
         )
-        self.root, self.seed, self.num_workers = root, seed, num_workers
-        self.clients_per_round, self.attributes, self.schedule = clients_per_round, attributes, schedule
+        self.root = root
+        self.seed = seed
+        self.num_workers = num_workers
+        self.clients_per_round = clients_per_round
+        self.attributes = attributes
+        self.schedule = schedule
         self.secret: bytes | None = None
 
     @classmethod
@@ -212,9 +207,14 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     def truth_of(self, clients: Tensor) -> dict[str, Tensor]:
         """What is true of ``clients (C,)`` themselves, ``(C, ...)`` by name: a device's user, people's attributes."""
-        users, people = self.client_users, self.people
-        of_users = {} if users is None else {"user": users[clients]}
-        return of_users if people is None else {**of_users, "attributes": people.table[clients]}
+        users = self.client_users
+        people = self.people
+        truth = {}
+        if users is not None:
+            truth["user"] = users[clients]
+        if people is not None:
+            truth["attributes"] = people.table[clients]
+        return truth
 
     @functools.cached_property
     def people(self) -> People | None:
@@ -244,17 +244,18 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     def train_dataloader(self) -> DataLoader[Cohort]:
         """One item per round, from the trainer's round on until data or server end; each rank gets its share."""
-        start = 0 if self.trainer is None else self.trainer.global_step
-        server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
-        end = min((end for end in (self.rounds, server) if end is not None), default=None)
-        return DataLoader(
-            _Rounds(self, *self._rank_and_world),
-            sampler=_RoundNumbers(start, end),
-            batch_size=None,
-            num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
-            worker_init_fn=partial(_begin_worker, os.getpid()) if self.num_workers else None,
-        )
+        start = 0
+        of_server = None
+        if self.trainer is not None:
+            start = self.trainer.global_step
+            of_server = getattr(self.trainer.lightning_module, "rounds", None)
+        ends = [rounds for rounds in (self.rounds, of_server) if rounds is not None]
+        rank, world = self._rank_and_world
+        share = functools.partial(self._share_of_cohort, rank, world)
+        return round_loader(share, start=start, end=min(ends, default=None), processes=self.num_workers)
+
+    def _share_of_cohort(self, rank: int, world: int, round_number: int) -> Cohort:
+        return self.cohort(round_number).share(rank, world)
 
     def evaluation_loader(
         self, numbers: Sequence[int], collate: Callable[[list[int]], dict[str, Tensor]], *, batch_size: int = 256
@@ -265,23 +266,12 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     @property
     def _rank_and_world(self) -> tuple[int, int]:
-        return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        if self.trainer is None:
+            return (0, 1)
+        return (self.trainer.global_rank, self.trainer.world_size)
 
     def data_root(self) -> Path:
         return data_root(self.root)
-
-
-def padded_cohort(
-    round_number: int, clients: Tensor, parts: Sequence[Tensor], fields: Callable[[Tensor], dict[str, Tensor]]
-) -> Cohort:
-    """Cohort of clients with the examples of the numbers `parts`; the fields ``(C, N, ...)`` are padded with 0."""
-    numbers = pad_sequence(list(parts), batch_first=True, padding_value=-1)
-    mask = numbers >= 0
-    flat = fields(numbers.clamp(min=0).flatten())
-    examples = {name: values.reshape(*numbers.shape, *values.shape[1:]) for name, values in flat.items()}
-    for values in examples.values():
-        values[~mask] = 0
-    return Cohort(round_number, clients, examples, mask)
 
 
 def data_of(trainer: Trainer) -> FederatedDataModule | None:
@@ -298,36 +288,6 @@ def data_of(trainer: Trainer) -> FederatedDataModule | None:
     return data
 
 
-def refuse_misspelt(kind: type) -> None:
-    """Refuses a data set with a public member that is nearly one of those that a recording asks for."""
-    offered = [name for name in vars(FederatedDataModule) if not name.startswith("_")]
-    given = {name for base in kind.__mro__ if not issubclass(FederatedDataModule, base) for name in vars(base)}
-    for name in sorted(given - {*offered}):
-        if name.startswith("_"):
-            continue
-        for near in nearest(name, offered)[:1]:
-            misspelt = _other_letters(name, near) <= _OTHER_LETTERS
-            way_out = "Correct the name, or begin it with _."
-            require(not misspelt, f"{near} in {kind.__name__}", f"{name}; did you mean {near}?", way_out)
-
-
-def _other_letters(one: str, other: str) -> float:
-    """Share of the letters of two names that the other one lacks, wherever they stand."""
-    letters, other_letters = Counter(one), Counter(other)
-    differing = (letters - other_letters).total() + (other_letters - letters).total()
-    return differing / (len(one) + len(other))
-
-
-def data_root(root: str | None) -> Path:
-    """Folder that holds the data sets: the argument, by default the value of ``FEDLEAK_DATA``."""
-    given = root or os.environ.get(DATA_VARIABLE)
-    way_out = f"Give --data.root DIR or set {DATA_VARIABLE}=DIR."
-    if not given:
-        raise InputError(expected="a data folder", found="none", way_out=way_out)
-    require(Path(given).is_dir(), "a data folder", f"no folder at {given}", way_out)
-    return Path(given)
-
-
 def participants_per_round(clients_per_round: int | float, num_clients: int) -> int:
     """Number of clients in a round."""
     if isinstance(clients_per_round, float):
@@ -335,28 +295,3 @@ def participants_per_round(clients_per_round: int | float, num_clients: int) -> 
     way_out = "Give fewer clients, or 1.0 for all of them."
     require(clients_per_round <= num_clients, f"clients_per_round of at most {num_clients}", clients_per_round, way_out)
     return clients_per_round
-
-
-def _begin_worker(parent: int, worker: int) -> None:
-    """Begins a process that loads data: it ends with its parent, also while it waits for room to put a cohort."""
-    end_with_parent(parent)
-    if os.environ.get("PL_SEED_WORKERS") == "1":  # what Lightning does where a loader has no such function
-        pl_worker_init_function(worker)
-
-
-class _Rounds(Dataset[Cohort]):
-    def __init__(self, data: FederatedDataModule, rank: int, world_size: int) -> None:
-        self.data, self.rank, self.world_size = data, rank, world_size
-
-    def __getitem__(self, round_number: int) -> Cohort:
-        return self.data.cohort(round_number).share(self.rank, self.world_size)
-
-
-class _RoundNumbers(Sampler[int]):
-    """Round numbers up to `end`, if there is one; without a length, so that any ``val_check_interval`` is valid."""
-
-    def __init__(self, start: int, end: int | None) -> None:
-        self.start, self.end = start, end
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(itertools.count(self.start) if self.end is None else range(self.start, self.end))

@@ -86,8 +86,8 @@ class Learner(BuiltFromData):
         self.local = local
         self.server = server
         self.defenses = list(defenses)
-        for place, defense in enumerate(self.defenses):
-            defense.check_order(self.defenses[:place])
+        for earlier, defense in enumerate(self.defenses):
+            defense.check_order(self.defenses[:earlier])
         self.weighting = weighting or self.weighs_by
         self.seed = seed
         self.private: Parameters = {}
@@ -109,7 +109,9 @@ class Learner(BuiltFromData):
         """What the server showed each client, see `RoundRecord`."""
         hidden = self.hidden_rows
         rows = next((rows for name, rows in cohort.rows.items() if name not in hidden), None)
-        return {} if rows is None else {"served": rows}
+        if rows is None:
+            return {}
+        return {"served": rows}
 
     def item_features(self, cohort: Cohort) -> Tensor | None:
         """``(I, F)`` features of the items that `served` refers to, if the server shows all clients the same."""
@@ -146,7 +148,9 @@ class Learner(BuiltFromData):
     @property
     def server_manipulation(self) -> str | None:
         """Name of a malicious server's manipulation; None for an honest server."""
-        return None if self.manipulation is None else self.manipulation.name
+        if self.manipulation is None:
+            return None
+        return self.manipulation.name
 
     @property
     def rounds(self) -> int | None:
@@ -205,10 +209,11 @@ class Learner(BuiltFromData):
         A learner from outside the project is named by its class path. None if a defence changes the loss in a way that
         a simulation cannot replay, or if attacks could not give its clients examples.
         """
-        known = [self.update_l1, *self.algorithm.training_defenses]
-        changing = [one for one in self.defenses if type(one).penalty is not Defense.penalty or one.changes_steps()]
-        if not all(any(one is other for other in known) for one in changing):
-            return None
+        simulated = [self.update_l1, *self.algorithm.training_defenses]
+        for defense in self.defenses:
+            changes_training = type(defense).penalty is not Defense.penalty or defense.changes_steps()
+            if changes_training and not any(defense is known_defense for known_defense in simulated):
+                return None
         if self.algorithm.name:
             return {"name": self.algorithm.name, "arguments": self.algorithm.arguments()}
         if not isinstance(self.algorithm, ExampleAlgorithm):
@@ -219,17 +224,19 @@ class Learner(BuiltFromData):
 
     def public_description(self) -> dict[str, Any]:
         """Public knowledge of this training, as the manifest of a recording holds it."""
+        parameters = {}
+        for name, value in self.public_parameters().items():
+            parameters[name] = {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
         return {
             "learner": self.learner_description(),
             "releases": [release.described() for release in self.releases],
             "row_parameters": list(self.sent_rows),
-            "parameters": {
-                name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
-                for name, value in self.public_parameters().items()
-            },
+            "parameters": parameters,
         }
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         """Logs `update_metrics`."""
-        for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(next(iter(batch.values()))))
+        metrics = self.update_metrics(batch)
+        batch_size = len(next(iter(batch.values())))
+        for name, metric in metrics.items():
+            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=batch_size)

@@ -19,9 +19,9 @@ from fedleak.client.network import (
     ModuleClassifier,
     Network,
     NetworkAlgorithm,
-    OneOutput,
     last_linear,
 )
+from fedleak.client.one_output import OneOutput
 from fedleak.core.errors import require
 from fedleak.core.seeding import PERSISTENT, generator_for
 from fedleak.defenses.base import Update
@@ -92,6 +92,7 @@ class NetworkLearner(FederatedModule):
             draw_weights: whether to initialise the layers from this training's seed; False keeps pretrained weights.
         """
         if draw_weights:
+            # Layers draw from torch's global generator, which is seeded for them and restored afterwards.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(generator_for(self.seed, "global-model", PERSISTENT).initial_seed())
                 for layer in network.modules():
@@ -130,30 +131,38 @@ class NetworkLearner(FederatedModule):
         if manipulation is None or cohort.round < manipulation.first_round:
             self._sent = None
             return model
-        examples = self._first_inputs(model) if manipulation.uses_examples else torch.zeros(0, 0)
+        examples = torch.zeros(0, 0)
+        if manipulation.uses_examples:
+            examples = self._first_inputs(model)
         generator = generator_for(self.seed, "manipulation", cohort.round)
-        held = {name: value.cpu() for name, value in model.items()}
-        self._sent = manipulation.sent(held, examples, cohort.clients.cpu(), generator=generator)
+        global_model = {name: value.cpu() for name, value in model.items()}
+        self._sent = manipulation.sent(global_model, examples, cohort.clients.cpu(), generator=generator)
         return {name: value.to(self.device) for name, value in self._sent.first.items()}
 
     def client_models(self, cohort: Cohort) -> Parameters:
         if self._sent is None or len(self._sent) == 1:
             return {}
-        return {name: value.to(self.device) for name, value in self._sent.of(cohort.clients.cpu()).items()}
+        sent = self._sent.of(cohort.clients.cpu())
+        return {name: value.to(self.device) for name, value in sent.items()}
 
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
         """Update of the clients, in groups of those that were sent the same model."""
         if self._sent is None or len(self._sent) == 1:
             return super().local_updates(cohort, model, willing)
-        numbers, merged, losses = self._sent.numbers(cohort.clients.cpu()), dict[str, Tensor](), []
+        numbers = self._sent.numbers(cohort.clients.cpu())
+        merged = dict[str, Tensor]()
+        losses = []
+        # One training for each model that was sent, of the clients that got it.
         for number in sorted(set(numbers.tolist())):
-            places = (numbers == number).nonzero().flatten().to(willing.device)
-            own = {name: value[number].to(self.device) for name, value in self._sent.models.items()}
+            group = (numbers == number).nonzero().flatten().to(willing.device)
+            sent_model = {name: value[number].to(self.device) for name, value in self._sent.models.items()}
             self._spent = None  # the deltas of the groups are kept together
-            update, loss = super().local_updates(cohort.select(places), own, willing[places])
+            update, loss = super().local_updates(cohort.select(group), sent_model, willing[group])
             for name, delta in update.deltas.items():
-                merged.setdefault(name, delta.new_zeros(len(cohort), *delta.shape[1:]))[places] = delta
-            losses.append(loss * len(places))
+                if name not in merged:
+                    merged[name] = delta.new_zeros(len(cohort), *delta.shape[1:])
+                merged[name][group] = delta
+            losses.append(loss * len(group))
         self._spent = None
         mean = torch.stack(losses).sum() / len(cohort)
         return dataclasses.replace(update, deltas=merged, clients=cohort.clients), mean
@@ -161,15 +170,18 @@ class NetworkLearner(FederatedModule):
     def _first_inputs(self, model: Parameters) -> Tensor:
         """``(M, D)`` what the first layer gets of the server's own examples."""
         layer = FirstLayer.of(model).weight.removesuffix(".weight")
-        held = {} if self._data is None else self._data.auxiliary()
+        auxiliary: Parameters = {}
+        if self._data is not None:
+            auxiliary = self._data.auxiliary()
         require(
-            all(len(held.get(name, ())) for name in self.algorithm.names),
+            all(len(auxiliary.get(name, ())) for name in self.algorithm.names),
             "a server with examples of its own, for this manipulation",
             "none",
             "Raise data.auxiliary_per_class.",
         )
-        inputs, _ = self.algorithm.fields(held)
-        return layer_inputs(self.algorithm, {name: value.cpu() for name, value in model.items()}, inputs, layer)
+        inputs, _ = self.algorithm.fields(auxiliary)
+        on_cpu = {name: value.cpu() for name, value in model.items()}
+        return layer_inputs(self.algorithm, on_cpu, inputs, layer)
 
     @property
     def classifies(self) -> bool:
@@ -179,6 +191,7 @@ class NetworkLearner(FederatedModule):
     def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
         if self.classes is None:
             return self._target_truth(cohort)
+        # Number of real examples of each class.
         one_hot = functional.one_hot(cohort.examples[self.algorithm.names[1]], self.classes)
         return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
 
@@ -188,7 +201,9 @@ class NetworkLearner(FederatedModule):
         targets = self.algorithm.fields(cohort.examples)[1].double()
         if head is None or targets.numel() != cohort.mask.numel():
             return {}
-        targets, sizes = targets.reshape(cohort.mask.shape) * cohort.mask, cohort.mask.sum(1)
+        # One target for each example; those of padding do not count.
+        targets = targets.reshape(cohort.mask.shape) * cohort.mask
+        sizes = cohort.mask.sum(1)
         if not head.binary:
             return {"target_mean": targets.sum(1) / sizes}
         positives = (targets > _POSITIVE).sum(1)

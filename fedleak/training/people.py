@@ -53,38 +53,47 @@ class People:
         return torch.stack(list(self.values.values()), dim=1)
 
 
-def draw_people(held: Mapping[str, Tensor], persons: Tensor, options: Attributes, *, seed: int) -> People:
+def draw_people(attributes: Mapping[str, Tensor], persons: Tensor, options: Attributes, *, seed: int) -> People:
     """The people of a data set, with the attributes and the known share of the options.
 
     Args:
-        held: ``(C,)`` by attribute, of every client.
+        attributes: ``(C,)`` by attribute, of every client.
         persons: ``(C,)`` number of the person behind each client; a person with several clients is known with all of
             them or with none.
         options: which attributes, and how many people are known.
         seed: seed of the draws.
     """
-    names = sorted(held if options.names is None else options.names)
-    absent = next((name for name in names if name not in held), None)
+    names = sorted(attributes if options.names is None else options.names)
+    absent = next((name for name in names if name not in attributes), None)
     require(
-        names and absent is None, f"attributes among {', '.join(sorted(held))}", absent, "Correct attributes.names."
+        names and absent is None,
+        f"attributes among {', '.join(sorted(attributes))}",
+        absent,
+        "Correct attributes.names.",
     )
-    _, first, place = np.unique(persons.numpy(), return_index=True, return_inverse=True)
+    # `first` is a client of each person, `person_index` the person of each client.
+    _, first, person_index = np.unique(persons.numpy(), return_index=True, return_inverse=True)
     count = len(first)
+    # People are known at random, whole persons at a time.
     drawn = torch.randperm(count, generator=generator_for(seed, "known people", PERSISTENT))
-    known = torch.zeros(count, dtype=torch.bool)
+    known_people = torch.zeros(count, dtype=torch.bool)
+    # A share of the people, or their number.
     number = options.known if isinstance(options.known, int) else round(options.known * count)
-    known[drawn[:number]] = True
-    if not 0 < int(known.sum()) < count:
+    known_people[drawn[:number]] = True
+    if not 0 < int(known_people.sum()) < count:
         raise InputError(
             expected="a person whose attributes the server knows, and another",
-            found=f"{int(known.sum())} known of {count} people",
+            found=f"{int(known_people.sum())} known of {count} people",
             way_out="Take more clients, or another attributes.known.",
         )
     order = torch.arange(count)
     if options.shuffled:
         order = torch.randperm(count, generator=generator_for(seed, "exchanged attributes", PERSISTENT))
-    source, own = torch.from_numpy(first)[order], torch.from_numpy(place.reshape(-1))
-    return People({name: held[name][source][own] for name in names}, known[own])
+    # Each person has the attributes of another person's first client, or of its own if they are not shuffled.
+    source = torch.from_numpy(first)[order]
+    person = torch.from_numpy(person_index.reshape(-1))
+    values = {name: attributes[name][source][person] for name in names}
+    return People(values, known_people[person])
 
 
 def bands(ages: Tensor, limits: Sequence[int]) -> Tensor:

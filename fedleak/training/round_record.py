@@ -25,8 +25,12 @@ class TrainingExamples:
 
     def joined(self, groups: Tensor) -> "TrainingExamples":
         """Examples of messages that each contain the clients ``groups (C', P)``."""
-        values, mask = self.values[groups].flatten(1, 2), self.mask[groups].flatten(1, 2)
-        return TrainingExamples(values, None if self.labels is None else self.labels[groups].flatten(1, 2), mask)
+        values = self.values[groups].flatten(1, 2)
+        mask = self.mask[groups].flatten(1, 2)
+        labels = None
+        if self.labels is not None:
+            labels = self.labels[groups].flatten(1, 2)
+        return TrainingExamples(values, labels, mask)
 
     def select(self, order: Tensor) -> "TrainingExamples":
         """Those of the messages ``order (C',)``."""

@@ -52,11 +52,14 @@ class Schedule:
             return torch.arange(clients)
         if self.kind == "uniform":
             return torch.randperm(clients, generator=draws("cohort", round_number))[:size].sort().values
+        # Groups have the size of a round, batches their own; both must divide all clients.
         unit = size if self.kind == "fixed-groups" else self.batch
-        found, way_out = f"{clients} clients, {size} a round", "Set data.clients_per_round and data.schedule.batch."
+        sizes = f"{clients} clients, {size} a round"
+        way_out = "Set data.clients_per_round and data.schedule.batch."
         require(
-            clients % unit == 0 and size % unit == 0, f"clients and rounds of whole groups of {unit}", found, way_out
+            clients % unit == 0 and size % unit == 0, f"clients and rounds of whole groups of {unit}", sizes, way_out
         )
+        # The same groups in every round, from a draw that is made once.
         groups = torch.randperm(clients, generator=draws("groups of clients", once)).reshape(-1, unit)
         if self.kind == "fixed-groups":
             return groups[round_number % len(groups)].sort().values

@@ -69,14 +69,15 @@ class WeightedSum:
 
     def add(self, other: "WeightedSum") -> "WeightedSum":
         """Adds the sum over other clients, in place."""
-        for mine, theirs in zip(self.tensors(), other.tensors(), strict=True):
-            mine.add_(theirs)
+        for total, more in zip(self.tensors(), other.tensors(), strict=True):
+            total.add_(more)
         return self
 
     def tensors(self) -> list[Tensor]:
         """All tensors, in the same order on every rank."""
         rows = [self.squared_weight_of_rows[name] for name in sorted(self.squared_weight_of_rows)]
-        return [*(self.deltas[name] for name in sorted(self.deltas)), self.weight, self.squared_weight, *rows]
+        deltas = [self.deltas[name] for name in sorted(self.deltas)]
+        return [*deltas, self.weight, self.squared_weight, *rows]
 
 
 def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -> WeightedSum:
@@ -87,7 +88,8 @@ def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -
         weights: ``(C,)``.
         model: the global model, for the shapes of whole parameters.
     """
-    sums, rows_squared = {}, {}
+    sums = {}
+    rows_squared = {}
     for name, delta in update.deltas.items():
         if name not in update.rows:
             with torch.autocast(delta.device.type, enabled=False):  # the server adds in full precision
@@ -96,12 +98,20 @@ def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -
             continue
         sums[name] = torch.zeros_like(model[name])
         rows_squared[name] = weights.new_zeros(len(model[name]))
+        # Of a table, a chunk of clients at a time; a row sums up the clients that have it.
         clients = max(1, _NUMBERS_AT_ONCE // max(1, delta[:1].numel()))
-        for rows, part, weight in zip(
-            *(torch.split(t, clients) for t in (update.rows[name], delta, weights)), strict=True
-        ):
-            index, share = rows.clamp(min=0).flatten(), weight[:, None] * (rows >= 0)
+        chunks = zip(
+            torch.split(update.rows[name], clients),
+            torch.split(delta, clients),
+            torch.split(weights, clients),
+            strict=True,
+        )
+        for rows, part, weight in chunks:
+            index = rows.clamp(min=0).flatten()
+            # Padding, of row -1, has the weight 0.
+            share = weight[:, None] * (rows >= 0)
             scaled = part * share.reshape(*rows.shape, *[1] * (part.dim() - 2))
+            # Rows of several clients are added where they stand in the whole table.
             sums[name].index_add_(0, index, scaled.flatten(0, 1))
             rows_squared[name].index_add_(0, index, share.flatten() ** 2)
     return WeightedSum(sums, weights.sum(), (weights**2).sum(), rows_squared)
@@ -116,7 +126,9 @@ def add_background_noise(
     """
     for name, scale in scales.items():
         generator = generator_for(secret, f"background:{name}", seed, round_number)
+        # A row that a client did not train has its noise with the client's weight: summed variance scale^2 sum_c w_c^2.
         variance = (total.squared_weight - total.squared_weight_of_rows[name]).clamp(min=0)
         target = total.deltas[name]
         noise = torch.randn(target.shape, generator=generator).to(target)
-        target += scale * variance.sqrt().reshape(-1, *[1] * (target.dim() - 1)) * noise
+        deviation = scale * variance.sqrt().reshape(-1, *[1] * (target.dim() - 1))
+        target += deviation * noise

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from fedleak.core.exports import attach
 
 if TYPE_CHECKING:
-    from fedleak.modules.attackers.gradient_matching import GradientMatching as GradientMatching
+    from fedleak.modules.attackers.gradient_matching import InteractionMatching as InteractionMatching
     from fedleak.modules.attackers.identity_nets import ReidentificationNet as ReidentificationNet
     from fedleak.modules.attackers.identity_nets import SiameseNet as SiameseNet
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
-            "GradientMatching": "fedleak.modules.attackers.gradient_matching",
+            "InteractionMatching": "fedleak.modules.attackers.gradient_matching",
             "ReidentificationNet": "fedleak.modules.attackers.identity_nets",
             "SiameseNet": "fedleak.modules.attackers.identity_nets",
         },

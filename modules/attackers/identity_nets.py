@@ -30,15 +30,17 @@ class ReidentificationNet(LightningModule):
         vectors: ``(P, D)`` training vectors.
         labels: ``(P,)`` int64.
         users: number of classes U.
-        whole: length of the original vectors, for the initial weights' distribution.
+        fan_in: length of the original vectors, for the initial weights' distribution.
         generator: source of all draws.
     """
 
-    def __init__(self, vectors: Tensor, labels: Tensor, *, users: int, whole: int, generator: torch.Generator) -> None:
+    def __init__(self, vectors: Tensor, labels: Tensor, *, users: int, fan_in: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.data, self.generator = TensorDataset(vectors, labels), generator
-        self.hidden, self.output = empty_linear(vectors.shape[1], HIDDEN), empty_linear(HIDDEN, users)
-        glorot_(self.hidden, whole, generator)
+        self.data = TensorDataset(vectors, labels)
+        self.generator = generator
+        self.hidden = empty_linear(vectors.shape[1], HIDDEN)
+        self.output = empty_linear(HIDDEN, users)
+        glorot_(self.hidden, fan_in, generator)
         glorot_(self.output, HIDDEN, generator)
 
     def forward(self, vectors: Tensor) -> Tensor:
@@ -49,10 +51,12 @@ class ReidentificationNet(LightningModule):
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
         """Mean cross-entropy, of this process's share of the batch."""
         vectors, labels = batch
-        own = own_share(self)
-        active = dropped(self.hidden(vectors[own]).relu(), 0.2, _draws(len(labels), self.generator)[own])
-        logits = self.output(active)
-        return cross_entropy(logits, labels[own], reduction="sum") * world_size(self) / len(labels)
+        share = own_share(self)
+        hidden = self.hidden(vectors[share]).relu()
+        draws = _draws(len(labels), self.generator)[share]
+        logits = self.output(dropped(hidden, 0.2, draws))
+        # The sum over this process's share, so that the average over processes is the mean over the batch.
+        return cross_entropy(logits, labels[share], reduction="sum") * world_size(self) / len(labels)
 
     def configure_optimizers(self) -> Any:
         """Decay as in the paper's library: the learning rate is multiplied by 1 / (1 + decay * step)."""
@@ -81,18 +85,24 @@ class SiameseNet(LightningModule):
 
     def __init__(self, vectors: Tensor, labels: Tensor, *, steps: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.vectors, self.labels, self.steps, self.generator = vectors, labels, steps, generator
-        self.first, self.second = empty_linear(vectors.shape[1], HIDDEN), empty_linear(HIDDEN, HIDDEN)
+        self.vectors = vectors
+        self.labels = labels
+        self.steps = steps
+        self.generator = generator
+        self.first = empty_linear(vectors.shape[1], HIDDEN)
+        self.second = empty_linear(HIDDEN, HIDDEN)
         self.output = empty_linear(HIDDEN, 1)
         for layer in (self.first, self.second, self.output):
             glorot_(layer, layer.in_features, generator)
+        # Pairs of different messages of one user.
         self.same = labels[:, None] == labels
         self.same.fill_diagonal_(False)
 
     def embed(self, vectors: Tensor, draws: Tensor | None = None) -> Tensor:
         """``(B, D)`` -> ``(B, 128)``, with dropout by ``draws (B, 128)``."""
         active = self.first(vectors).relu()
-        active = active if draws is None else dropped(active, 0.1, draws)
+        if draws is not None:
+            active = dropped(active, 0.1, draws)
         embedded: Tensor = self.second(active).relu()
         return embedded
 
@@ -104,11 +114,14 @@ class SiameseNet(LightningModule):
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """Mean cross-entropy of this process's share of a batch of pairs."""
         left, right = self._draw()
-        used, place = torch.unique(torch.stack([left, right]), return_inverse=True)
+        # A message of several pairs is embedded once, with one dropout; each process embeds those of its own pairs.
+        used, pair_position = torch.unique(torch.stack([left, right]), return_inverse=True)
         draws = _draws(len(used), self.generator)
-        mine, place = torch.unique(place[:, own_share(self)], return_inverse=True)
-        first, second = self.embed(self.vectors[used[mine]].to(self.device), draws[mine])[place.to(self.device)]
-        truth = (self.labels[left] == self.labels[right]).float()[own_share(self)].to(self.device)
+        share = own_share(self)
+        mine, pair_position = torch.unique(pair_position[:, share], return_inverse=True)
+        embedded = self.embed(self.vectors[used[mine]].to(self.device), draws[mine])
+        first, second = embedded[pair_position.to(self.device)]
+        truth = (self.labels[left] == self.labels[right]).float()[share].to(self.device)
         return binary_cross_entropy_with_logits(self(first, second), truth)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -121,9 +134,12 @@ class SiameseNet(LightningModule):
     def _draw(self) -> tuple[Tensor, Tensor]:
         able = self.same.any(1).nonzero().flatten()
         left = able[torch.randint(len(able), (_BATCH,), generator=self.generator)]
+        # The first half of the pairs has a second message of the same user, the other half one of another user.
         match = torch.arange(_BATCH) < _BATCH // 2
-        choice = torch.where(match[:, None], self.same[left], self.labels[left][:, None] != self.labels)
-        return left, torch.multinomial(choice.float(), 1, generator=self.generator)[:, 0]
+        different = self.labels[left][:, None] != self.labels
+        choice = torch.where(match[:, None], self.same[left], different)
+        right = torch.multinomial(choice.float(), 1, generator=self.generator)[:, 0]
+        return left, right
 
 
 def empty_linear(inputs: int, outputs: int) -> nn.Linear:

@@ -16,6 +16,7 @@ from fedleak.core.view import RoundView
 from fedleak.modules.attackers.batched_lbfgs import batched_lbfgs
 from fedleak.modules.attackers.input_gradients import input_gradients, simulated_updates, step_examples
 from fedleak.modules.attackers.trainer import empty_batches
+from fedleak.modules.attackers.update_gaps import TINY, cosine_gap, euclidean_gap, squared_norms, total_variation
 
 Objective = Literal["cosine", "euclidean"]
 Solver = Literal["signed-adam", "lbfgs"]
@@ -27,8 +28,8 @@ _CHUNK_NUMBERS = 2**23
 """Numbers in the updates of the victims that are simulated together."""
 _RESCALE = 1e3
 """L-BFGS sees squared distances relative to the received update's, times this: its tolerances are absolute."""
-_TINY = 1e-30
 MIXING = "mixing"
+"""Name of the logits of the weights with which each image of a step is a mean of the client's images."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,18 @@ class ImageMatching(LightningModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.algorithm, self.generator = view.require(NetworkAlgorithm), generator
-        self.simulate, self.objective, self.solver = simulate, objective, solver
-        self.total_variation, self.step, self.max_iter, self.restarts = total_variation, step, max_iter, restarts
-        self.seconds, self.iterations, self.started = seconds, 0, time.monotonic()
+        self.algorithm = view.require(NetworkAlgorithm)
+        self.generator = generator
+        self.simulate = simulate
+        self.objective = objective
+        self.solver = solver
+        self.total_variation = total_variation
+        self.step = step
+        self.max_iter = max_iter
+        self.restarts = restarts
+        self.seconds = seconds
+        self.iterations = 0
+        self.started = time.monotonic()
         self.counts = (labels >= 0).sum(1)
         # A gradient has the opposite sign of an update, and an update is the sum of the steps' gradients.
         steps = self.algorithm.steps(view.example_counts) * self.algorithm.learning_rate
@@ -119,11 +128,13 @@ class ImageMatching(LightningModule):
         self.models = {name: view.sent_models()[name] for name in names}
         compared = [name for name in names if name not in leave_out]
         self.received = {name: view.deltas[name] / -_rows(steps, view.deltas[name]) for name in compared}
+        # Victims whose updates fit in memory together are simulated at once.
         size = sum(value[0].numel() for value in self.received.values())
         self.chunks = torch.split(torch.arange(len(labels)), max(1, _CHUNK_NUMBERS // size))
         self.images = torch.nn.Parameter(torch.zeros(*labels.shape, *shape))
         self.unknown = dict(unknown or {})
-        self.others = torch.nn.ParameterList([one.start.clone() for one in self.unknown.values()])
+        starts = [unknown_numbers.start.clone() for unknown_numbers in self.unknown.values()]
+        self.others = torch.nn.ParameterList(starts)
         self.register_buffer("best", torch.zeros(*labels.shape, *shape))
         self.register_buffer("best_loss", torch.full((len(labels),), torch.inf))
         self.register_buffer("cosines", torch.zeros(len(labels)))
@@ -136,53 +147,59 @@ class ImageMatching(LightningModule):
         return max(done, self.elapsed / self.seconds)
 
     def updates(
-        self, victims: Tensor, images: Tensor, others: Sequence[Tensor] = ()
+        self, victims: Tensor, images: Tensor, numbers: Sequence[Tensor] = ()
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Gradients ``(A, *shape)`` of the images, or of the simulated steps on average, and the received ones."""
         models = {name: value[victims].to(self.device) for name, value in self.models.items()}
-        real = {name: value[victims].to(self.device) for name, value in self.received.items()}
-        inputs, labels = _MIDDLE + _SPREAD * images, self.labels[victims]
+        received = {name: value[victims].to(self.device) for name, value in self.received.items()}
+        inputs = _MIDDLE + _SPREAD * images
+        labels = self.labels[victims]
         with torch.enable_grad():
             if not self.simulate:
-                more = dict(zip(self.unknown, others, strict=True))
+                more = dict(zip(self.unknown, numbers, strict=True))
                 if MIXING in more:
                     inputs, labels = self._mixed(victims, inputs, more.pop(MIXING))
-                return input_gradients(self.algorithm, models, inputs, labels, self.examples[victims], more), real
+                gradients = input_gradients(self.algorithm, models, inputs, labels, self.examples[victims], more)
+                return gradients, received
             batches = self.batches[victims].to(self.device)
             deltas = simulated_updates(self.algorithm, models, inputs, labels, batches)
-        return {name: value / _rows(self.steps[victims], value) for name, value in deltas.items()}, real
+        # A delta is minus the sum of the steps' gradients times their rates; `steps` is minus the sum of the rates.
+        mean_gradients = {name: value / _rows(self.steps[victims], value) for name, value in deltas.items()}
+        return mean_gradients, received
 
     def _mixed(self, victims: Tensor, inputs: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Means of ``inputs (A, M, *shape)`` and of their one-hot labels, with the softmax of ``logits (A, M, M)``."""
         real = self.examples[victims] >= 0
+        # Weights over the real images of the client; padding gets none.
         weights = logits.masked_fill(~real[:, None], -torch.inf).softmax(2)
-        classes = functional.one_hot(self.labels[victims], last_linear(self.algorithm.template)[1].out_features).to(
-            inputs
-        )
+        class_count = last_linear(self.algorithm.template)[1].out_features
+        classes = functional.one_hot(self.labels[victims], class_count).to(inputs)
         return torch.einsum("amn,an...->am...", weights, inputs), weights @ classes
 
-    def losses(self, victims: Tensor, images: Tensor, others: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
+    def losses(self, victims: Tensor, images: Tensor, numbers: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Losses and cosines of updates ``(A,)`` of ``victims (A,)`` with standardised ``images (A, M, *shape)``.
 
         Args:
             victims: positions in the view.
             images: images to compare.
-            others: random numbers to compare, ``(A, M, ...)`` in the order of `unknown`.
+            numbers: random numbers to compare, ``(A, M, ...)`` in the order of `unknown`.
         """
-        found, real = self.updates(victims, images, others)
-        cosine = cosine_gap(found, real)
-        loss = cosine if self.objective == "cosine" else euclidean_gap(found, real)
+        simulated, received = self.updates(victims, images, numbers)
+        cosine = cosine_gap(simulated, received)
+        loss = cosine
+        if self.objective == "euclidean":
+            loss = euclidean_gap(simulated, received)
         if self.total_variation:
             loss = loss + self.total_variation * total_variation(images, self.examples[victims] >= 0)
         return loss, 1 - cosine.detach()
 
     def restart(self) -> None:
         """Draws new images, and a new order of the simulated mini-batches."""
-        start = torch.randn(self.images.shape, generator=self.generator)
-        self.images.data.copy_(start)
-        for value, one in zip(self.others, self.unknown.values(), strict=True):
-            value.data.copy_(one.start)
+        self.images.data.copy_(torch.randn(self.images.shape, generator=self.generator))
+        for value, unknown_numbers in zip(self.others, self.unknown.values(), strict=True):
+            value.data.copy_(unknown_numbers.start)
         self.batches = step_examples(self.algorithm, self.counts, generator=self.generator)
+        # A new start must not go on with the moments of the last one.
         optimizer = self.optimizers()
         if not isinstance(optimizer, list):
             optimizer.optimizer.state.clear()
@@ -205,21 +222,25 @@ class ImageMatching(LightningModule):
         """One step of Adam on the signs of the gradients, and back into the range of pixels."""
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
+        # Share of this start's iterations, or of its time, whichever is more: it decides the length of the step.
         start = self.iterations // self.max_iter / self.restarts
         done = min((self.share - start) * self.restarts, 1.0)
         for group in optimizer.optimizer.param_groups:
-            group["lr"] = self.step * 0.1 ** sum(done >= decay for decay in _DECAYS)
+            decays = sum(done >= decay for decay in _DECAYS)
+            group["lr"] = self.step * 0.1**decays
         searched = [self.images, *self.others]
         for value in searched:
             value.grad = torch.zeros_like(value)
         for victims in self.chunks:
-            own = [value.detach()[victims] for value in searched]
-            for value, found in zip(searched, self._evaluate(victims, own[0], own[1:])[1:], strict=True):
+            of_victims = [value.detach()[victims] for value in searched]
+            gradients = self._evaluate(victims, of_victims[0], of_victims[1:])[1:]
+            for value, gradient in zip(searched, gradients, strict=True):
                 assert value.grad is not None
-                value.grad[victims] = found.sign()
+                value.grad[victims] = gradient.sign()
         optimizer.step()
-        for value, one in zip(self.others, self.unknown.values(), strict=True):
-            value.data.clamp_(*one.span)
+        for value, unknown_numbers in zip(self.others, self.unknown.values(), strict=True):
+            value.data.clamp_(*unknown_numbers.span)
+        # Pixels stay within [0, 1], which in standardised units is from -2 to 2.
         edge = _MIDDLE / _SPREAD
         self.images.data.clamp_(-edge, edge)
 
@@ -228,8 +249,9 @@ class ImageMatching(LightningModule):
         scales = torch.ones(len(victims), device=self.device)
         if self.objective == "euclidean":
             real = {name: value[victims].to(self.device) for name, value in self.received.items()}
-            scales = _RESCALE / _squares(real, list(real)).clamp(min=_TINY)
+            scales = _RESCALE / squared_norms(real, list(real)).clamp(min=TINY)
 
+        # The best images of all evaluations are kept, so the result of the solver itself is not used.
         def objective(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             if self.share >= 1:  # out of time: a flat objective ends the search
                 return torch.zeros_like(points[:, 0]), torch.zeros_like(points)
@@ -238,12 +260,13 @@ class ImageMatching(LightningModule):
 
         batched_lbfgs(objective, self.images.detach()[victims].flatten(1), max_iter=self.max_iter)
 
-    def _evaluate(self, victims: Tensor, images: Tensor, others: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
+    def _evaluate(self, victims: Tensor, images: Tensor, numbers: Sequence[Tensor] = ()) -> tuple[Tensor, ...]:
         """Losses ``(A,)`` and gradients of images and others; each victim's best images are kept."""
         with torch.enable_grad():
-            images, *others = (value.detach().requires_grad_() for value in (images, *others))
-            losses, cosines = self.losses(victims, images, others)
-            gradients = torch.autograd.grad(losses.sum(), (images, *others))
+            images = images.detach().requires_grad_()
+            numbers = [value.detach().requires_grad_() for value in numbers]
+            losses, cosines = self.losses(victims, images, numbers)
+            gradients = torch.autograd.grad(losses.sum(), (images, *numbers))
         better = losses.detach() < self.best_loss[victims]
         self.best_loss[victims] = torch.where(better, losses.detach(), self.best_loss[victims])
         self.cosines[victims] = torch.where(better, cosines, self.cosines[victims])
@@ -264,39 +287,13 @@ class ImageMatching(LightningModule):
         return torch.optim.Adam([self.images, *self.others], lr=self.step)
 
     def train_dataloader(self) -> DataLoader[Tensor]:
-        return empty_batches(self.restarts * (1 if self.solver == "lbfgs" else self.max_iter))
+        steps = 1 if self.solver == "lbfgs" else self.max_iter
+        return empty_batches(self.restarts * steps)
 
 
 def in_units(images: Tensor) -> Tensor:
     """Standardised images of images, or of other examples, in the network's own units."""
     return (images - _MIDDLE) / _SPREAD
-
-
-def cosine_gap(found: dict[str, Tensor], real: dict[str, Tensor]) -> Tensor:
-    """``1 - <a, b> / (|a| |b|)`` of updates ``(B, *shape)``, ``(B,)``."""
-    product = torch.stack([(found[name] * value).flatten(1).sum(1) for name, value in real.items()]).sum(0)
-    lengths = (_squares(found, list(real)) * _squares(real, list(real))).clamp(min=_TINY).sqrt()
-    return 1 - product / lengths
-
-
-def euclidean_gap(found: dict[str, Tensor], real: dict[str, Tensor]) -> Tensor:
-    """``|a - b|^2 / 2`` of updates ``(B, *shape)``, ``(B,)``."""
-    return _squares({name: found[name] - value for name, value in real.items()}, list(real)) / 2
-
-
-def total_variation(images: Tensor, mask: Tensor) -> Tensor:
-    """``(B,)`` mean over pixels of ``|dx| + |dy|`` of the images ``(B, M, channels, height, width)`` of a mask.
-
-    Outside the image all pixels are zero, which is middle grey for standardised images.
-    """
-    right = functional.pad(images, (0, 1)).diff(dim=-1).abs()
-    below = functional.pad(images, (0, 0, 0, 1)).diff(dim=-2).abs()
-    each: Tensor = (right + below).flatten(2).mean(2) * mask
-    return each.sum(1) / mask.sum(1).clamp(min=1)
-
-
-def _squares(values: dict[str, Tensor], names: list[str]) -> Tensor:
-    return torch.stack([values[name].square().flatten(1).sum(1) for name in names]).sum(0)
 
 
 def _rows(values: Tensor, like: Tensor) -> Tensor:

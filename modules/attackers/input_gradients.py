@@ -19,10 +19,12 @@ def step_examples(algorithm: NetworkAlgorithm, example_counts: Tensor, *, genera
     """``(B, S, n)`` int64 numbers of each simulated client's examples in its S steps, padded with -1."""
     width = int(example_counts.max())
     mask = torch.arange(width) < example_counts[:, None]
-    local, seed = algorithm.local, int(torch.randint(2**62, (), generator=generator))
+    local = algorithm.local
+    seed = int(torch.randint(2**62, (), generator=generator))
+    # With full batches, every step has all examples.
     if local.batch_size is None:
-        whole = torch.arange(width).expand(mask.shape).masked_fill(~mask, -1)
-        return whole[:, None].expand(-1, local.epochs, -1)
+        full_batch = torch.arange(width).expand(mask.shape).masked_fill(~mask, -1)
+        return full_batch[:, None].expand(-1, local.epochs, -1)
     cohort = Cohort(0, torch.arange(len(mask)), {}, mask)
     return pad_sequence(batch_schedule(cohort, local, seed=seed), batch_first=True, padding_value=-1)
 
@@ -41,7 +43,10 @@ def simulated_updates(
     """
 
     def step(batch: Tensor) -> Step:
-        return by_autograd(lambda parameters, given: _loss(algorithm, parameters, given["inputs"], labels, batch, {}))
+        def loss(parameters: Parameters, fields: Parameters) -> Tensor:
+            return _loss(algorithm, parameters, fields["inputs"], labels, batch, {})
+
+        return by_autograd(loss)
 
     start = algorithm.trained(models)
     steps = [step(batch) for batch in batches.unbind(1)]
@@ -69,7 +74,8 @@ def input_gradients(
     """
     start = {name: value.detach().requires_grad_() for name, value in algorithm.trained(models).items()}
     loss = _loss(algorithm, start, inputs, labels, examples, more or {})
-    return dict(zip(start, torch.autograd.grad(loss, list(start.values()), create_graph=True), strict=True))
+    gradients = torch.autograd.grad(loss, list(start.values()), create_graph=True)
+    return dict(zip(start, gradients, strict=True))
 
 
 def _loss(

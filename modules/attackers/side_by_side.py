@@ -29,33 +29,39 @@ def side_by_side(work: Callable[[_Part], None], parts: Sequence[_Part], sizes: S
         parts: what the work is divided into; the last one takes longest.
         sizes: how much work each part is.
     """
-    reports, stopped = queue.SimpleQueue[tuple[int, float] | None](), threading.Event()
+    reports = queue.SimpleQueue[tuple[int, float] | None]()
+    stopped = threading.Event()
 
     def listen(number: int, share: float) -> None:
         if stopped.is_set():
             raise _StoppedError
         reports.put((number, share))
 
-    def one(number: int) -> None:
+    def run_part(number: int) -> None:
         with progress_listener(lambda share: listen(number, share)):
             work(parts[number])
             listen(number, 1.0)
 
-    threads, shares, left = torch.get_num_threads(), [0.0] * len(parts), len(parts)
+    threads = torch.get_num_threads()
+    shares = [0.0] * len(parts)
+    unfinished = len(parts)
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            running = [pool.submit(one, number) for number in reversed(range(len(parts)))]
+            # The last parts take longest, so they begin first.
+            running = [pool.submit(run_part, number) for number in reversed(range(len(parts)))]
             for future in running:
                 future.add_done_callback(lambda _: reports.put(None))
             try:
-                while left and not any(map(_failed, running)):
+                while unfinished and not any(map(_failed, running)):
                     report = reports.get()
                     if report is None:
-                        left -= 1
+                        unfinished -= 1
                         continue
-                    shares[report[0]] = report[1]
-                    report_progress(sum(a * b for a, b in zip(shares, sizes, strict=True)) / sum(sizes))
+                    number, share = report
+                    shares[number] = share
+                    done = sum(share * size for share, size in zip(shares, sizes, strict=True))
+                    report_progress(done / sum(sizes))
             finally:
                 stopped.set()
                 for future in running:

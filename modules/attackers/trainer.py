@@ -51,7 +51,9 @@ def fit_quietly(
 
 def world_size(module: LightningModule) -> int:
     """Number of processes that train a module together, 1 without a trainer."""
-    return module.trainer.world_size if module._trainer is not None else 1
+    if module._trainer is not None:
+        return module.trainer.world_size
+    return 1
 
 
 def own_share(module: LightningModule) -> slice:
@@ -97,6 +99,5 @@ class _ReportProgress(Callback):
         if trainer.max_steps > 0:
             report_progress(trainer.global_step / trainer.max_steps)
         elif trainer.max_epochs:
-            report_progress(
-                (trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches) / trainer.max_epochs
-            )
+            epochs = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
+            report_progress(epochs / trainer.max_epochs)

@@ -59,6 +59,7 @@ class Extractor:
     @property
     def fingerprint(self) -> str:
         """Key of everything that the features depend on: options, version of torch, and file of the weights."""
+        # A file that was written anew gives other features.
         file = Path(self._file)
         changed = file.stat().st_mtime_ns if file.is_file() else None
         return f"{self} {torch.__version__} {changed}"
@@ -70,8 +71,11 @@ class Extractor:
         if self.weights in _KINDS or not folder.is_dir():
             return self.weights
         plain = self.name.rpartition(":")[2]
-        found = [path for suffix in ("safetensors", "pth") if (path := folder / f"{plain}.{suffix}").is_file()]
-        return str(found[0] if found else folder / f"{plain}.safetensors")
+        for suffix in ("safetensors", "pth"):
+            path = folder / f"{plain}.{suffix}"
+            if path.is_file():
+                return str(path)
+        return str(folder / f"{plain}.safetensors")
 
 
 def extractor(
@@ -90,11 +94,12 @@ def extractor(
         _fill(network, name, _packaged(network, name), source=weights)
     elif weights not in _KINDS:
         _fill(network, name, _saved(Path(weights), name), source=weights)
-    chosen = transform if crop is None else Transform(crop, transform.mean, transform.std)
-    made = FeatureExtractor(network, transform=chosen, features=features, name=name)
+    if crop is not None:
+        transform = Transform(crop, transform.mean, transform.std)
+    feature_extractor = FeatureExtractor(network, transform=transform, features=features, name=name)
     if weights == "random":
-        _settle_statistics(made, seed)
-    return made
+        _settle_statistics(feature_extractor, seed)
+    return feature_extractor
 
 
 def untrained(name: str, *, classes: int, seed: int) -> tuple[nn.Module, Transform]:
@@ -109,24 +114,26 @@ def _network(name: str, *, pretrained: bool, seed: int) -> tuple[nn.Module, Tran
     library, _, plain = name.rpartition(":")
     if library not in ("", "torchvision", "timm"):
         raise _unknown(name)
-    torchvisions = library == "torchvision" or (not library and plain in torchvision_models.list_models())
-    make = _from_torchvision if torchvisions else _from_timm
-    return make(plain, pretrained=pretrained, seed=seed)
+    # Without a library's name, torchvision's network goes before timm's.
+    if library == "torchvision" or (not library and plain in torchvision_models.list_models()):
+        return _from_torchvision(plain, pretrained=pretrained, seed=seed)
+    return _from_timm(plain, pretrained=pretrained, seed=seed)
 
 
-def _settle_statistics(made: FeatureExtractor, seed: int) -> None:
+def _settle_statistics(feature_extractor: FeatureExtractor, seed: int) -> None:
     """Sets the statistics of batch normalisation to those of generated images."""
-    layers = [layer for layer in made.modules() if isinstance(layer, nn.BatchNorm2d)]
+    layers = [layer for layer in feature_extractor.modules() if isinstance(layer, nn.BatchNorm2d)]
     if not layers:
         return
-    crop = made.transform.crop
+    crop = feature_extractor.transform.crop
     images = GeneratedImages(count=_SETTLED_ON, size=crop.size, seed=seed).pixels(range(_SETTLED_ON), crop)
+    # In training mode, a batch norm takes the statistics of the images that pass it.
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # cumulative mean
         layer.train()
     with torch.no_grad():
-        made(images / 255)
+        feature_extractor(images / 255)
     for layer in layers:
         layer.eval()
 
@@ -157,6 +164,7 @@ def _from_timm(name: str, *, pretrained: bool, seed: int) -> tuple[nn.Module, Tr
     else:
         network = _seeded(lambda: timm.create_model(name, pretrained=False), seed)
     config = timm.data.resolve_model_data_config(network)
+    # The crop is that share of the shorter side after resizing.
     size = int(config["input_size"][-1])
     crop = Crop(max(size, int(size / config["crop_pct"])), size, config["interpolation"] == "bicubic")
     return network, Transform(crop, tuple(config["mean"]), tuple(config["std"]))
@@ -186,26 +194,30 @@ def _saved(path: Path, name: str) -> Weights:
     from timm.models import load_state_dict
 
     try:
-        found: Weights = load_state_dict(str(path), weights_only=True)
+        weights: Weights = load_state_dict(str(path), weights_only=True)
     except Exception as error:  # the type depends on the library that reads the file
         raise _unfit(name, error, str(path)) from error
-    return found
+    return weights
 
 
 def _packaged(network: nn.Module, name: str) -> Weights:
     """The weights in an installed package, which has other names for the same layers in the same order."""
     package, file = _PACKAGED.get(name.rpartition(":")[2], ("", ""))
     require(package, f"a network whose weights a package has: {', '.join(_PACKAGED)}", name, "Choose other `weights`.")
-    found = importlib.util.find_spec(package)  # the package itself is not imported
-    folders = [] if found is None else list(found.submodule_search_locations or [])
+    spec = importlib.util.find_spec(package)  # the package itself is not imported
+    folders = []
+    if spec is not None:
+        folders = list(spec.submodule_search_locations or [])
     way_out = f"Install it: pip install {package.replace('_', '-')}, or in the checkout ./recorder '.[images]'."
     require(folders, f"the package {package}", "none", way_out)
-    return dict(zip(network.state_dict(), _saved(Path(folders[0]) / file, name).values(), strict=True))
+    values = _saved(Path(folders[0]) / file, name).values()
+    return dict(zip(network.state_dict(), values, strict=True))
 
 
 def _fill(network: nn.Module, name: str, weights: Weights, *, source: str) -> None:
     """Sets the weights of a network, and the number of its classes to that of the weights."""
     path, layer = last_linear(network, name)
+    # The weights' last layer decides the number of classes.
     rows = weights.get(f"{path}.weight", layer.weight)
     try:
         if rows.shape != layer.weight.shape:

@@ -54,7 +54,9 @@ class Gallery:
     @functools.cached_property
     def sent(self) -> ImageSet:
         """Images that clients receive; `features` computes missing ones."""
-        return self.photos if self.manipulation is None else StoredImages(self._own_folder, name=self.photos.name)
+        if self.manipulation is None:
+            return self.photos
+        return StoredImages(self._own_folder, name=self.photos.name)
 
     def features(self, device: torch.device, trainer: Trainer | None = None) -> Tensor:
         """``(N, F)`` features that clients extract; missing images and features are computed.
@@ -66,38 +68,46 @@ class Gallery:
         Raises:
             InputError: the folder is not writable.
         """
-        rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
-        path = self._own_folder / "features.safetensors"
-        kept = path.is_file()
+        rank = 0
+        world = 1
         if trainer is not None:
-            kept = trainer.strategy.broadcast(kept)
-        if kept:
-            known: Tensor = load_file(path)["features"]
-            return known
+            rank = trainer.global_rank
+            world = trainer.world_size
+        path = self._own_folder / "features.safetensors"
+        # Rank zero decides for all, because ranks may see a file of a shared folder at different times.
+        is_cached = path.is_file()
+        if trainer is not None:
+            is_cached = trainer.strategy.broadcast(is_cached)
+        if is_cached:
+            cached: Tensor = load_file(path)["features"]
+            return cached
         try:
             self._make(device, rank, world)
             if trainer is not None:
                 trainer.strategy.barrier("images made")
-            found = self._extract_from(self.sent, device, rank, world)
+            features = self._extract_from(self.sent, device, rank, world)
+            # Each process has the features of its share and zeros elsewhere.
             if world > 1:
-                torch.distributed.all_reduce(found)
-            found = found.cpu()
+                torch.distributed.all_reduce(features)
+            features = features.cpu()
             if rank == 0:
-                write_whole(path, save({"features": found}))
+                write_whole(path, save({"features": features}))
         except OSError as error:
             raise InputError(
                 expected="disk space and permission to write images and features",
                 found=f"{error.strerror or error} in {self._own_folder}",
                 way_out="Free disk space, or set another folder: FEDLEAK_CACHE=DIR.",
             ) from error
-        return found
+        return features
 
     def targets(self, numbers: Tensor | None = None) -> Tensor | None:
         """Target features ``(N, F)`` of the manipulation, for all images or given numbers; None without targets."""
         if self.manipulation is None:
             return None
-        numbers = torch.tensor(self.numbers) if numbers is None else numbers
-        return self.manipulation.targets(numbers, self.network.num_features, partitions=self.partitions, seed=self.seed)
+        if numbers is None:
+            numbers = torch.tensor(self.numbers)
+        width = self.network.num_features
+        return self.manipulation.targets(numbers, width, partitions=self.partitions, seed=self.seed)
 
     def draw(self, items: int, generator: torch.Generator) -> Tensor:
         """Positions ``(R,)`` of images drawn at random, equally many of each part, in the order of the parts.
@@ -108,15 +118,16 @@ class Gallery:
         part = torch.tensor(self.numbers) % self.partitions
         chosen = []
         for number in range(self.partitions):
-            own = (part == number).nonzero().flatten()
+            of_part = (part == number).nonzero().flatten()
+            # Shares of the items differ by one at most, and sum up to all of them.
             count = items * (number + 1) // self.partitions - items * number // self.partitions
             require(
-                count <= len(own),
+                count <= len(of_part),
                 f"{items} items of {len(self.numbers)} images, as many of each of {self.partitions} parts",
-                f"{len(own)} images of part {number}",
+                f"{len(of_part)} images of part {number}",
                 "Use more images, fewer features or a smaller ratio.",
             )
-            chosen.append(own[torch.randperm(len(own), generator=generator)[:count]])
+            chosen.append(of_part[torch.randperm(len(of_part), generator=generator)[:count]])
         return torch.cat(chosen)
 
     def original_features(self, device: torch.device) -> Tensor:
@@ -125,7 +136,8 @@ class Gallery:
 
     def _make(self, device: torch.device, rank: int, world: int) -> None:
         """Manipulates this process's share of the missing images and writes them as 8-bit PNG files."""
-        target, manipulation = self.sent, self.manipulation
+        target = self.sent
+        manipulation = self.manipulation
         if manipulation is None or not isinstance(target, StoredImages):
             return
         network = self.network.to(device)
@@ -135,15 +147,21 @@ class Gallery:
             labels = self.photos.labels(numbers.tolist()) if fitting else None
             return manipulation.perturb(network, pixels, targets=self.targets(numbers), labels=labels)
 
-        for places in self._share(rank, world, "images"):
-            todo = [n for n in (self.numbers[place] for place in places) if not target.path(n).is_file()]
-            if not todo:
+        for batch in self._share(rank, world, "images"):
+            missing = []
+            for position in batch:
+                number = self.numbers[position]
+                if not target.path(number).is_file():
+                    missing.append(number)
+            if not missing:
                 continue
-            pixels = self.photos.pixels(todo, network.transform.crop).to(device) / 255
-            found = halved_to_memory(work, pixels, torch.tensor(todo))
-            sent = as_bytes(found)
-            changes = (network.normalise(sent / 255) - network.normalise(found)).square().mean((1, 2, 3)).tolist()
-            for number, image, change in zip(todo, sent.cpu(), changes, strict=True):
+            pixels = self.photos.pixels(missing, network.transform.crop).to(device) / 255
+            perturbed = halved_to_memory(work, pixels, torch.tensor(missing))
+            sent = as_bytes(perturbed)
+            # How far rounding to bytes moves what the network gets of an image.
+            difference = network.normalise(sent / 255) - network.normalise(perturbed)
+            changes = difference.square().mean((1, 2, 3)).tolist()
+            for number, image, change in zip(missing, sent.cpu(), changes, strict=True):
                 target.write(number, image, round_trip=change)
 
     @torch.no_grad()
@@ -151,16 +169,20 @@ class Gallery:
         """``(N, F)`` features of this process's share of the images, zero for the others."""
         network = self.network.to(device)
         crop = network.transform.crop
-        own = Crop(crop.size, crop.size) if isinstance(source, StoredImages) else crop
-        found = torch.zeros(len(self.numbers), network.num_features, device=device)
-        for places in self._share(rank, world, "features"):
-            pixels = source.pixels([self.numbers[place] for place in places], own)
-            found[places] = network(pixels.to(device) / 255)
-        return found
+        # Stored images are cropped already.
+        source_crop = crop
+        if isinstance(source, StoredImages):
+            source_crop = Crop(crop.size, crop.size)
+        features = torch.zeros(len(self.numbers), network.num_features, device=device)
+        for batch in self._share(rank, world, "features"):
+            pixels = source.pixels([self.numbers[position] for position in batch], source_crop)
+            features[batch] = network(pixels.to(device) / 255)
+        return features
 
     def _share(self, rank: int, world: int, what: str) -> Iterator[range]:
         """Positions of the images in this process's batches, which do not depend on the number of processes."""
-        every, size = range(len(self.numbers)), self.batch_size
+        every = range(len(self.numbers))
+        size = self.batch_size
         batches = [every[start : start + size] for start in every[::size]]
         yield from tqdm(batches[rank::world], desc=what, disable=not self.progress or rank > 0, dynamic_ncols=True)
 
@@ -172,7 +194,8 @@ class Gallery:
             described += f" {self.manipulation} {self.partitions} {self.seed}"
         key = hashlib.sha256(described.encode()).hexdigest()[:12]
         kind = "real" if self.manipulation is None else self.manipulation.name
-        return self.folder / f"{self.photos.name}-{self.extractor.name.replace(':', '-')}-{kind}-{key}"
+        extractor = self.extractor.name.replace(":", "-")
+        return self.folder / f"{self.photos.name}-{extractor}-{kind}-{key}"
 
 
 def as_bytes(pixels: Tensor) -> Tensor:

@@ -33,14 +33,16 @@ class FederatedBinaryClassifier(NetworkLearner):
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(local=local, **federation)
-        self.options, self.positive = network, positive
+        self.options = network
+        self.positive = positive
         self.build_with(image_shape=image_shape)
 
     def build(self, image_shape: tuple[int, int, int]) -> None:
         generator = generator_for(self.seed, "global-model", PERSISTENT)
         self.image_shape = image_shape
         built = build_classifier(self.options, image_shape=image_shape, classes=1, generator=generator)
-        self.body, self.output = built.body, built.output
+        self.body = built.body
+        self.output = built.output
         self.learn(
             BinaryClassifierAlgorithm(
                 network=self.options,

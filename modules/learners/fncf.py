@@ -53,7 +53,9 @@ class FNCF(HeldOutRanking):
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(local=local, **federation)
-        self.user_dim, self.item_dim, self.hidden = user_dim, item_dim, hidden
+        self.user_dim = user_dim
+        self.item_dim = item_dim
+        self.hidden = hidden
         self.algorithm = FNCFAlgorithm(user_dim=user_dim, local=local, update_l1=self.update_l1)
         self.rank_at(top_k)
         self.build_with(num_items=num_items, num_clients=num_clients)
@@ -63,7 +65,7 @@ class FNCF(HeldOutRanking):
         self.mlp = ncf_mlp(self.user_dim, self.item_dim, self.hidden)
         generator = generator_for(self.seed, "global-model", PERSISTENT)
         with torch.no_grad():
-            self.item_embedding.weight.normal_(generator=generator)
+            self.item_embedding.weight.normal_(generator=generator)  # torch's default for embeddings, N(0, 1)
         draw_layers(self.mlp, generator)
         users = generator_for(self.seed, "users", PERSISTENT)
         self.private = {USER_EMBEDDING: torch.randn(num_clients, self.user_dim, generator=users)}
@@ -79,5 +81,8 @@ class FNCF(HeldOutRanking):
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
         """Scores ``(B, K)`` of items ``(B, K)`` for private vectors ``(B, user_dim)``."""
         batch = users.shape[0]
-        public: Parameters = {n: p.expand(batch, *p.shape) for n, p in self.named_parameters() if n != ITEM_EMBEDDING}
+        public: Parameters = {}
+        for name, value in self.named_parameters():
+            if name != ITEM_EMBEDDING:
+                public[name] = value.expand(batch, *value.shape)
         return ncf_logits(public, users, self.item_embedding(items))

@@ -35,6 +35,7 @@ from fedleak.modules.learners.online_ranker import OnlineRanker
 from fedleak.training.server_optimizer import ServerOptimizer
 
 _CLIENTS_AT_ONCE = 64
+"""Clients with a perturbed ranker of their own that are scored together, which bounds the memory."""
 _ADAM = ServerOptimizer(name="fedadam", learning_rate=0.001, betas=(0.9, 0.999), eps=1e-8)
 
 
@@ -131,13 +132,16 @@ class FOLtRES(OnlineRanker):
             "Leave data.private_retrieval out, or train FPDGD.",
         )
         noise = self._perturbations(cohort, model)
-        places = [self._rank(cohort, {n: model[n] + sign * noise[n] for n in model}) for sign in self.signs]
-        place = torch.cat(places, dim=1)
-        shown = place >= 0
-        document, grade = (
-            cohort.examples[name].repeat(1, len(self.signs), 1).gather(2, place.clamp(min=0))
-            for name in ("document", "grade")
-        )
+        # Each sign of the noise gives another ranking of every query: a client's lists are those of all signs.
+        of_signs = []
+        for sign in self.signs:
+            perturbed = {name: model[name] + sign * noise[name] for name in model}
+            of_signs.append(self._rank(cohort, perturbed))
+        position = torch.cat(of_signs, dim=1)
+        shown = position >= 0
+        in_query = position.clamp(min=0)
+        document = cohort.examples["document"].repeat(1, len(self.signs), 1).gather(2, in_query)
+        grade = cohort.examples["grade"].repeat(1, len(self.signs), 1).gather(2, in_query)
         examples = {
             "features": cohort.shared["features"][document] * shown[..., None],
             "click": self._click(cohort, grade, shown, every=True),
@@ -150,20 +154,33 @@ class FOLtRES(OnlineRanker):
         """Metric values that clients send, ``(C, 2)`` or ``(C, 1)``, and their negative mean as the loss."""
         level = levels(self.metric, cohort.examples["click"])
         if self.truthful < 1 and len(cohort):
-            reports = zip(level, self._generators("response", cohort, secret=True), strict=True)
-            level = torch.stack([respond(own, self.truthful, g) for own, g in reports])
-        steps, one = units(self.metric)
-        of_ranker = steps[level].double().reshape(len(cohort), len(self.signs), level.shape[1] // len(self.signs))
-        utility = (of_ranker.mean(2) / one).float()
-        return Update({UTILITY: utility}), -utility.mean() if len(cohort) else utility.new_zeros(())
+            generators = self._generators("response", cohort, secret=True)
+            reports = []
+            for true_level, generator in zip(level, generators, strict=True):
+                reports.append(respond(true_level, self.truthful, generator))
+            level = torch.stack(reports)
+        level_units, units_in_1 = units(self.metric)
+        # The mean over the lists of each of the client's rankers; sums of units are exact.
+        lists = level.shape[1] // len(self.signs)
+        of_ranker = level_units[level].double().reshape(len(cohort), len(self.signs), lists)
+        utility = (of_ranker.mean(2) / units_in_1).float()
+        loss = -utility.mean() if len(cohort) else utility.new_zeros(())
+        return Update({UTILITY: utility}), loss
 
     def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
         """Gradient estimate of evolution strategies: the noise times the gain of the metric."""
         utility = update.deltas[UTILITY]
-        gain = (utility[:, 0] - utility[:, 1]) / 2 if len(self.signs) == 2 else utility[:, 0]
+        # Gradient of the expected metric under N(model, s^2): E[metric * noise / s^2]. With both signs of a noise, half
+        # the difference of their metrics has the same expectation, and a smaller variance.
+        gain = utility[:, 0]
+        if len(self.signs) == 2:
+            gain = (utility[:, 0] - utility[:, 1]) / 2
         noise = self._perturbations(cohort, model)
         scaled = gain / self.noise_scale**2
-        return Update({n: value * scaled.reshape(-1, *[1] * (value.dim() - 1)) for n, value in noise.items()})
+        deltas = {}
+        for name, value in noise.items():
+            deltas[name] = value * scaled.reshape(-1, *[1] * (value.dim() - 1))
+        return Update(deltas)
 
     def _fresh(self, round_number: int) -> Parameters:
         """Initial model of zeros, as published: at first only the noise ranks."""
@@ -171,22 +188,25 @@ class FOLtRES(OnlineRanker):
 
     def _perturbations(self, cohort: Cohort, model: Parameters) -> Parameters:
         """``(C, *shape)`` noise of each client, which client and server draw from their shared seed."""
-        draws = [
-            {name: torch.randn(value.shape, generator=g) for name, value in model.items()}
-            for g in self._generators("perturbation", cohort)
-        ]
-        return {
-            name: torch.stack([draw[name] for draw in draws]).to(value) * self.noise_scale
-            if draws
-            else value.new_zeros(0, *value.shape)
-            for name, value in model.items()
-        }
+        draws = []
+        for generator in self._generators("perturbation", cohort):
+            draws.append({name: torch.randn(value.shape, generator=generator) for name, value in model.items()})
+        noise = {}
+        for name, value in model.items():
+            if draws:
+                noise[name] = torch.stack([draw[name] for draw in draws]).to(value) * self.noise_scale
+            else:
+                noise[name] = value.new_zeros(0, *value.shape)
+        return noise
 
     def _rank(self, cohort: Cohort, rankers: Parameters) -> Tensor:
         """``(C, Q, L)`` positions of the best documents in their query, padded with -1; deterministic."""
-        document, pool = cohort.examples["document"], cohort.shared["features"]
-        scores = [
-            rank_scores({name: value[chunk] for name, value in rankers.items()}, pool[document[chunk].clamp(min=0)])
-            for chunk in torch.split(torch.arange(len(cohort)), _CLIENTS_AT_ONCE)
-        ]
-        return self._best(torch.cat(scores).masked_fill(document < 0, -torch.inf) if scores else document.float())
+        document = cohort.examples["document"]
+        pool = cohort.shared["features"]
+        scores = []
+        for chunk in torch.split(torch.arange(len(cohort)), _CLIENTS_AT_ONCE):
+            of_chunk = {name: value[chunk] for name, value in rankers.items()}
+            scores.append(rank_scores(of_chunk, pool[document[chunk].clamp(min=0)]))
+        if not scores:
+            return self._best(document.float())
+        return self._best(torch.cat(scores).masked_fill(document < 0, -torch.inf))

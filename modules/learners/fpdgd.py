@@ -117,23 +117,28 @@ class FPDGD(OnlineRanker):
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
         if not self.ranker_per_client:
             return super().local_updates(cohort, model, willing)
-        sent, lists = self.client_models(cohort), cohort.examples
-        orders = [torch.randperm(cohort.mask.shape[1], generator=g) for g in self._generators("lists", cohort)]
+        sent = self.client_models(cohort)
+        lists = cohort.examples
+        orders = []
+        for generator in self._generators("lists", cohort):
+            orders.append(torch.randperm(cohort.mask.shape[1], generator=generator))
         deltas = self.algorithm.simulate_lists(
             sent,
-            lists["features"],
-            lists["shown"] & cohort.mask[..., None],
-            lists["click"],
-            torch.stack(orders).to(cohort.mask.device),
+            features=lists["features"],
+            mask=lists["shown"] & cohort.mask[..., None],
+            clicks=lists["click"],
+            order=torch.stack(orders).to(cohort.mask.device),
             document=lists["document"],
         )
-        return Update(deltas, clients=cohort.clients), self.algorithm.stacked_loss(sent, lists, cohort.mask).mean()
+        loss = self.algorithm.stacked_loss(sent, lists, cohort.mask).mean()
+        return Update(deltas, clients=cohort.clients), loss
 
     def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
         """Zeros with `ranker_per_client`, because the updates of different rankers cannot be averaged."""
         if not self.ranker_per_client:
             return update
-        return dataclasses.replace(update, deltas={n: torch.zeros_like(v) for n, v in update.deltas.items()})
+        zeros = {name: torch.zeros_like(value) for name, value in update.deltas.items()}
+        return dataclasses.replace(update, deltas=zeros)
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
         """Rankings of the clients, features from the server, and clicks.
@@ -144,25 +149,31 @@ class FPDGD(OnlineRanker):
         """
         pool = cohort.shared["features"]
         rankers = self.client_models(cohort)
+        # The displayed order comes from the real features; only then the server changes what it sends.
         position = self._rank(cohort, self._scores(cohort, rankers or model))
-        shown, place = position >= 0, position.clamp(min=0)
-        candidates = cohort.examples["document"].clamp(min=0).gather(2, place)
-        grades = cohort.examples["grade"].gather(2, place)
-        sent, manipulation = pool[candidates] * shown[..., None], self.manipulation
+        shown = position >= 0
+        position_in_query = position.clamp(min=0)
+        candidates = cohort.examples["document"].clamp(min=0).gather(2, position_in_query)
+        grades = cohort.examples["grade"].gather(2, position_in_query)
+        sent = pool[candidates] * shown[..., None]
+        manipulation = self.manipulation
         holder = {name: value for name, value in cohort.examples.items() if name == "holder"}
         if holder:
             document = cohort.shared["planted"]
             sent = plant(sent, shown, document, holder["holder"][:, 0], self._generators("retrieval", cohort))
-            manipulation = None if manipulation is None else manipulation.knowing(document)
+            if manipulation is not None:
+                manipulation = manipulation.knowing(document)
         if manipulation is not None:
-            generators, received = self._generators("manipulation", cohort), rankers or stack_model(model, len(cohort))
+            generators = self._generators("manipulation", cohort)
+            received = rankers or stack_model(model, len(cohort))
             if manipulation.knows == "candidates":
                 listed = cohort.examples["document"]
-                sent = manipulation.of_candidates(received, pool, listed, place, generators=generators)
+                sent = manipulation.of_candidates(received, pool, listed, position_in_query, generators=generators)
                 sent = sent * shown[..., None]
             else:
                 sent = manipulation.of_cohort(received, sent, shown, generators=generators)
         clicks = self._click(cohort, grades, shown, stale=self.variant == "as-published-code")
+        # Lists without a gradient go to the end, where the mask leaves them out.
         order = (~_has_gradient(clicks, shown)).long().argsort(dim=1, stable=True)
         lists = {
             "features": sent,
@@ -177,37 +188,50 @@ class FPDGD(OnlineRanker):
         return dataclasses.replace(cohort, examples=examples, mask=mask, shared={})
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        return {} if "holder" in cohort.examples else super().served(cohort)
+        if "holder" in cohort.examples:
+            return {}
+        return super().served(cohort)
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Clicks of each client; empty with private retrieval."""
-        return {} if "holder" in cohort.examples else super().truth(cohort)
+        if "holder" in cohort.examples:
+            return {}
+        return super().truth(cohort)
 
     def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """With private retrieval ``member``: whether the client received the planted document."""
         holder = cohort.examples.get("holder")
-        return {} if holder is None else {"member": holder.any(1).long()}
+        if holder is None:
+            return {}
+        return {"member": holder.any(1).long()}
 
     def _scores(self, cohort: Cohort, model: Parameters) -> Tensor:
         """``(C, Q, D)`` scores of the clients' documents, infinite where padded."""
-        pool, document = cohort.shared["features"], cohort.examples["document"]
+        pool = cohort.shared["features"]
+        document = cohort.examples["document"]
         if self.ranker_per_client and len(cohort):
-            parts = [
-                rank_scores({name: value[part] for name, value in model.items()}, pool[document[part].clamp(min=0)])
-                for part in torch.split(torch.arange(len(cohort)), _CLIENTS_AT_ONCE)
-            ]
+            parts = []
+            for part in torch.split(torch.arange(len(cohort)), _CLIENTS_AT_ONCE):
+                rankers = {name: value[part] for name, value in model.items()}
+                parts.append(rank_scores(rankers, pool[document[part].clamp(min=0)]))
             return torch.cat(parts).masked_fill(document < 0, torch.inf)
         stacked = {name: value[None] for name, value in model.items()}
-        scores = rank_scores(stacked, pool[None])[0] if len(pool) else pool.new_zeros(1)
+        # One ranker for all: each document of the pool is scored once.
+        scores = pool.new_zeros(1)
+        if len(pool):
+            scores = rank_scores(stacked, pool[None])[0]
         return scores[document.clamp(min=0)].masked_fill(document < 0, torch.inf)
 
     def _rank(self, cohort: Cohort, scores: Tensor) -> Tensor:
         """``(C, Q, L)`` positions of the displayed documents in their query, best first, padded with -1."""
         if self.variant == "as-published-code":
             least = scores.amin(2, keepdim=True)
+            # The published code draws in proportion to the scores, which must be positive: the smallest is then 1e-10.
             scores = torch.where(least > 0, scores, scores - least + 1e-10).log()
-        noise = torch.stack([_gumbel(scores.shape[1:], g) for g in self._generators("ranking", cohort)])
-        return self._best((scores + noise).masked_fill(torch.isinf(scores), -torch.inf))
+        # The largest of score plus Gumbel noise are a Plackett-Luce ranking of the scores.
+        draws = [_gumbel(scores.shape[1:], generator) for generator in self._generators("ranking", cohort)]
+        keys = (scores + torch.stack(draws)).masked_fill(torch.isinf(scores), -torch.inf)
+        return self._best(keys)
 
 
 def plant(
@@ -224,17 +248,22 @@ def plant(
         holders: ``(C,)`` True for the clients that receive it.
         generators: one per client.
     """
-    draws = zip(shown.flatten(1).float(), generators, strict=True)
-    place = [int(torch.multinomial(own, 1, generator=generator)) for own, generator in draws]
+    replaced = []
+    for displayed, generator in zip(shown.flatten(1).float(), generators, strict=True):
+        replaced.append(int(torch.multinomial(displayed, 1, generator=generator)))
     flat = features.flatten(1, 2).clone()
-    flat[holders, torch.tensor(place, dtype=torch.int64)[holders]] = document
+    position = torch.tensor(replaced, dtype=torch.int64)
+    flat[holders, position[holders]] = document
     return flat.reshape(features.shape)
 
 
 def _gumbel(shape: torch.Size, generator: torch.Generator) -> Tensor:
+    # -log of an exponential draw; the clamp keeps the noise finite.
     return -torch.empty(shape).exponential_(generator=generator).clamp(min=1e-30).log()
 
 
 def _has_gradient(clicks: Tensor, shown: Tensor) -> Tensor:
     """``(C, Q)`` lists with both clicked and unclicked documents; other lists have no gradient."""
-    return ((clicks > 0) & shown).any(2) & ((clicks == 0) & shown).any(2)
+    clicked = ((clicks > 0) & shown).any(2)
+    not_clicked = ((clicks == 0) & shown).any(2)
+    return clicked & not_clicked

@@ -54,7 +54,8 @@ class FederatedClassifier(NetworkLearner):
             network.activation,
             "Set it, or remove model.manipulation.",
         )
-        self.options, self.manipulation = network, manipulation
+        self.options = network
+        self.manipulation = manipulation
         self.build_with(num_classes=num_classes, image_shape=image_shape)
 
     def build(self, num_classes: int, image_shape: tuple[int, int, int]) -> None:
@@ -62,7 +63,9 @@ class FederatedClassifier(NetworkLearner):
         self.num_classes = num_classes
         self.image_shape = image_shape
         built = build_classifier(self.options, image_shape=image_shape, classes=num_classes, generator=generator)
-        self.body, self.bottleneck, self.output = built.body, built.bottleneck, built.output
+        self.body = built.body
+        self.bottleneck = built.bottleneck
+        self.output = built.output
         self.learn(
             ImageClassifierAlgorithm(
                 network=self.options,

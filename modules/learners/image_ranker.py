@@ -95,9 +95,13 @@ class ImageRanker(FederatedModule):
             "Remove it: ImageRanker supports no penalty in the loss.",
         )
         self.algorithm = VoteAlgorithm(learning_rate=learning_rate, full_batch_steps=steps)
-        self.extractor, self.manipulation = extractor, manipulation
-        self.hidden_units, self.ratio, self.partitions = hidden, ratio, partitions
-        self.images, self.batch_size = images, batch_size
+        self.extractor = extractor
+        self.manipulation = manipulation
+        self.hidden_units = hidden
+        self.ratio = ratio
+        self.partitions = partitions
+        self.images = images
+        self.batch_size = batch_size
         self._gallery: tuple[Gallery, Tensor] | None = None
         self.build_with(num_features=num_features)
 
@@ -107,7 +111,9 @@ class ImageRanker(FederatedModule):
         layers: dict[str, nn.ParameterDict] = {}
         for name, value in self._fresh(0).items():
             layer, _, kind = name.partition(".")
-            layers.setdefault(layer, nn.ParameterDict())[kind] = nn.Parameter(torch.zeros_like(value))
+            if layer not in layers:
+                layers[layer] = nn.ParameterDict()
+            layers[layer][kind] = nn.Parameter(torch.zeros_like(value))
         for layer, parameters in layers.items():
             self.register_module(layer, parameters)
 
@@ -123,6 +129,9 @@ class ImageRanker(FederatedModule):
             data: the original images.
             progress: whether to show a progress bar.
         """
+        folder = cache_folder() / "images"
+        if self.images:
+            folder = Path(self.images)
         return Gallery(
             photos=data.photos,
             numbers=data.numbers,
@@ -130,7 +139,7 @@ class ImageRanker(FederatedModule):
             manipulation=self.manipulation,
             partitions=self.partitions,
             seed=self.seed,
-            folder=Path(self.images) if self.images else cache_folder() / "images",
+            folder=folder,
             batch_size=self.batch_size,
             progress=progress,
         )
@@ -162,10 +171,10 @@ class ImageRanker(FederatedModule):
             A cohort whose examples are votes ``vote (C, R)``, with shared ``features (R, F)``.
         """
         features = self._items(cohort.round).to(self.device)
-        votes = [
-            torch.rand(len(features), generator=generator_for(self.seed, "votes", *self._key(client))).round()
-            for client in cohort.clients.tolist()
-        ]
+        votes = []
+        for client in cohort.clients.tolist():
+            generator = generator_for(self.seed, "votes", *self._key(client))
+            votes.append(torch.rand(len(features), generator=generator).round())  # each image with probability one half
         vote = torch.stack(votes).to(features) if votes else features.new_zeros(0, len(features))
         mask = torch.ones_like(vote, dtype=torch.bool)
         return dataclasses.replace(cohort, examples={"vote": vote}, mask=mask, shared={"features": features})
@@ -185,20 +194,25 @@ class ImageRanker(FederatedModule):
         return {"labels": cohort.examples["vote"]}
 
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
-        sent, votes = self.client_models(cohort), cohort.examples["vote"]
+        sent = self.client_models(cohort)
+        votes = cohort.examples["vote"]
         features = cohort.shared["features"].expand(len(cohort), -1, -1)
         ranker = as_ranker(sent)
-        said = outputs(ranker, Items(features, biases=ranker.biases)).probabilities
+        probabilities = outputs(ranker, Items(features, biases=ranker.biases)).probabilities
+        # The loss is that of the received rankers, before the first step.
         update = Update(self.algorithm.simulate_votes(sent, features, votes), clients=cohort.clients)
-        return update, nn.functional.binary_cross_entropy(said, votes)
+        return update, nn.functional.binary_cross_entropy(probabilities, votes)
 
     def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
         """Zeros, because the updates of different rankers cannot be averaged."""
-        return dataclasses.replace(update, deltas={n: torch.zeros_like(v) for n, v in update.deltas.items()})
+        zeros = {name: torch.zeros_like(value) for name, value in update.deltas.items()}
+        return dataclasses.replace(update, deltas=zeros)
 
     def _items(self, round_number: int) -> Tensor:
         """``(R, F)`` features of a round's items."""
-        data, items = self.data, self.num_features * self.ratio
+        data = self.data
+        items = self.num_features * self.ratio
+        # The items of a round depend on its number among the item sets, and on nothing that a manipulation changes.
         key = self.ratio, round_number % data.item_sets
         if self._gallery is not None:
             gallery, features = self._gallery
@@ -214,8 +228,13 @@ class ImageRanker(FederatedModule):
         drawn = ranker_parameters(self.num_features, self.hidden_units, generator, scaled=True)
         if not self.hidden_units:
             return drawn
-        biases = [(torch.rand(size, generator=generator) * 2 - 1) for size in (self.hidden_units, 1)]
-        scaled = {HIDDEN_BIAS: biases[0] / self.num_features**0.5, OUTPUT_BIAS: biases[1] / self.hidden_units**0.5}
+        # Like the weights of `ranker_parameters`: uniform within 1 / sqrt(number of inputs of the layer).
+        hidden_bias = torch.rand(self.hidden_units, generator=generator) * 2 - 1
+        output_bias = torch.rand(1, generator=generator) * 2 - 1
+        scaled = {
+            HIDDEN_BIAS: hidden_bias / self.num_features**0.5,
+            OUTPUT_BIAS: output_bias / self.hidden_units**0.5,
+        }
         return drawn | scaled
 
     def _key(self, client: int) -> tuple[int, int, int]:

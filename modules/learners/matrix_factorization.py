@@ -80,7 +80,10 @@ class FederatedMF(ProbedRecommender):
             "Set local.optimizer to sgd without momentum.",
         )
         self.algorithm = MFAlgorithm(dim=dim, margin_loss=loss, clip=clip, local=local, update_l1=self.update_l1)
-        self.loss, self.clip, self.dim, self.initial_scale = loss, clip, dim, initial_scale
+        self.loss = loss
+        self.clip = clip
+        self.dim = dim
+        self.initial_scale = initial_scale
         self.leaning = leaning
         self.probe_with(probing)
         self.rank_at(top_k)
@@ -92,6 +95,7 @@ class FederatedMF(ProbedRecommender):
             self.item_embedding.weight.normal_(generator=generator_for(self.seed, "global-model", PERSISTENT))
             self.item_embedding.weight.mul_(self.initial_scale)
         users = generator_for(self.seed, "users", PERSISTENT)
+        # Both vectors have entries from N(0, initial_scale^2).
         self.private = {USER_EMBEDDING: self.initial_scale * torch.randn(num_clients, self.dim, generator=users)}
 
     @property
@@ -108,16 +112,18 @@ class FederatedMF(ProbedRecommender):
         """User vectors; if every row has noise, also the labels of all items, -1 where there is none."""
         truth = super().client_truth(cohort)
         if self.hidden_rows:
-            items, labels = cohort.rows[ITEM_EMBEDDING], cohort.examples["label"]
-            whole = labels.new_full((len(cohort), self.item_embedding.num_embeddings), -1.0)
-            client, place = (items >= 0).nonzero(as_tuple=True)
-            whole[client, items[client, place]] = labels[client, place]
-            truth["labels"] = whole
+            items = cohort.rows[ITEM_EMBEDDING]
+            labels = cohort.examples["label"]
+            all_labels = labels.new_full((len(cohort), self.item_embedding.num_embeddings), -1.0)
+            client, slot = (items >= 0).nonzero(as_tuple=True)
+            all_labels[client, items[client, slot]] = labels[client, slot]
+            truth["labels"] = all_labels
         return truth
 
     def priors(self, cohort: Cohort) -> dict[str, Tensor]:
         if self.leaning == "negative":
             return {}
+        # A label of 1 is a like: above one half, a client likes more items than it dislikes.
         rates = (cohort.examples["label"].double() * cohort.mask).sum(1) / cohort.counts
         return {LEANING: torch.where(rates > 0.5, 1.0, -1.0)}
 

@@ -40,7 +40,9 @@ class OnlineRanker(FederatedModule):
     ) -> None:
         super().__init__(local=local, **federation)
         require(2 <= shown <= LONGEST, f"shown from 2 to {LONGEST}", shown, "The papers show 10 documents.")
-        self.hidden_units, self.click_model, self.shown = hidden, click_model, shown
+        self.hidden_units = hidden
+        self.click_model = click_model
+        self.shown = shown
         self.ndcg = RetrievalNormalizedDCG(top_k=10)
 
     def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
@@ -51,7 +53,8 @@ class OnlineRanker(FederatedModule):
             f"{self.click_model!r} for {num_grades}",
             f"Known: {', '.join(f'{name} ({grades})' for name, grades in CLICK_MODELS)}.",
         )
-        self.num_features, self.num_grades = num_features, num_grades
+        self.num_features = num_features
+        self.num_grades = num_grades
         self.grade_law = [float(share) for share in grade_law]
         for name, value in self._fresh(PERSISTENT).items():
             layer, _, kind = name.partition(".")
@@ -59,6 +62,7 @@ class OnlineRanker(FederatedModule):
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
         document = cohort.examples["document"]
+        # The number of the list in which each document stands, padded like the documents.
         number = torch.arange(document.shape[1])[:, None].expand(document.shape[1:])
         usable = (document >= 0) & cohort.mask[..., None]
         return {
@@ -80,6 +84,7 @@ class OnlineRanker(FederatedModule):
         mask = batch["mask"]
         scores = rank_scores(parameters, batch["features"][None])[0]
         first = self._queries_seen
+        # Queries are numbered through all batches, because the metric groups documents by this number.
         index = (torch.arange(len(mask)) + first)[:, None].expand(mask.shape)
         self._queries_seen += len(mask)
         gains = 2 ** batch["grade"][mask] - 1
@@ -92,15 +97,14 @@ class OnlineRanker(FederatedModule):
     _queries_seen = 0
 
     def _fresh(self, round_number: int) -> Parameters:
-        return ranker_parameters(
-            self.num_features, self.hidden_units, generator_for(self.seed, "global-model", round_number)
-        )
+        generator = generator_for(self.seed, "global-model", round_number)
+        return ranker_parameters(self.num_features, self.hidden_units, generator)
 
     def _best(self, keys: Tensor) -> Tensor:
         """``(C, Q, shown)`` positions of the documents with the largest finite keys ``(C, Q, D)``, padded with -1."""
         best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
-        place = best.indices.where(torch.isfinite(best.values), -1)
-        return nn.functional.pad(place, (0, self.shown - place.shape[2]), value=-1)
+        positions = best.indices.where(torch.isfinite(best.values), -1)
+        return nn.functional.pad(positions, (0, self.shown - positions.shape[2]), value=-1)
 
     def _click(
         self, cohort: Cohort, grades: Tensor, shown: Tensor, *, every: bool = False, stale: bool = False
@@ -108,11 +112,17 @@ class OnlineRanker(FederatedModule):
         """Clicks ``(C, Q, L)`` on documents of known grades; see `cascade_log_law` for `every` and `stale`."""
         steps = steps_for_grades(self.click_model, grades, self.num_grades)
         law = cascade_log_law(steps, shown, every=every, stale=stale)
-        return torch.stack(
-            [sample_patterns(own, g) for own, g in zip(law, self._generators("clicks", cohort), strict=True)]
-        )
+        clicks = []
+        for client_law, generator in zip(law, self._generators("clicks", cohort), strict=True):
+            clicks.append(sample_patterns(client_law, generator))
+        return torch.stack(clicks)
 
     def _generators(self, purpose: str, cohort: Cohort, *, secret: bool = False) -> list[torch.Generator]:
         """One generator per client, from the public seed, or from the secret key for draws that protect the client."""
-        seed, more = (self.secret, (self.seed,)) if secret else (self.seed, ())
-        return [generator_for(seed, purpose, *more, cohort.round, client) for client in cohort.clients.tolist()]
+        generators = []
+        for client in cohort.clients.tolist():
+            if secret:
+                generators.append(generator_for(self.secret, purpose, self.seed, cohort.round, client))
+            else:
+                generators.append(generator_for(self.seed, purpose, cohort.round, client))
+        return generators

@@ -10,11 +10,14 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torchmetrics import MeanMetric, Metric
 
+from fedleak.client.adapters import AdapterOptions
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.fast.gradients import Parameters
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.pretrained_examples import IMAGE, LABEL, TOKENS
 from fedleak.client.transformer_configs import plain_configuration
+from fedleak.client.transformer_networks import PretrainedTask
 from fedleak.core.errors import require
 from fedleak.core.seeding import generator_for
 from fedleak.modules.learners.text import TOP
@@ -66,14 +69,14 @@ class Pretrained(FederatedModule):
     ) -> None:
         super().__init__(local=local, **federation)
         self.manipulation = manipulation
-        place = Path(path)
-        file = place if place.suffix == ".json" else place / "config.json"
+        network_path = Path(path)
+        file = network_path if network_path.suffix == ".json" else network_path / "config.json"
         self.algorithm = PretrainedAlgorithm(
             config=configuration(file, classes=classes),
             task=task,
             adapter=adapter,
             base_seed=self.seed,
-            folder=None if place.suffix == ".json" else place,
+            folder=None if network_path.suffix == ".json" else network_path,
             local=self.local,
             update_l1=self.update_l1,
         )
@@ -89,10 +92,12 @@ class Pretrained(FederatedModule):
         manipulation = self.manipulation
         if manipulation is None or cohort.round < manipulation.first_round:
             return model
-        held = {name: value.cpu() for name, value in model.items()}
-        known = self._first_inputs(held) if manipulation.uses_examples else torch.zeros(0, 0, 0)
+        global_model = {name: value.cpu() for name, value in model.items()}
+        first_inputs = torch.zeros(0, 0, 0)
+        if manipulation.uses_examples:
+            first_inputs = self._first_inputs(global_model)
         generator = generator_for(self.seed, "manipulation", cohort.round)
-        sent = manipulation.sent(held, known, cohort.clients.cpu(), generator=generator)
+        sent = manipulation.sent(global_model, first_inputs, cohort.clients.cpu(), generator=generator)
         require(len(sent) == 1, "a manipulation with one model for all", f"{len(sent)} models", "Take another.")
         return {name: value.to(self.device) for name, value in sent.first.items()}
 
@@ -101,29 +106,43 @@ class Pretrained(FederatedModule):
 
         These are the longest texts of the devices that it knows.
         """
-        known = None if self._data is None else self._data.client_known
+        own_devices = None
+        if self._data is not None:
+            own_devices = self._data.client_known
         way_out = "Take data with known devices, e.g. Blog, without image-classification."
         require(
-            known is not None and self.algorithm.task != "image-classification", "texts of its own", "none", way_out
+            own_devices is not None and self.algorithm.task != "image-classification",
+            "texts of its own",
+            "none",
+            way_out,
         )
         assert self._data is not None
-        assert known is not None
-        held = self._data.client_examples()
-        numbers = torch.cat([held[client] for client in known.nonzero().flatten().tolist()])
+        assert own_devices is not None
+        examples_of_devices = self._data.client_examples()
+        numbers = torch.cat([examples_of_devices[device] for device in own_devices.nonzero().flatten().tolist()])
         texts = self._data.raw_examples(numbers)[0]
+        # Texts of one length need no padding; of the longest, every place is known.
         sizes = (texts > 0).sum(1)
         longest = int(sizes.max())
-        parts = torch.split(texts[sizes == longest][:, :longest], _TEXTS_AT_ONCE)
-        return torch.cat([self.algorithm.adapted_inputs(model, part, most=1)[0].vectors[:, :-1] for part in parts])
+        vectors = []
+        for part in torch.split(texts[sizes == longest][:, :longest], _TEXTS_AT_ONCE):
+            inputs = self.algorithm.adapted_inputs(model, part, most=1)[0]
+            vectors.append(inputs.vectors[:, :-1])
+        return torch.cat(vectors)
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
         """Checks that the examples are what the network takes."""
-        wanted = {IMAGE, LABEL} if self.algorithm.task == "image-classification" else {TOKENS}
-        wanted |= {LABEL} if self.algorithm.task == "sequence-classification" else set()
-        expected, held = f"examples with {' and '.join(sorted(wanted))}", ", ".join(cohort.examples)
-        require(wanted <= {*cohort.examples}, expected, held, "Give other --data, or another --model.task.")
+        needed = {TOKENS}
+        if self.algorithm.task == "image-classification":
+            needed = {IMAGE, LABEL}
+        elif self.algorithm.task == "sequence-classification":
+            needed = {TOKENS, LABEL}
+        expected = f"examples with {' and '.join(sorted(needed))}"
+        fields = ", ".join(cohort.examples)
+        require(needed <= {*cohort.examples}, expected, fields, "Give other --data, or another --model.task.")
         if TOKENS in cohort.examples:
-            largest = int(cohort.examples[TOKENS].max()) if cohort.examples[TOKENS].numel() else 0
+            tokens = cohort.examples[TOKENS]
+            largest = int(tokens.max()) if tokens.numel() else 0
             size = self.algorithm.vocabulary
             way_out = "Set data.text.vocabulary to at most the network's vocab_size."
             require(largest < size, f"token numbers below the network's {size}", str(largest), way_out)
@@ -137,22 +156,27 @@ class Pretrained(FederatedModule):
             one_hot = nn.functional.one_hot(examples.labels.long(), classes)
             return {"class_counts": (one_hot * examples.mask[..., None]).sum(1)}
         tokens = examples.values * examples.mask[..., None]
-        found = {"words": _distinct(tokens)}
+        truth = {"words": _distinct(tokens)}
         if self.algorithm.task == "causal-lm":
-            found["read_words"] = _distinct(tokens[..., :-1] * (tokens[..., 1:] > 0))
-        return found
+            # Words before another one: what the network reads to predict it.
+            truth["read_words"] = _distinct(tokens[..., :-1] * (tokens[..., 1:] > 0))
+        return truth
 
     def examples(self, cohort: Cohort) -> TrainingExamples:
         """Token numbers of the texts, padded with 0, or images with their classes."""
         if IMAGE in cohort.examples:
             return TrainingExamples(cohort.examples[IMAGE], cohort.examples[LABEL], cohort.mask)
-        labels = cohort.examples[LABEL].long() if self.algorithm.task == "sequence-classification" else None
+        labels = None
+        if self.algorithm.task == "sequence-classification":
+            labels = cohort.examples[LABEL].long()
         return TrainingExamples(cohort.examples[TOKENS], labels, cohort.mask)
 
     @property
     def metric(self) -> str:
         """Name of the utility metric: ``top5``, the share of next tokens among the first five, or ``accuracy``."""
-        return "top5" if self.algorithm.task == "causal-lm" else "accuracy"
+        if self.algorithm.task == "causal-lm":
+            return "top5"
+        return "accuracy"
 
     def on_train_end(self) -> None:
         """Writes the network."""
@@ -164,9 +188,11 @@ class Pretrained(FederatedModule):
         with torch.no_grad():
             logits = self.algorithm.outputs(self.public_parameters(), batch)
         if self.algorithm.task == "causal-lm":
+            # Logits after a token predict the next one.
             following = batch[TOKENS][:, 1:]
             real = following > 0
-            hits = (logits[:, :-1][real].topk(TOP, dim=1).indices == following[real][:, None]).any(1)
+            first_words = logits[:, :-1][real].topk(TOP, dim=1).indices
+            hits = (first_words == following[real][:, None]).any(1)
         else:
             hits = logits.argmax(1) == batch[LABEL]
         self.quality.update(hits.float())
@@ -181,11 +207,12 @@ def configuration(file: Path, *, classes: int | None = None) -> str:
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        right = isinstance(content, dict)
+        is_object = isinstance(content, dict)
     except (OSError, ValueError):
-        right = False
+        is_object = False
     way_out = "Give --model.path the folder of a network, or its config.json."
-    require(right, "the config.json of a network of the transformers library", str(file), way_out)
+    require(is_object, "the config.json of a network of the transformers library", str(file), way_out)
+    # Names of classes go with their number, which these options replace.
     if classes is not None:
         content |= {"num_labels": classes}
         content.pop("id2label", None)
@@ -204,5 +231,7 @@ def _put(module: nn.Module, path: list[str], value: nn.Parameter) -> None:
 
 def _distinct(tokens: Tensor) -> Tensor:
     """``(C, R)`` different tokens above 0 of each client's ``(C, N, L)``, padded with 0."""
-    each = [torch.unique(own[own > 0]) for own in tokens.flatten(1)]
-    return pad_sequence(each, batch_first=True) if each else tokens.new_zeros(0, 0)
+    distinct = [torch.unique(client_tokens[client_tokens > 0]) for client_tokens in tokens.flatten(1)]
+    if distinct:
+        return pad_sequence(distinct, batch_first=True)
+    return tokens.new_zeros(0, 0)

@@ -46,32 +46,42 @@ class ProbedRecommender(HeldOutRanking):
     def probe_with(self, probing: Probing | None) -> None:
         """Sets the server's probing; called by the constructor of a subclass after `loss` and `clip` are set."""
         self.probing = probing
-        self._campaign = None if probing is None else Campaign(probing, self.answering(), seed=self.seed)
+        self._campaign = None
+        if probing is not None:
+            self._campaign = Campaign(probing, self.answering(), seed=self.seed)
 
     @property
     def rounds(self) -> int | None:
-        return None if self.probing is None else self.probing.rounds
+        if self.probing is None:
+            return None
+        return self.probing.rounds
 
     @property
     def server_manipulation(self) -> str | None:
-        return None if self.probing is None else self.probing.name
+        if self.probing is None:
+            return None
+        return self.probing.name
 
     def round_settings(self) -> dict[int, dict[str, Any]]:
-        return {} if self.probing is None else self.probing.settings()
+        if self.probing is None:
+            return {}
+        return self.probing.settings()
 
     def learns_from(self, round_number: int) -> bool:
         return self.probing is None or round_number < self.probing.after
 
     def answering(self) -> Answering:
         """Public parameters of the clients' answers to repeated calls."""
-        others = [type(d).__name__ for d in self.defenses if not isinstance(d, RowNoise | RefuseProbes)]
+        allowed = RowNoise | RefuseProbes
+        other_defenses = [type(defense).__name__ for defense in self.defenses if not isinstance(defense, allowed)]
         require(
-            not others,
+            not other_defenses,
             "defences RowNoise and RefuseProbes with model.probing",
-            ", ".join(others),
+            ", ".join(other_defenses),
             "Remove them, or attack honest rounds.",
         )
         scales = [release.noise_scale for release in self.releases]
+        # Independent Gaussian noises add up by their variances.
         return Answering(
             loss=self.loss,
             learning_rate=self.local.learning_rate,
@@ -87,10 +97,11 @@ class ProbedRecommender(HeldOutRanking):
         if self.probing is not None:
             data = data_of(self.trainer)
             repeated = None if data is None else data.repeated_selection
+            selected_after = None if repeated is None else repeated.after
             require(
-                repeated is not None and repeated.after == self.probing.after,
+                selected_after == self.probing.after,
                 f"data.repeated_selection.after of {self.probing.after}, as model.probing.after",
-                None if repeated is None else repeated.after,
+                selected_after,
                 "Set data.repeated_selection, so that the server calls the same clients in all probing rounds.",
             )
 
@@ -99,25 +110,28 @@ class ProbedRecommender(HeldOutRanking):
         least = self.local.batch_size or 1
         short = torch.nonzero(cohort.counts < least).flatten().tolist()
         if short:
+            client = int(cohort.clients[short[0]])
+            count = int(cohort.counts[short[0]])
             raise InputError(
                 expected=f"clients with at least {least} labels, one batch",
-                found=f"client {int(cohort.clients[short[0]])} with {int(cohort.counts[short[0]])}"
-                f" ({len(short)} such clients)",
+                found=f"client {client} with {count} ({len(short)} such clients)",
                 way_out="Set a smaller local.batch_size, or data.fewest_labels to leave such clients out.",
             )
         self._answered = None
-        probes = not self.learns_from(cohort.round) and len(cohort) > 0
-        return self._probe(cohort, model) if probes else cohort
+        if self.learns_from(cohort.round) or len(cohort) == 0:
+            return cohort
+        return self._probe(cohort, model)
 
     def _probe(self, cohort: Cohort, model: Parameters) -> Cohort:
         """Cohort of the clients that answer; the items of which they sent messages come first."""
         assert self._campaign is not None
-        own: Cohort = move_data_to_device(cohort, "cpu")
-        users = self.private[USER_EMBEDDING][own.clients]
-        answered = self._campaign.until(own, model[ITEM_EMBEDDING].cpu(), users)
-        willing = torch.ones(len(own), dtype=torch.bool)
+        on_cpu: Cohort = move_data_to_device(cohort, "cpu")
+        users = self.private[USER_EMBEDDING][on_cpu.clients]
+        answered = self._campaign.until(on_cpu, model[ITEM_EMBEDDING].cpu(), users)
+        # Each group of clients was sent a table of its own, which a client's defence may refuse; then it sends nothing.
+        willing = torch.ones(len(on_cpu), dtype=torch.bool)
         for positions, sent in self._campaign.tables_sent():
-            willing[positions] = self._willing(own.select(positions), {ITEM_EMBEDDING: sent.float()}).cpu()
+            willing[positions] = self._willing(on_cpu.select(positions), {ITEM_EMBEDDING: sent.float()}).cpu()
         self._answered = answered.select(torch.nonzero(willing).flatten())
         called: Cohort = move_data_to_device(self._answered.cohort, self.device)
         return called

@@ -26,10 +26,12 @@ class HeldOutRanking(FederatedModule):
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
         """Metrics by name, after adding a batch of users; padded candidates (-1) are ignored."""
-        clients, items = batch["clients"], batch["items"]
+        clients = batch["clients"]
+        items = batch["items"]
         mask = items >= 0
         users = self.private[USER_EMBEDDING][clients.cpu()].to(self.device)
         scores = self(users, items.clamp(min=0))
+        # The metrics group candidates by user.
         index = clients[:, None].expand(items.shape)
         metrics: dict[str, Metric] = {f"val/hr@{self.top_k}": self.hit_rate, f"val/ndcg@{self.top_k}": self.ndcg}
         for metric in metrics.values():
@@ -54,8 +56,8 @@ def held_out_hits(batches: Iterable[dict[str, Tensor]], table: Tensor, users: Te
         vectors = users[batch["clients"]].double()
         scores = torch.einsum("bkd,bd->bk", table[batch["items"].clamp(min=0)].double(), vectors)
         scores = scores.masked_fill(batch["items"] < 0, -torch.inf)
-        own = scores.masked_fill(~batch["target"], -torch.inf).amax(1, keepdim=True)
+        held_out_score = scores.masked_fill(~batch["target"], -torch.inf).amax(1, keepdim=True)
         # A tie counts against the client: a table of zeros ranks nothing.
-        rank = ((scores >= own) & ~batch["target"]).sum(1)
+        rank = ((scores >= held_out_score) & ~batch["target"]).sum(1)
         hits[batch["clients"]] = (rank < top_k).float()
     return hits

@@ -76,10 +76,13 @@ class TextLearner(FederatedModule):
 
         Plain numbers: a salted hash of one of a few thousand words would be guessed in no time.
         """
-        rows, place = cohort.rows[EMBEDDING], cohort.examples[PLACE]
-        target = (cohort.examples[TOKEN][..., 1:] > 0) & cohort.mask[..., None] & (not self.algorithm.rates)
+        rows = cohort.rows[EMBEDDING]
+        row = cohort.examples[PLACE]
+        # Every word after the first is predicted, unless the task is a rating.
+        tokens = cohort.examples[TOKEN]
+        target = (tokens[..., 1:] > 0) & cohort.mask[..., None] & (not self.algorithm.rates)
         counts = torch.zeros(rows.shape, dtype=torch.int64, device=rows.device)
-        counts.scatter_add_(1, place[..., 1:].flatten(1), target.long().flatten(1))
+        counts.scatter_add_(1, row[..., 1:].flatten(1), target.long().flatten(1))
         return {"words": rows.clamp(min=0), "next_words": counts * (rows > 0)}
 
     def examples(self, cohort: Cohort) -> TrainingExamples:
@@ -94,7 +97,8 @@ class TextLearner(FederatedModule):
         else:
             following = batch["tokens"][:, 1:]
             real = following > 0
-            hits = (predicted[real].topk(TOP, dim=1).indices == following[real][:, None]).any(1)
+            first_words = predicted[real].topk(TOP, dim=1).indices
+            hits = (first_words == following[real][:, None]).any(1)
             self.quality.update(hits.float())
         return {f"val/{self.metric}": self.quality}
 

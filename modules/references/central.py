@@ -44,14 +44,15 @@ class CentralFNCF(BuiltFromData):
     def training_step(self, cohort: Cohort, batch_idx: int) -> Tensor:
         """Mean loss of a batch of users, weighted by their numbers of examples."""
         clients = len(cohort)
-        parameters: Parameters = {
-            name: value[cohort.rows[name].clamp(min=0)]
-            if name == ITEM_EMBEDDING
-            else value.expand(clients, *value.shape)
-            for name, value in self.federated.named_parameters()
-        }
+        parameters: Parameters = {}
+        for name, value in self.federated.named_parameters():
+            if name == ITEM_EMBEDDING:
+                parameters[name] = value[cohort.rows[name].clamp(min=0)]
+            else:
+                parameters[name] = value.expand(clients, *value.shape)
         parameters[USER_EMBEDDING] = self.users[cohort.clients]
         losses = self.federated.algorithm.stacked_loss(parameters, cohort.examples, cohort.mask)
+        # Users with more examples count more, as if all examples were in one batch.
         weights = cohort.counts / cohort.counts.sum()
         loss = (losses * weights).sum()
         self.log("train/loss", loss, prog_bar=True, batch_size=clients)

@@ -54,8 +54,11 @@ class FeatureNetwork(BuiltFromData):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.name, self.learning_rate, self.weight_decay = name, learning_rate, weight_decay
-        self.shift, self.seed = shift, seed
+        self.name = name
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.shift = shift
+        self.seed = seed
         self.build_with(num_classes=num_classes)
 
     def build(self, num_classes: int) -> None:
@@ -71,7 +74,8 @@ class FeatureNetwork(BuiltFromData):
 
     def training_step(self, cohort: Cohort, batch_idx: int) -> Tensor:
         """Mean cross-entropy of a batch."""
-        images, labels = cohort.examples["image"][cohort.mask], cohort.examples["label"][cohort.mask]
+        images = cohort.examples["image"][cohort.mask]
+        labels = cohort.examples["label"][cohort.mask]
         generator = generator_for(self.seed, "augmentation", self.global_step)
         moved = moved_images(images, shift=self.shift, generator=generator)
         loss = nn.functional.cross_entropy(self(moved), labels)
@@ -80,8 +84,8 @@ class FeatureNetwork(BuiltFromData):
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         """Logs the share of correctly classified test images."""
-        right = (self(batch["image"]).argmax(1) == batch["label"]).float().mean()
-        self.log("test/accuracy", right, on_epoch=True, prog_bar=True, batch_size=len(batch["label"]))
+        accuracy = (self(batch["image"]).argmax(1) == batch["label"]).float().mean()
+        self.log("test/accuracy", accuracy, on_epoch=True, prog_bar=True, batch_size=len(batch["label"]))
 
     def on_train_end(self) -> None:
         """Writes the weights."""
@@ -104,8 +108,10 @@ def moved_images(images: Tensor, *, shift: int, generator: torch.Generator) -> T
     count, _, height, width = images.shape
     flips = 1 - 2 * torch.randint(2, (count,), generator=generator)
     shifts = torch.randint(-shift, shift + 1, (count, 2), generator=generator)
+    # Maps (2, 3) from a place of the result to one of the image, in coordinates from -1 to 1: a flip and a shift.
     theta = torch.zeros(count, 2, 3)
-    theta[:, 0, 0], theta[:, 1, 1] = flips.float(), 1.0
+    theta[:, 0, 0] = flips.float()
+    theta[:, 1, 1] = 1.0
     theta[:, :, 2] = 2 * shifts / torch.tensor([width, height])
     grid = nn.functional.affine_grid(theta.to(images), list(images.shape), align_corners=False)
     return nn.functional.grid_sample(images, grid, mode="nearest", align_corners=False)

@@ -19,6 +19,7 @@ from fedleak.defenses.secure_aggregation import SecureSum
 from fedleak.modules.learners.image_classifier import FederatedClassifier
 from fedleak.training.candidates import CandidateOptions, CandidatePool
 from fedleak.training.data import FederatedDataModule
+from fedleak.training.server_view import record_round
 from tests.composition_toys import NETWORK, SGD
 
 COUNTS = (3, 5, 2, 4)
@@ -42,7 +43,7 @@ def shards(*, defenses: Sequence[Defense] = (), **options: Any) -> Made:
     cohort = Cohort(0, torch.tensor([7, 8, 9, 11]), {"image": levels / 255, "label": labels}, mask)
     model = learner.public_parameters()
     deltas = {name: torch.zeros(4, *value.shape) for name, value in model.items()}
-    record = learner._record(cohort, Update(deltas, {}, clients=cohort.clients), model)
+    record = record_round(learner, None, cohort, Update(deltas, {}, clients=cohort.clients), model)
     content = RecordedContent(None, "float32", **options)
     content.auxiliary(Source(), learner)
     files = content.shards(record, 0, learner)

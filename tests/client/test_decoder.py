@@ -7,7 +7,7 @@ from fedleak.core.seeding import generator_for
 
 
 def decoder() -> Decoder:
-    made = Decoder(width=16, layers=2, heads=2, hidden=24, places=6)
+    made = Decoder(width=16, layers=2, heads=2, hidden=24, positions=6)
     draw_weights(made, generator_for(0, "decoder"))
     return made.double().requires_grad_(False)
 

@@ -9,9 +9,12 @@ import pytest
 import torch
 from torch.nn import functional
 
+from fedleak.client.adapters import AdapterOptions
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.pretrained import IMAGE, LABEL, TOKENS, AdapterOptions, PretrainedAlgorithm, PretrainedTask
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.pretrained_examples import IMAGE, LABEL, TOKENS
+from fedleak.client.transformer_networks import PretrainedTask
 from fedleak.core.errors import InputError
 from fedleak.core.named_by_strangers import from_plain
 from tests.transformer_toys import LLAMA, algorithm, moved_model, texts, view_of
@@ -120,6 +123,12 @@ def test_a_tied_table_that_is_trained_is_one_parameter() -> None:
     assert "network.lm_head.weight" not in own.first_model()
     deltas = view_of(own, texts(1, 1)).deltas
     assert all(bool(value.any()) for value in deltas.values())
+
+
+def test_a_network_with_a_tied_table_that_is_trained_whole_is_the_one_that_was_recorded() -> None:
+    own = algorithm(variant="none", config={**LLAMA, "tie_word_embeddings": True})
+    again = from_plain(PretrainedAlgorithm, own.arguments(), where="a test", way_out="-")
+    assert set(again.first_model()) == set(own.first_model())
 
 
 @pytest.mark.parametrize(

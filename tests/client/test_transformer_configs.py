@@ -11,8 +11,9 @@ import torch
 import transformers
 from transformers.integrations import hub_kernels
 
-from fedleak.client.pretrained import PretrainedAlgorithm, PretrainedTask
+from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.client.transformer_configs import MODEL_TYPES, offline, plain_configuration, read_configuration
+from fedleak.client.transformer_networks import PretrainedTask
 from fedleak.core.errors import InputError
 from fedleak.modules.learners.pretrained import configuration
 from tests.places import ROOT

@@ -176,7 +176,7 @@ def test_clients_that_refuse_send_nothing(tmp_path: Path) -> None:
 def test_clients_may_be_taken_apart_where_nobody_reads_their_updates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedleak.training.federated._NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr("fedleak.training.round_parts._NUMBERS_AT_ONCE", 1000)
     data = clients()
     assert train(tmp_path, learner(data), data, callbacks=[]).global_step == AFTER + 3
 

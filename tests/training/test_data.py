@@ -1,5 +1,3 @@
-import importlib
-import pkgutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,13 +5,12 @@ import pytest
 import torch
 from lightning import LightningDataModule
 
-from fedleak import datamodules
 from fedleak.core.errors import InputError
 from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.core.view import ITEM_EMBEDDING
 from fedleak.datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from fedleak.tables.training import check_end
-from fedleak.training.data import FederatedDataModule, data_of, refuse_misspelt
+from fedleak.training.data import FederatedDataModule, data_of
 from tests.toys import data, model, quiet_trainer
 
 
@@ -90,27 +87,6 @@ def test_a_training_without_a_number_of_rounds_is_one_round_of_the_data_after_an
         check_end(trainer, data())
     trainer.fit(model(source), datamodule=source)
     assert trainer.global_step == 3
-
-
-@pytest.mark.inventory
-def test_members_of_the_projects_data_sets_are_no_misspelt_ones() -> None:
-    for found in pkgutil.walk_packages(datamodules.__path__, "fedleak.datamodules."):
-        importlib.import_module(found.name)
-    kinds = [FederatedDataModule]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-        refuse_misspelt(kind)
-    assert len(kinds) > 20
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"), [("auxilary", "auxiliary"), ("client_knwon", "client_known"), ("users_items", "user_items")]
-)
-def test_a_data_set_with_a_misspelt_member_is_refused(name: str, meant: str) -> None:
-    kind = type("Visits", (SyntheticRecommender,), {name: property(len)})
-    with pytest.raises(InputError, match=f"did you mean {meant}"):
-        kind()
-    type("Visits", (SyntheticRecommender,), {f"_{name}": None, "auxiliary_size": 3})()
 
 
 @pytest.mark.integration

@@ -19,7 +19,7 @@ from fedleak.defenses.local_dp import LocalDP
 from fedleak.modules.learners.fncf import FNCF
 from fedleak.modules.learners.matrix_factorization import FederatedMF
 from fedleak.recordings.recording import Recording
-from fedleak.training import federated
+from fedleak.training import round_parts
 from fedleak.training.round_record import RoundRecord
 from fedleak.training.server_optimizer import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from tests.places import CONFIGS, ROOT
@@ -82,7 +82,7 @@ def test_one_round_is_the_weighted_mean_of_the_deltas(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read", [False, True])
 def test_a_round_in_parts_ends_with_the_same_model(read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def round_of(numbers: int) -> tuple[FNCF, RoundRecord]:
-        monkeypatch.setattr(federated, "_NUMBERS_AT_ONCE", numbers)
+        monkeypatch.setattr(round_parts, "_NUMBERS_AT_ONCE", numbers)
         module = model(source := data(), defenses=(LocalDP(clip=0.1, epsilon=50, delta=1e-5),))
         quiet_trainer(2, tmp_path, last := LastRecord(reads_updates=read)).fit(module, datamodule=source)
         return module, last.record

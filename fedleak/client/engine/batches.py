@@ -26,7 +26,8 @@ def batch_schedule(cohort: Cohort, local: LocalTraining, *, seed: int) -> list[T
     """
     plans = []
     for client, count in zip(cohort.clients.tolist(), cohort.counts.tolist(), strict=True):
-        generator, size = generator_for(seed, "batches", cohort.round, client), local.batch_size or max(count, 1)
+        generator = generator_for(seed, "batches", cohort.round, client)
+        size = local.batch_size or max(count, 1)
         if local.updates is not None:
             require(
                 size <= count,
@@ -34,9 +35,12 @@ def batch_schedule(cohort: Cohort, local: LocalTraining, *, seed: int) -> list[T
                 f"client {client} with {count}",
                 "Set a smaller local.batch_size, or remove such clients.",
             )
+            # The positions of the largest of uniform keys are a random subset: drawn without replacement.
             plans.append(torch.rand(local.updates, count, generator=generator).topk(size, dim=1).indices)
             continue
-        plan = torch.full((local.epochs, -(-count // size) * size), -1, dtype=torch.int64)
+        # An epoch has a whole number of batches; what is left of the last one stays -1.
+        batches = -(-count // size)
+        plan = torch.full((local.epochs, batches * size), -1, dtype=torch.int64)
         for epoch in range(local.epochs):
             plan[epoch, :count] = torch.randperm(count, generator=generator)
         plans.append(plan.view(-1, size))
@@ -54,5 +58,6 @@ def step_draws(draws: Tensor | None, step: int, mask: Tensor) -> dict[str, Tenso
     """`DRAWS` of one step ``(C, N)`` from ``draws (C,)`` of `client_draws`; empty if the loss is not random."""
     if draws is None:
         return {}
-    place = torch.arange(mask.shape[1], device=mask.device) + step * 2**32
-    return {DRAWS: draws[:, None] + place}
+    # Steps are 2^32 apart, so that no two examples of two steps have the same number.
+    numbers = torch.arange(mask.shape[1], device=mask.device) + step * 2**32
+    return {DRAWS: draws[:, None] + numbers}

@@ -20,13 +20,13 @@ _SAFE_ROOT = 1e-30
 
 
 def train_differentiably(
-    start: Parameters, given: Parameters, steps: Sequence[Step], local: LocalTraining
+    start: Parameters, examples: Parameters, steps: Sequence[Step], local: LocalTraining
 ) -> Parameters:
     """Parameters of stacked clients after one step along each gradient; derivatives reach the start and what is given.
 
     Args:
         start: initial parameters, ``(B, ...)`` each.
-        given: fields of the clients' examples, ``(B, N, ...)`` each.
+        examples: fields of the clients' examples, ``(B, N, ...)`` each.
         steps: what computes each step's gradient of the sum of the clients' mean losses, see `by_autograd`.
         local: optimizer.
 
@@ -39,9 +39,10 @@ def train_differentiably(
         f"{local.optimizer}, momentum {local.momentum}, decay {local.weight_decay}, clip {local.example_clip}",
         _WAY_OUT,
     )
-    names, fields = list(start), list(given)
-    made = _Training.apply(list(steps), local, names, fields, *start.values(), *given.values())
-    return dict(zip(names, made, strict=True))
+    names = list(start)
+    fields = list(examples)
+    trained = _Training.apply(list(steps), local, names, fields, *start.values(), *examples.values())
+    return dict(zip(names, trained, strict=True))
 
 
 def full_batches(step: Step, local: LocalTraining) -> list[Step]:
@@ -58,22 +59,28 @@ def by_autograd(loss: Callable[[Parameters, Parameters], Tensor]) -> Step:
     """Step along the gradient of a loss of parameters and of what is given."""
 
     @torch.enable_grad()
-    def step(parameters: Parameters, given: Parameters) -> tuple[Parameters, SecondDerivatives]:
-        leaves, fields = (
-            {name: value.detach().requires_grad_() for name, value in part.items()} for part in (parameters, given)
-        )
+    def step(parameters: Parameters, examples: Parameters) -> tuple[Parameters, SecondDerivatives]:
+        leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+        fields = {name: value.detach().requires_grad_() for name, value in examples.items()}
         gradients = torch.autograd.grad(loss(leaves, fields), list(leaves.values()), create_graph=True)
 
         def second_derivatives(by: Parameters, *, given_only: bool) -> tuple[Parameters, Parameters | None]:
-            asked = {**fields, **({} if given_only else leaves)}
+            # <by, gradient> is differentiated again, by the fields and, unless left out, by the parameters.
+            inputs = dict(fields)
+            if not given_only:
+                inputs |= leaves
             directions = [by[name] for name in leaves]
-            found = torch.autograd.grad(
-                gradients, list(asked.values()), directions, retain_graph=True, materialize_grads=True
+            derivatives = torch.autograd.grad(
+                gradients, list(inputs.values()), directions, retain_graph=True, materialize_grads=True
             )
-            by_asked = dict(zip(asked, found, strict=True))
-            return {name: by_asked[name] for name in fields}, None if given_only else {n: by_asked[n] for n in leaves}
+            by_input = dict(zip(inputs, derivatives, strict=True))
+            by_fields = {name: by_input[name] for name in fields}
+            if given_only:
+                return by_fields, None
+            return by_fields, {name: by_input[name] for name in leaves}
 
-        return dict(zip(leaves, (gradient.detach() for gradient in gradients), strict=True)), second_derivatives
+        detached = (gradient.detach() for gradient in gradients)
+        return dict(zip(leaves, detached, strict=True)), second_derivatives
 
     return step
 
@@ -88,13 +95,18 @@ class _Training(torch.autograd.Function):
     def forward(
         ctx: Any, steps: list[Step], local: LocalTraining, names: list[str], fields: list[str], *values: Tensor
     ) -> tuple[Tensor, ...]:
-        given = dict(zip(fields, values[len(names) :], strict=True))
-        ctx.names, ctx.fields, ctx.shapes = names, fields, [value.shape for value in values[: len(names)]]
+        examples = dict(zip(fields, values[len(names) :], strict=True))
+        ctx.names = names
+        ctx.fields = fields
+        ctx.shapes = [value.shape for value in values[: len(names)]]
         vector = _together(values[: len(names)])
-        optimizer = _Adam(vector, local) if local.optimizer == "adam" else _Descent(local)
-        ctx.optimizer, ctx.derivatives = optimizer, []
+        optimizer: _Adam | _Descent = _Descent(local)
+        if local.optimizer == "adam":
+            optimizer = _Adam(vector, local)
+        ctx.optimizer = optimizer
+        ctx.derivatives = []
         for step in steps:
-            gradients, derivatives = step(_apart(vector, names, ctx.shapes), given)
+            gradients, derivatives = step(_apart(vector, names, ctx.shapes), examples)
             vector = optimizer.step(vector, _together([gradients[name] for name in names]))
             ctx.derivatives.append(derivatives)
         return tuple(_apart(vector, names, ctx.shapes).values())
@@ -102,15 +114,25 @@ class _Training(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
-        vector, by_given, to_start = _together(by), dict[str, Tensor](), any(ctx.needs_input_grad[4:][: len(ctx.names)])
+        vector = _together(by)
+        by_examples_of_all_steps = dict[str, Tensor]()
+        # The first four inputs are no tensors; the initial parameters follow them.
+        to_start = any(ctx.needs_input_grad[4:][: len(ctx.names)])
         for number in range(len(ctx.derivatives) - 1, -1, -1):
+            # Through the optimizer's step to its gradient, then through the gradient to examples and parameters.
             directions = _apart(ctx.optimizer.back(vector, number), ctx.names, ctx.shapes)
-            found, more = ctx.derivatives[number](directions, given_only=number == 0 and not to_start)
-            by_given = {name: value + by_given.get(name, 0) for name, value in found.items()}
-            if more is not None:
-                vector = vector.add_(_together([more[name] for name in ctx.names]))
-        by_start = _apart(vector, ctx.names, ctx.shapes).values() if to_start else [None] * len(ctx.names)
-        return None, None, None, None, *by_start, *(by_given[name] for name in ctx.fields)
+            only_examples = number == 0 and not to_start
+            by_examples, by_parameters = ctx.derivatives[number](directions, given_only=only_examples)
+            by_examples_of_all_steps = {
+                name: value + by_examples_of_all_steps.get(name, 0) for name, value in by_examples.items()
+            }
+            # A step passes parameters on as they are, besides through its gradient.
+            if by_parameters is not None:
+                vector = vector.add_(_together([by_parameters[name] for name in ctx.names]))
+        by_start: Sequence[Tensor | None] = [None] * len(ctx.names)
+        if to_start:
+            by_start = list(_apart(vector, ctx.names, ctx.shapes).values())
+        return None, None, None, None, *by_start, *(by_examples_of_all_steps[name] for name in ctx.fields)
 
 
 class _Descent:
@@ -126,8 +148,10 @@ class _Descent:
 
 class _Adam:
     def __init__(self, like: Tensor, local: LocalTraining) -> None:
-        self.local, self.kept = local, list[tuple[Tensor, Tensor, Tensor]]()
-        self.first, self.second = torch.zeros_like(like), torch.zeros_like(like)
+        self.local = local
+        self.kept = list[tuple[Tensor, Tensor, Tensor]]()
+        self.first = torch.zeros_like(like)
+        self.second = torch.zeros_like(like)
 
     def step(self, value: Tensor, gradient: Tensor) -> Tensor:
         """The next value; keeps what `back` needs."""
@@ -135,6 +159,7 @@ class _Adam:
         self.first = torch.lerp(self.first, gradient, 1 - beta1)
         self.second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         rate, unbias = self._rates(len(self.kept) + 1)
+        # The step is rate * m / (scale + eps), with the bias of both moments corrected.
         scale = torch.div(self.second, unbias).add_(max(self.local.eps_root, _SAFE_ROOT)).sqrt_()
         self.kept.append((gradient, self.first, scale))
         return torch.addcdiv(value, self.first, scale + self.local.eps, value=-rate)
@@ -145,11 +170,15 @@ class _Adam:
         rate, unbias = self._rates(number + 1)
         gradient, first, scale = self.kept[number]
         if number == len(self.kept) - 1:
-            self.by_first, self.by_second = torch.zeros_like(first), torch.zeros_like(first)
-        whole = scale + self.local.eps
-        step = by_value / whole
+            self.by_first = torch.zeros_like(first)
+            self.by_second = torch.zeros_like(first)
+        # value' = value - rate * m / (sqrt(v / unbias + eps_root) + eps).
+        denominator = scale + self.local.eps
+        step = by_value / denominator
+        # By m: -rate / denominator; by v: rate * m / (denominator^2 * 2 * scale * unbias).
         self.by_first.sub_(step, alpha=rate)
-        self.by_second.addcdiv_(step.mul_(first).div_(whole), scale, value=rate / (2 * unbias))
+        self.by_second.addcdiv_(step.mul_(first).div_(denominator), scale, value=rate / (2 * unbias))
+        # The gradient enters m times (1 - beta1) and v as (1 - beta2) g^2; m and v before enter times beta1 and beta2.
         by_gradient = torch.mul(self.by_first, 1 - beta1).addcmul_(gradient, self.by_second, value=2 * (1 - beta2))
         self.by_first.mul_(beta1)
         self.by_second.mul_(beta2)

@@ -40,45 +40,63 @@ def train_clients(
     spent: Update | None = None,
 ) -> Update:
     """Update of a cohort after local training of any task; see `fedleak.client.algorithm.DescentAlgorithm.train`."""
-    schedule = batch_schedule(cohort, local, seed=seed) if local.batch_size is not None else None
+    schedule = None
+    if local.batch_size is not None:
+        schedule = batch_schedule(cohort, local, seed=seed)
     elements = own_elements(public, cohort.rows, len(cohort)) if defenses else {}
     losses = torch.zeros(len(cohort), device=cohort.mask.device)
     result = _empty_result(public, private, cohort, losses, spent if local.fast else None)
     draws = client_draws(cohort, seed=seed) if task.random else None
-    fast, noise, changes = task.fast() if local.fast else None, list[torch.Generator](), list[torch.Generator]()
+    fast = task.fast() if local.fast else None
+    # A real client draws its noise with a key of its own, which is not the public seed of batches.
     key = seed if noise_key is None else noise_key
+    noise = None
+    changes = None
     if local.example_clip is not None:
         check_private(task, rows=bool(cohort.rows), private=bool(private))
         fast = None
-        noise = [generator_for(key, "gradient noise", seed, cohort.round, c) for c in cohort.clients.tolist()]
+        noise = _generators(cohort, key, "gradient noise", seed)
     if any(defense.changes_steps() for defense in defenses):
         _check_changed(local, defenses)
         fast = None
-        changes = [generator_for(key, "changed steps", seed, cohort.round, c) for c in cohort.clients.tolist()]
+        changes = _generators(cohort, key, "changed steps", seed)
     job = TrainingJob(
-        task,
-        fast,
-        public,
-        private,
-        cohort,
-        local,
-        defenses,
-        schedule,
-        draws,
-        result,
-        losses,
-        elements,
-        noise,
-        changes,
+        task=task,
+        fast=fast,
+        public=public,
+        private=private,
+        cohort=cohort,
+        local=local,
+        defenses=defenses,
+        schedule=schedule,
+        draws=draws,
+        result=result,
+        losses=losses,
+        elements=elements,
+        noise=noise or [],
+        changes=changes or [],
     )
-    device = next(iter(public.values())).device
-    stacks = isinstance(task, StackedTask) or device.type != "cpu"
-    if local.engine == "vectorized" or (local.engine == "auto" and stacks and not changes):
-        _run(job, train_stacked, chunks_of(job, device), device)
-    else:
-        order = torch.argsort(cohort.counts, descending=True).tolist()
-        _run(job, descend_one if descends(job) else train_one, [torch.tensor([i]) for i in order], device)
+    _run_engine(job)
     return result
+
+
+def _generators(cohort: Cohort, key: int | bytes, purpose: str, seed: int) -> list[torch.Generator]:
+    """Source of each client's draws for a purpose in this round."""
+    return [generator_for(key, purpose, seed, cohort.round, client) for client in cohort.clients.tolist()]
+
+
+def _run_engine(job: TrainingJob) -> None:
+    """Trains the clients, stacked or one after another."""
+    device = next(iter(job.public.values())).device
+    stacks = isinstance(job.task, StackedTask) or device.type != "cpu"
+    engine = job.local.engine
+    if engine == "vectorized" or (engine == "auto" and stacks and not job.changes):
+        _run(job, train_stacked, chunks_of(job, device), device)
+        return
+    # Clients with most examples first, so that no thread starts a long one when the others are done.
+    order = torch.argsort(job.cohort.counts, descending=True).tolist()
+    train = descend_one if descends(job) else train_one
+    _run(job, train, [torch.tensor([client]) for client in order], device)
 
 
 def _check_changed(local: LocalTraining, defenses: Sequence[Defense]) -> None:
@@ -103,22 +121,38 @@ def _empty_result(
     deltas = {}
     for name, value in public.items():
         rows = cohort.rows.get(name)
-        shape = (clients, *value.shape) if rows is None else (clients, rows.shape[1], *value.shape[1:])
         old = None if spent is None else spent.deltas.get(name)
-        deltas[name] = _memory(old, value, shape) if rows is None else _memory(old, value, shape).zero_()
+        if rows is None:
+            deltas[name] = _memory(old, value, (clients, *value.shape))
+        else:
+            # Padding after a client's rows is written by no one, so it is zeroed here.
+            deltas[name] = _memory(old, value, (clients, rows.shape[1], *value.shape[1:])).zero_()
     idle = torch.nonzero(cohort.counts == 0).flatten()
-    for delta in deltas.values() if len(idle) else ():
+    if len(idle):
         # No training writes to these rows.
-        delta[idle] = 0
-    kept = {name: value.clone(memory_format=torch.contiguous_format) for name, value in private.items()}
-    return Update(deltas, dict(cohort.rows), clients=cohort.clients, private=kept, losses=losses)
+        for delta in deltas.values():
+            delta[idle] = 0
+    trained_private = {}
+    for name, value in private.items():
+        trained_private[name] = value.clone(memory_format=torch.contiguous_format)
+    return Update(
+        deltas,
+        dict(cohort.rows),
+        clients=cohort.clients,
+        private=trained_private,
+        losses=losses,
+    )
 
 
 def _memory(old: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Uninitialised tensor of a shape, in the memory of an old one if that is large enough."""
     if old is None or old.shape[1:] != shape[1:] or len(old) < shape[0]:
         return like.new_empty(shape)
-    return old[: shape[0]] if old.dtype == like.dtype and old.device == like.device else like.new_empty(shape)
+    if old.dtype == like.dtype and old.device == like.device:
+        if old.dtype != like.dtype or old.device != like.device:
+            return like.new_empty(shape)
+        return old[: shape[0]]
+    return like.new_empty(shape)
 
 
 def _run(

@@ -42,32 +42,37 @@ def private_gradients(
         generators: source of each client's noise.
     """
     assert local.example_clip is not None
-    own = {name: value.detach() for name, value in parameters.items()}
+    detached = {name: value.detach() for name, value in parameters.items()}
     clipped = functools.partial(_clipped, task, clip=local.example_clip)
-    losses, sums = torch.vmap(clipped, randomness="different")(own, examples, mask)
-    scale, counts = local.example_clip * local.noise_multiplier, mask.sum(1).clamp(min=1)
+    losses, sums = torch.vmap(clipped, randomness="different")(detached, examples, mask)
+    # Noise z C on each number of the sum, which is then divided by the number of examples.
+    scale = local.example_clip * local.noise_multiplier
+    counts = mask.sum(1).clamp(min=1)
     noisy = {}
     for name, value in sums.items():
         if scale:
-            draws = torch.stack([torch.randn(value.shape[1:], generator=g, dtype=value.dtype) for g in generators])
+            of_clients = [torch.randn(value.shape[1:], generator=g, dtype=value.dtype) for g in generators]
+            draws = torch.stack(of_clients)
             value = value + scale * draws.to(value.device)
         noisy[name] = value / counts.reshape(-1, *[1] * (value.dim() - 1))
     return losses, noisy
 
 
 def _clipped(
-    task: Task, own: Parameters, examples: Parameters, mask: Tensor, *, clip: float
+    task: Task, trained: Parameters, examples: Parameters, mask: Tensor, *, clip: float
 ) -> tuple[Tensor, Parameters]:
     """Mean loss of one client, and the sum of its examples' clipped gradients."""
 
-    def loss(parameters: Parameters, example: Parameters, real: Tensor) -> Tensor:
-        return task.loss(parameters, {name: value[None] for name, value in example.items()}, real[None])
+    def loss(trained: Parameters, example: Parameters, real: Tensor) -> Tensor:
+        return task.loss(trained, {name: value[None] for name, value in example.items()}, real[None])
 
-    both = torch.func.grad_and_value(loss)
+    gradient_and_loss = torch.func.grad_and_value(loss)
     chunk = min(_EXAMPLES_AT_ONCE, len(mask))
-    every = torch.func.vmap(both, in_dims=(None, 0, 0), randomness="different", chunk_size=chunk)
-    grads, losses = every(own, examples, mask)
-    norms = torch.stack([value.flatten(1).square().sum(1) for value in grads.values()]).sum(0).sqrt()
+    every = torch.func.vmap(gradient_and_loss, in_dims=(None, 0, 0), randomness="different", chunk_size=chunk)
+    grads, losses = every(trained, examples, mask)
+    # The norm is that of an example's whole gradient, over all parameters; its factor is min(1, C / norm).
+    squares = [value.flatten(1).square().sum(1) for value in grads.values()]
+    norms = torch.stack(squares).sum(0).sqrt()
     factors = (clip / norms.clamp(min=1e-12)).clamp(max=1) * mask
     sums = {name: torch.tensordot(factors, value, dims=1) for name, value in grads.items()}
     return (losses * mask).sum() / mask.sum().clamp(min=1), sums
@@ -79,15 +84,18 @@ def check_private(task: Task, *, rows: bool, private: bool) -> None:
     Raises:
         InputError: the task is none of a network, or has rows of a table, private parameters, or batch norms.
     """
-    found = [
-        *([] if task.layers else [type(task).__name__]),
-        *(["rows of a table"] if rows else []),
-        *(["private parameters"] if private else []),
-        *sorted({type(layer).__name__ for layer in task.layers if "BatchNorm" in type(layer).__name__}),
-    ]
+    obstacles = []
+    if not task.layers:
+        obstacles.append(type(task).__name__)
+    if rows:
+        obstacles.append("rows of a table")
+    if private:
+        obstacles.append("private parameters")
+    # Batch norm makes the gradient of an example depend on the others.
+    obstacles += sorted({type(layer).__name__ for layer in task.layers if "BatchNorm" in type(layer).__name__})
     require(
-        not found,
+        not obstacles,
         "for local.example_clip, a network that learns from independent examples",
-        ", ".join(found),
+        ", ".join(obstacles),
         "Leave local.example_clip out, or set model.network.norm: none or another network.",
     )

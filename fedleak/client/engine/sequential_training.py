@@ -28,31 +28,48 @@ def train_one(job: TrainingJob, position: Tensor) -> None:
     private = {name: value[client] for name, value in job.private.items()}
     copy = functools.partial(_copy, job, client)
     trained = FlatParameters({**received, **private}, 1, copy, share=job.local.fast)
-    leaves, optimizer, buffers = trained.leaves, build_optimizer(job.local, trained.owners), BufferPool()
+    leaves = trained.leaves
+    optimizer = build_optimizer(job.local, trained.owners)
+    buffers = BufferPool()
     schedule = None if job.schedule is None else [job.schedule[client]]
-    loss, elements = torch.zeros(()), job.elements_of(position)
+    loss = torch.zeros(())
+    elements = job.elements_of(position)
     for examples, mask, _ in steps_of(part, job.local, schedule, job.draws_of(position)):
-        own = {name: _channels_last(value[0]) for name, value in examples.items()}
-        step, own = defended_step(job, leaves, own, mask[0], client)
-        with torch.no_grad():
-            written = None if job.fast is None else job.fast.single(leaves, own, mask[0])
-        if job.noise:
-            losses, grads = private_gradients(
-                job.task, _stacked(leaves), _stacked(own), mask, job.local, [job.noise[client]]
-            )
-            written = losses[0], {name: value[0] for name, value in grads.items()}
+        batch = {name: _channels_last(value[0]) for name, value in examples.items()}
+        step, batch = defended_step(job, leaves, batch, mask[0], client)
+        written = _written_gradients(job, client, leaves, batch, mask)
         penalty: Tensor | float = 0.0
         if job.defenses:
             public = {name: leaves[name] for name in received}
             penalty = torch.as_tensor(penalties_of(job, _stacked(public), _stacked(received), elements)).sum()
-        loss, grads = loss_and_gradients(
-            written, functools.partial(job.task.loss, leaves, own, mask[0]), penalty, leaves
-        )
+        objective = functools.partial(job.task.loss, leaves, batch, mask[0])
+        loss, grads = loss_and_gradients(written, objective, penalty, leaves)
         if step is not None:
             for defense in job.defenses:
                 grads = defense.change_gradients(step, grads)
         optimizer.step(trained.of_owners(grads, buffers))
     _finish(job, client, received, leaves, loss.detach())
+
+
+def _written_gradients(
+    job: TrainingJob, client: int, leaves: Parameters, batch: Parameters, mask: Tensor
+) -> tuple[Tensor, Parameters] | None:
+    """Loss and gradients of one client that need no autograd here: hand-written or private ones; None for autograd."""
+    if job.noise:
+        # DP-SGD is written for stacked clients; this one is a stack of one.
+        losses, gradients = private_gradients(
+            job.task,
+            _stacked(leaves),
+            _stacked(batch),
+            mask,
+            job.local,
+            [job.noise[client]],
+        )
+        return losses[0], {name: value[0] for name, value in gradients.items()}
+    if job.fast is None:
+        return None
+    with torch.no_grad():
+        return job.fast.single(leaves, batch, mask[0])
 
 
 def _stacked(values: Parameters) -> Parameters:
@@ -61,9 +78,9 @@ def _stacked(values: Parameters) -> Parameters:
 
 def descends(job: TrainingJob) -> bool:
     """Whether clients run plain SGD with hand-written gradients, so that steps may overwrite the parameters."""
-    free = all(type(defense).penalty is Defense.penalty for defense in job.defenses)
+    no_penalty = all(type(defense).penalty is Defense.penalty for defense in job.defenses)
     written = job.fast is not None and job.fast.descends
-    return job.local.plain_sgd and free and written and not job.private and not job.cohort.rows
+    return job.local.plain_sgd and no_penalty and written and not job.private and not job.cohort.rows
 
 
 @torch.no_grad()
@@ -73,24 +90,29 @@ def descend_one(job: TrainingJob, position: Tensor) -> None:
     client = int(position[0])
     part = job.cohort.select(position)
     received = {name: _channels_last(value) for name, value in job.public.items()}
-    after = {
-        name: job.result.deltas[name][client] if value.is_contiguous() else torch.empty_like(value)
-        for name, value in received.items()
-    }
+    # The parameters after a step are written where the delta belongs, unless its layout differs.
+    after = {}
+    for name, value in received.items():
+        if value.is_contiguous():
+            after[name] = job.result.deltas[name][client]
+        else:
+            after[name] = torch.empty_like(value)
     schedule = None if job.schedule is None else [job.schedule[client]]
     steps = job.local.epochs if schedule is None else len(schedule[0])
-    before, loss = received, torch.zeros(())
+    before = received
+    loss = torch.zeros(())
     for examples, mask, _ in steps_of(part, job.local, schedule, None):
-        own = {name: _channels_last(value[0]) for name, value in examples.items()}
+        batch = {name: _channels_last(value[0]) for name, value in examples.items()}
+        # With a single step, the change itself is written, and nothing is left to subtract.
         step = Descent(before, after, job.local.learning_rate, change_only=steps == 1)
-        loss = job.fast.descend(step, own, mask[0])
+        loss = job.fast.descend(step, batch, mask[0])
         before = after
     for name, value in received.items():
-        place = job.result.deltas[name][client]
+        delta = job.result.deltas[name][client]
         if steps > 1:
-            torch.sub(after[name], value, out=place)
-        elif steps == 1 and place.data_ptr() != after[name].data_ptr():
-            place.copy_(after[name])
+            torch.sub(after[name], value, out=delta)
+        elif steps == 1 and delta.data_ptr() != after[name].data_ptr():
+            delta.copy_(after[name])
     job.losses[client] = loss
 
 
@@ -105,12 +127,16 @@ def _copy(job: TrainingJob, client: int, name: str, value: Tensor) -> Tensor:
 @torch.no_grad()
 def _finish(job: TrainingJob, client: int, received: Parameters, leaves: Parameters, loss: Tensor) -> None:
     for name, before in received.items():
-        place = job.result.deltas[name][client].data
-        torch.sub(leaves[name].detach(), before, out=place[: len(before)] if before.dim() else place)
+        delta = job.result.deltas[name][client].data
+        if before.dim():
+            delta = delta[: len(before)]  # of a table, without the padding after the client's rows
+        torch.sub(leaves[name].detach(), before, out=delta)
     for name in job.private:
         job.result.private[name][client] = leaves[name].detach()
     job.losses[client] = loss
 
 
 def _channels_last(value: Tensor) -> Tensor:
-    return value.contiguous(memory_format=torch.channels_last) if value.dim() == 4 else value
+    if value.dim() == 4:
+        return value.contiguous(memory_format=torch.channels_last)
+    return value

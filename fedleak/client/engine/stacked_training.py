@@ -12,6 +12,7 @@ from fedleak.client.engine.private_gradients import private_gradients
 from fedleak.client.engine.training_job import TrainingJob, loss_and_gradients, penalties_of, received_by, steps_of
 
 _CHUNK_NUMBERS = {"cpu": 2**19, "cuda": 2**28}
+"""Trained numbers of all clients of a chunk: in float32, 2 MiB on a CPU and 1 GiB on a GPU."""
 
 
 def chunks_of(job: TrainingJob, device: torch.device) -> list[Tensor]:
@@ -20,12 +21,15 @@ def chunks_of(job: TrainingJob, device: torch.device) -> list[Tensor]:
     size = job.local.clients_per_chunk
     if size is not None:
         return list(torch.tensor_split(order, list(range(size, len(order), size))))
-    dense = sum(v.numel() for n, v in job.public.items() if n not in job.cohort.rows)
-    width = sum(job.public[n][0].numel() for n in job.cohort.rows)
+    # Every client has the dense parameters, and of tables as many rows as it has examples.
+    dense = sum(value.numel() for name, value in job.public.items() if name not in job.cohort.rows)
+    width = sum(job.public[name][0].numel() for name in job.cohort.rows)
     budget = _CHUNK_NUMBERS.get(device.type, _CHUNK_NUMBERS["cuda"])
     counts = job.cohort.counts.cpu()
-    chunks, start = [], 0
+    chunks = []
+    start = 0
     while start < len(order):
+        # The first client of a chunk has most examples, so it decides the padding of all.
         per_client = dense + width * int(counts[order[start]])
         size = max(1, budget // max(per_client, 1))
         chunks.append(order[start : start + size])
@@ -42,21 +46,29 @@ def train_stacked(job: TrainingJob, positions: Tensor) -> None:
     received = received_by(job, part)
     private = {name: value[positions] for name, value in job.private.items()}
     trained = FlatParameters(
-        {**received, **private}, len(positions), lambda _, value: value.clone(), share=job.local.fast
+        {**received, **private},
+        clients=len(positions),
+        copy=lambda _, value: value.clone(),
+        share=job.local.fast,
     )
-    leaves, optimizer = trained.leaves, build_optimizer(job.local, trained.owners)
+    leaves = trained.leaves
+    optimizer = build_optimizer(job.local, trained.owners)
     schedule = None if job.schedule is None else [job.schedule[i] for i in positions.tolist()]
     noise = [job.noise[i] for i in positions.tolist()] if job.noise else []
-    buffers, elements = BufferPool(), job.elements_of(positions)
+    buffers = BufferPool()
+    elements = job.elements_of(positions)
     for examples, mask, finished in steps_of(part, job.local, schedule, job.draws_of(positions)):
-        with torch.no_grad():
-            written = None if job.fast is None else job.fast.stacked(leaves, examples, mask, buffers)
+        written = None
+        if job.fast is not None:
+            with torch.no_grad():
+                written = job.fast.stacked(leaves, examples, mask, buffers)
         if noise:
             written = private_gradients(job.task, leaves, examples, mask, job.local, noise)
         penalties = penalties_of(job, {name: leaves[name] for name in received}, received, elements)
         loss = functools.partial(job.task.stacked_loss, leaves, examples, mask)
         losses, grads = loss_and_gradients(written, loss, penalties, leaves)
         optimizer.step(trained.of_owners(grads, buffers))
+        # Clients whose last step this is are a contiguous part; further steps of their chunk would change them.
         if finished:
             _store(job, positions, slice(min(finished), max(finished) + 1), received, leaves, losses.detach())
 

@@ -49,10 +49,13 @@ class TrainingJob:
 def received_by(job: TrainingJob, part: Cohort) -> Parameters:
     """Public parameters that each client of a chunk receives, ``(C, *shape)``, with only its rows of row parameters."""
     clients = len(part)
-    return {
-        name: value[part.rows[name].clamp(min=0)] if name in part.rows else value.expand(clients, *value.shape)
-        for name, value in job.public.items()
-    }
+    received = {}
+    for name, value in job.public.items():
+        if name in part.rows:
+            received[name] = value[part.rows[name].clamp(min=0)]
+        else:
+            received[name] = value.expand(clients, *value.shape)
+    return received
 
 
 def steps_of(
@@ -63,14 +66,17 @@ def steps_of(
     if schedule is None:
         for epoch in range(local.epochs):
             drawn = step_draws(draws, epoch, part.mask)
-            yield {**part.examples, **drawn}, part.mask, everyone if epoch == local.epochs - 1 else []
+            finished = everyone if epoch == local.epochs - 1 else []
+            yield {**part.examples, **drawn}, part.mask, finished
         return
     last = [plan.shape[0] - 1 for plan in schedule]
     for step in range(max(last) + 1):
+        # Clients without a step left get a batch of padding alone.
         idle = torch.full_like(schedule[0][0], -1)
         index = torch.stack([plan[step] if step < plan.shape[0] else idle for plan in schedule])
         index = index.to(part.mask.device)
-        mask, index = index >= 0, index.clamp(min=0)
+        mask = index >= 0
+        index = index.clamp(min=0)
         client = torch.arange(len(part), device=index.device)[:, None]
         examples = {name: value[client, index] for name, value in part.examples.items()}
         examples |= {POSITION: index, **step_draws(draws, step, mask)}
@@ -80,24 +86,25 @@ def steps_of(
 def own_elements(public: Mapping[str, Tensor], rows: Mapping[str, Tensor], clients: int) -> dict[str, Tensor]:
     """``(C,)`` number of entries of each public parameter that a client trains; of a table, those of its rows."""
     device = next(iter(public.values())).device
-    return {
-        name: (rows[name] >= 0).sum(1) * value[0].numel()
-        if name in rows
-        else torch.full((clients,), value.numel(), device=device)
-        for name, value in public.items()
-    }
+    elements = {}
+    for name, value in public.items():
+        if name in rows:
+            elements[name] = (rows[name] >= 0).sum(1) * value[0].numel()
+        else:
+            elements[name] = torch.full((clients,), value.numel(), device=device)
+    return elements
 
 
 def penalties_of(
     job: TrainingJob, public: Parameters, received: Parameters, elements: Mapping[str, Tensor]
 ) -> Tensor | float:
     """``(C,)`` penalties that defences add to the losses; 0.0 without such a defence."""
-    terms = [d.penalty(public, received, elements) for d in job.defenses]
+    terms = [defense.penalty(public, received, elements) for defense in job.defenses]
     return sum((term for term in terms if term is not None), start=0.0)
 
 
 def defended_step(
-    job: TrainingJob, leaves: Parameters, own: Parameters, mask: Tensor, client: int
+    job: TrainingJob, leaves: Parameters, batch: Parameters, mask: Tensor, client: int
 ) -> tuple[LocalStep | None, Parameters]:
     """One client's step and its examples, as defences change them; None and as they are without such a defence.
 
@@ -105,15 +112,15 @@ def defended_step(
         InputError: the client does not learn to classify images.
     """
     if not job.changes:
-        return None, own
-    step = job.task.local_step({name: value.detach() for name, value in leaves.items()}, own, mask)
+        return None, batch
+    step = job.task.local_step({name: value.detach() for name, value in leaves.items()}, batch, mask)
     names = ", ".join(type(defense).__name__ for defense in job.defenses if defense.changes_steps())
     expected = f"for {names}, clients that learn to classify images"
     require(step is not None, expected, type(job.task).__name__, "Use FederatedClassifier, or leave the defence out.")
     assert step is not None
     for defense in job.defenses:
         step = defense.change_examples(step, job.changes[client])
-    return step, {**own, **job.task.fields_of(step)}
+    return step, {**batch, **job.task.fields_of(step)}
 
 
 def loss_and_gradients(
@@ -126,15 +133,20 @@ def loss_and_gradients(
     losses, grads = written
     if isinstance(penalties, Tensor) and penalties.requires_grad:
         losses = losses + penalties.detach()
-        grads = {name: grads[name] + extra for name, extra in autograd_gradients(penalties.sum(), leaves).items()}
+        # Hand-written gradients are of the loss alone; autograd adds those of the penalties.
+        by_penalties = autograd_gradients(penalties.sum(), leaves)
+        grads = {name: grads[name] + gradient for name, gradient in by_penalties.items()}
     return losses, grads
 
 
 def autograd_gradients(loss: Tensor, leaves: Parameters) -> Parameters:
     """Gradient of every leaf, in the memory format of the leaf."""
     grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    found = {}
+    by_leaf = {}
     for (name, leaf), grad in zip(leaves.items(), grads, strict=True):
         layout = torch.contiguous_format if leaf.is_contiguous() else torch.channels_last
-        found[name] = torch.zeros_like(leaf) if grad is None else grad.contiguous(memory_format=layout)
-    return found
+        if grad is None:
+            by_leaf[name] = torch.zeros_like(leaf)
+        else:
+            by_leaf[name] = grad.contiguous(memory_format=layout)
+    return by_leaf

@@ -38,10 +38,14 @@ class BatchNorm(nn.Module):
         shape = (1, -1, *[1] * (values.dim() - 2))
         dims = [0, *range(2, values.dim())]
         if self.mask is None:
-            mean, variance = values.mean(dims, keepdim=True), values.var(dims, correction=0, keepdim=True)
+            mean = values.mean(dims, keepdim=True)
+            variance = values.var(dims, correction=0, keepdim=True)
         else:
-            real = self.mask.to(values.dtype).reshape(-1, *[1] * (values.dim() - 1))
-            share = real / (real.sum().clamp(min=1) * values[0, 0].numel())
+            of_examples = (-1, *[1] * (values.dim() - 1))
+            real = self.mask.to(values.dtype).reshape(of_examples)
+            # Mean and variance over the real examples of the batch and all positions of a channel.
+            positions = values[0, 0].numel()
+            share = real / (real.sum().clamp(min=1) * positions)
             mean = (values * share).sum(dims, keepdim=True)
             variance = ((values - mean).square() * share).sum(dims, keepdim=True)
         scaled = (values - mean) * torch.rsqrt(variance + self.eps)
@@ -57,9 +61,10 @@ def with_batch_statistics(network: nn.Module) -> nn.Module:
         network: changed in place, unless it is a batch norm itself; names and values of the parameters stay.
     """
     if isinstance(network, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) and network.affine:
-        made = BatchNorm(network.num_features, network.eps)
-        made.weight, made.bias = network.weight, network.bias
-        return made
+        replacement = BatchNorm(network.num_features, network.eps)
+        replacement.weight = network.weight
+        replacement.bias = network.bias
+        return replacement
     for name, child in list(network.named_children()):
         setattr(network, name, with_batch_statistics(child))
     return network

@@ -39,8 +39,11 @@ class Bottleneck(RandomLayer):
 
     def __init__(self, features: int, latent: int, strength: float) -> None:
         super().__init__()
-        self.encoder, self.decoder = nn.Linear(features, 2 * latent), nn.Linear(latent, features)
-        self.latent, self.strength, self.penalty = latent, strength, None
+        self.encoder = nn.Linear(features, 2 * latent)
+        self.decoder = nn.Linear(latent, features)
+        self.latent = latent
+        self.strength = strength
+        self.penalty = None
 
     def noise_shape(self, features: Tensor) -> tuple[int, ...]:
         return (self.latent,)
@@ -49,13 +52,18 @@ class Bottleneck(RandomLayer):
         """``(N, F)`` -> the same shape."""
         mean, raw = self.encoder(features).chunk(2, dim=1)
         deviation = functional.softplus(raw)
-        squares = mean.square() + deviation.square() - 1 - 2 * deviation.log()
-        self.penalty = self.strength * squares.sum(1) / 2
+        # KL(N(m, s^2) || N(0, 1)) = (m^2 + s^2 - 1 - log s^2) / 2 for each number of z.
+        divergence_terms = mean.square() + deviation.square() - 1 - 2 * deviation.log()
+        self.penalty = self.strength * divergence_terms.sum(1) / 2
         noise = self.noise
         if noise is None and self.draws is not None:
-            first, second = spread(self.draws, (2, self.latent)).unbind(1)
-            noise = (-2 * (first + _HALF_STEP).log()).sqrt() * torch.cos(2 * math.pi * second)
-        decoded: Tensor = self.decoder(mean if noise is None else mean + deviation * noise)
+            # Box-Muller: sqrt(-2 log u1) cos(2 pi u2) is normal for uniform u1 and u2.
+            radius_draw, angle_draw = spread(self.draws, (2, self.latent)).unbind(1)
+            noise = (-2 * (radius_draw + _HALF_STEP).log()).sqrt() * torch.cos(2 * math.pi * angle_draw)
+        latent = mean
+        if noise is not None:
+            latent = mean + deviation * noise
+        decoded: Tensor = self.decoder(latent)
         return decoded
 
 
@@ -64,5 +72,6 @@ def penalties(network: nn.Module) -> Tensor | float:
     total: Tensor | float = 0.0
     for layer in network.modules():
         if isinstance(layer, Bottleneck) and layer.penalty is not None:
-            total, layer.penalty = total + layer.penalty, None
+            total = total + layer.penalty
+            layer.penalty = None
     return total

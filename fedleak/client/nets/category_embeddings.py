@@ -25,12 +25,16 @@ class CategoryEmbeddings(nn.Module):
     def __init__(self, inputs: int, groups: Sequence[tuple[int, int]], width: int) -> None:
         super().__init__()
         self.groups = [(start, start + size) for start, size in groups]
-        inside = {place for start, end in self.groups for place in range(start, end)}
-        self.rest = [place for place in range(inputs) if place not in inside]
+        categorical = set[int]()
+        for start, end in self.groups:
+            categorical.update(range(start, end))
+        self.rest = [index for index in range(inputs) if index not in categorical]
         self.tables = nn.ModuleList(nn.Linear(size, width, bias=False) for _, size in groups)
         self.features = len(self.rest) + width * len(groups)
 
     def forward(self, rows: Tensor) -> Tensor:
         """``(N, D)`` -> ``(N, features)``."""
-        parts = [table(rows[:, start:end]) for table, (start, end) in zip(self.tables, self.groups, strict=True)]
+        parts = []
+        for table, (start, end) in zip(self.tables, self.groups, strict=True):
+            parts.append(table(rows[:, start:end]))
         return torch.cat([rows[:, self.rest], *parts], dim=1)

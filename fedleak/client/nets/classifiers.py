@@ -8,16 +8,15 @@ References:
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from fedleak.client.nets.batch_norm import BatchNorm
 from fedleak.client.nets.bottleneck import Bottleneck
-from fedleak.client.nets.category_embeddings import CategoryEmbeddings
+from fedleak.client.nets.classifier_bodies import ACTIVATIONS, classifier_body
 from fedleak.client.nets.dropout import Dropout
 from fedleak.core.errors import require
 from fedleak.core.ranges import NonNegativeFloat, PositiveInt, UnitInterval
@@ -29,17 +28,9 @@ Head = Literal["small", "standard"]
 Weights = Literal["uniform", "normal"]
 
 _HIDDEN_DEVIATION = 0.5
+"""Standard deviation of the weights of hidden layers with ``weights: normal``."""
 OUTPUT = "output"
 """Name of the last layer of every classifier."""
-_ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU,
-    "leaky-relu": nn.LeakyReLU,
-    "gelu": nn.GELU,
-    "sigmoid": nn.Sigmoid,
-    "tanh": nn.Tanh,
-}
-
-
 MOST_LAYERS = 256
 """Layers of a network. Each is built before sizes can be counted, so that a million of them would never end."""
 
@@ -104,8 +95,8 @@ class ClassifierOptions:
             "For MNIST, give [0.1307, 0.3081].",
         )
         require(
-            min(self.hidden, self.channels) >= 1 and self.activation in _ACTIVATIONS,
-            f"network.hidden and channels above 0 and an activation among {', '.join(_ACTIVATIONS)}",
+            min(self.hidden, self.channels) >= 1 and self.activation in ACTIVATIONS,
+            f"network.hidden and channels above 0 and an activation among {', '.join(ACTIVATIONS)}",
             f"hidden {self.hidden}, channels {self.channels}, {self.activation}",
             "Set model.network to such values.",
         )
@@ -116,9 +107,9 @@ class ClassifierOptions:
             "Give both, or neither for one-hot inputs.",
         )
         require(0 <= self.dropout < 1, "network.dropout in [0, 1)", self.dropout, "Set 0 for no dropout.")
-        right = (self.bottleneck is None or self.bottleneck >= 1) and math.isfinite(self.divergence)
+        valid_bottleneck = (self.bottleneck is None or self.bottleneck >= 1) and math.isfinite(self.divergence)
         require(
-            right and self.divergence >= 0,
+            valid_bottleneck and self.divergence >= 0,
             "network.bottleneck of 1 or more, or null, and divergence of 0 or more",
             f"{self.bottleneck}, {self.divergence}",
             "PRECODE has 256 and 0.001.",
@@ -142,7 +133,9 @@ class Classifier(nn.Module):
         self.body = body
         self.dropout = Dropout(network.dropout)
         latent = network.bottleneck
-        self.bottleneck = nn.Identity() if latent is None else Bottleneck(features, latent, network.divergence)
+        self.bottleneck: nn.Module = nn.Identity()
+        if latent is not None:
+            self.bottleneck = Bottleneck(features, latent, network.divergence)
         self.output = nn.Linear(features, classes)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -165,10 +158,10 @@ def build_classifier(
     Raises:
         InputError: the images are too small for the poolings.
     """
-    body, features = _body(network, image_shape)
-    made = Classifier(body, features, classes, network)
-    draw_layers(made, generator, normal=network.weights == "normal")
-    return made
+    body, features = classifier_body(network, image_shape)
+    classifier = Classifier(body, features, classes, network)
+    draw_layers(classifier, generator, normal=network.weights == "normal")
+    return classifier
 
 
 def classifier_shapes(
@@ -176,31 +169,9 @@ def classifier_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of the parameters of `build_classifier` by name, computed without allocating them."""
     with torch.device("meta"):
-        body, features = _body(network, image_shape)
-        made = Classifier(body, features, classes, network)
-    return {name: tuple(value.shape) for name, value in made.named_parameters()}
-
-
-class Standardise(nn.Module):
-    """Pixels minus a mean, over a standard deviation.
-
-    Args:
-        mean: the mean.
-        deviation: the standard deviation.
-    """
-
-    def __init__(self, mean: float, deviation: float) -> None:
-        super().__init__()
-        self.mean, self.deviation = mean, deviation
-
-    def forward(self, images: Tensor) -> Tensor:
-        return (images - self.mean) / self.deviation
-
-
-def _body(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
-    """Body, and number of features."""
-    body, features = _BODIES[network.name](network, shape)
-    return body if network.standardise is None else nn.Sequential(Standardise(*network.standardise), body), features
+        body, features = classifier_body(network, image_shape)
+        classifier = Classifier(body, features, classes, network)
+    return {name: tuple(value.shape) for name, value in classifier.named_parameters()}
 
 
 @torch.no_grad()
@@ -215,6 +186,7 @@ def draw_layers(network: nn.Module, generator: torch.Generator, *, normal: bool 
     for name, layer in network.named_modules():
         if not isinstance(layer, nn.Linear | nn.Conv2d):
             continue
+        # torch's default: uniform within 1 / sqrt(number of inputs) of an output, weights and biases.
         bound = layer.weight[0].numel() ** -0.5
         layer.weight.uniform_(-bound, bound, generator=generator)
         if layer.bias is not None:
@@ -225,92 +197,3 @@ def draw_layers(network: nn.Module, generator: torch.Generator, *, normal: bool 
             else:
                 layer.weight.normal_(0, _HIDDEN_DEVIATION, generator=generator)
             layer.bias.zero_()
-
-
-def _activation(network: ClassifierOptions) -> nn.Module:
-    return nn.LeakyReLU(network.slope) if network.activation == "leaky-relu" else _ACTIVATIONS[network.activation]()
-
-
-def _two_convolutions(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
-    channels = network.channels
-    layers = [
-        *(nn.Conv2d(shape[0], channels, 3, stride=2, padding=1), _activation(network)),
-        *(nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1), _activation(network), nn.MaxPool2d(2)),
-    ]
-    height, width = (-(-size // 4) // 2 for size in shape[1:])
-    return _with_head(layers, 2 * channels * height * width, network, shape)
-
-
-def _modules(number: int) -> Callable[[ClassifierOptions, tuple[int, int, int]], tuple[nn.Module, int]]:
-    def build(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
-        layers: list[nn.Module] = []
-        before, after = shape[0], network.channels
-        for place in range(number):
-            after = network.channels * min(2**place, 4)
-            layers += [nn.Conv2d(before, after, 3, padding=1), _activation(network), nn.MaxPool2d(2)]
-            before = after
-        return _with_head(layers, after * (shape[1] // 2**number) * (shape[2] // 2**number), network, shape)
-
-    return build
-
-
-def _with_head(
-    layers: list[nn.Module], flat: int, network: ClassifierOptions, shape: tuple[int, int, int]
-) -> tuple[nn.Module, int]:
-    require(
-        flat >= 1, f"images large enough for {network.name}", f"shape {shape}", "Set network.name: two-convolutions."
-    )
-    head: list[nn.Module] = [nn.Flatten(), nn.Linear(flat, network.hidden), _activation(network)]
-    if network.norm != "none":
-        head.insert(2 if network.norm == "before-activation" else 3, BatchNorm(network.hidden))
-    return nn.Sequential(*layers, *head), network.hidden
-
-
-def _mlp(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
-    require(network.norm == "none", "norm: none with an mlp", network.norm, "Set network.norm: none.")
-    layers: list[nn.Module] = [nn.Flatten()]
-    inputs = math.prod(shape)
-    if network.embedding is not None:
-        places = [place for start, size in network.categories for place in range(start, start + size)]
-        right = len(set(places)) == len(places) and all(0 <= place < inputs for place in places)
-        way_out = "Give the first input and the number of inputs of each category."
-        require(right, f"network.categories among {inputs} inputs, each once", network.categories, way_out)
-        embeddings = CategoryEmbeddings(inputs, network.categories, network.embedding)
-        layers.append(embeddings)
-        inputs = embeddings.features
-    for before in [inputs, *[network.hidden] * (network.hidden_layers - 1)]:
-        layers += [nn.Linear(before, network.hidden), _activation(network)]
-    return nn.Sequential(*layers), network.hidden
-
-
-def _resnet18(_: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
-    from torchvision.models.resnet import BasicBlock, ResNet  # heavy, and attacks import this module
-
-    body = ResNet(BasicBlock, [2, 2, 2, 2], norm_layer=BatchNorm)
-    body.conv1 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
-    body.maxpool = nn.Identity()
-    features = body.fc.in_features
-    body.fc = nn.Identity()
-    return body, features
-
-
-def _vgg16(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
-    from torchvision.models.vgg import cfgs, make_layers
-
-    features = make_layers(cfgs["D"])
-    features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
-    pooled = [features, nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    if network.head == "small":
-        return nn.Sequential(*pooled, nn.Linear(512, 512), nn.ReLU()), 512
-    head = [nn.Linear(512, 4096), nn.ReLU(), Dropout(0.5), nn.Linear(4096, 4096), nn.ReLU(), Dropout(0.5)]
-    return nn.Sequential(*pooled, *head), 4096
-
-
-_BODIES: dict[str, Callable[[ClassifierOptions, tuple[int, int, int]], tuple[nn.Module, int]]] = {
-    "two-convolutions": _two_convolutions,
-    "three-modules": _modules(3),
-    "four-modules": _modules(4),
-    "resnet18": _resnet18,
-    "vgg16": _vgg16,
-    "mlp": _mlp,
-}

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 # Finaliser of splitmix64, as signed numbers.
 _STEPS = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15), (31, 1))
 _STRIDE = -0x61C8864680B583EB
+"""Increment of splitmix64 between two words: 2^64 over the golden ratio, as a signed number."""
 _BITS = 24
+"""Bits of a uniform number, as many as a float32 holds exactly."""
 NOISE = "noise/"
 """Start of the names of fields of examples that are the random numbers of a layer."""
 
@@ -69,14 +71,15 @@ class Dropout(RandomLayer):
             return features * self.noise
         if self.draws is None or self.probability == 0:
             return features
-        kept = spread(self.draws, features.shape[1:]) >= self.probability
-        return features * (kept / (1 - self.probability))
+        survives = spread(self.draws, features.shape[1:]) >= self.probability
+        return features * (survives / (1 - self.probability))
 
 
 def spread(draws: Tensor, shape: Sequence[int]) -> Tensor:
     """``(N, *shape)`` pseudorandom numbers in [0, 1), a function of ``draws (N,)``."""
-    places = torch.arange(math.prod(shape), device=draws.device).reshape(tuple(shape))
-    return uniform(draws.reshape(-1, *[1] * places.dim()) + _STRIDE * (places + 1))
+    counters = torch.arange(math.prod(shape), device=draws.device).reshape(tuple(shape))
+    # Number k of an example is the hash of its draw plus k + 1 strides, as splitmix64 counts.
+    return uniform(draws.reshape(-1, *[1] * counters.dim()) + _STRIDE * (counters + 1))
 
 
 def uniform(draws: Tensor) -> Tensor:
@@ -88,11 +91,12 @@ def uniform(draws: Tensor) -> Tensor:
 def mixed(words: Tensor) -> Tensor:
     """Bijective hash of 64-bit words; every bit of the result depends on every bit of the word."""
     for shift, factor in _STEPS:
+        # The mask makes the shift of a signed number logical: it fills with zeros, not with the sign.
         words = (words ^ ((words >> shift) & (2 ** (64 - shift) - 1))) * factor
     return words
 
 
-def draw_noise(network: nn.Module, draws: Tensor | None, given: Mapping[str, Tensor] | None = None) -> None:
+def draw_noise(network: nn.Module, draws: Tensor | None, noise: Mapping[str, Tensor] | None = None) -> None:
     """Sets the numbers of the next batch in every random layer of a network, None for their expectation.
 
     The first layer uses the draws as they are, each further layer others, so that their numbers are independent.
@@ -100,11 +104,13 @@ def draw_noise(network: nn.Module, draws: Tensor | None, given: Mapping[str, Ten
     Args:
         network: the network.
         draws: ``(N,)`` int64, or None.
-        given: the random numbers themselves by `NOISE` and the layer's number, see `RandomLayer.noise`.
+        noise: the random numbers themselves by `NOISE` and the layer's number, see `RandomLayer.noise`.
     """
-    for place, layer in enumerate(random_layers(network)):
-        layer.draws = draws if draws is None or place == 0 else mixed(draws + place)
-        layer.noise = None if given is None else given.get(f"{NOISE}{place}")
+    for index, layer in enumerate(random_layers(network)):
+        layer.draws = draws if draws is None or index == 0 else mixed(draws + index)
+        layer.noise = None
+        if noise is not None:
+            layer.noise = noise.get(f"{NOISE}{index}")
 
 
 def random_layers(network: nn.Module) -> list[RandomLayer]:

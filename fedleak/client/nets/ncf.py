@@ -38,10 +38,13 @@ def ncf_logits(parameters: Mapping[str, Tensor], users: Tensor, items: Tensor) -
     """
     layers = layer_names(parameters)
     first = parameters[f"{layers[0]}.weight"]
-    ours, theirs = torch.split_with_sizes(first, [users.shape[-1], items.shape[-1]], dim=2)
-    offset = parameters[f"{layers[0]}.bias"][:, None] + users[:, None] @ ours.transpose(1, 2)
-    hidden = torch.baddbmm(offset, items, theirs.transpose(1, 2))
+    of_user, of_item = torch.split_with_sizes(first, [users.shape[-1], items.shape[-1]], dim=2)
+    # What the first layer adds to every item of a client: W_u u + b.
+    bias = parameters[f"{layers[0]}.bias"]
+    offset = bias[:, None] + users[:, None] @ of_user.transpose(1, 2)
+    hidden = torch.baddbmm(offset, items, of_item.transpose(1, 2))
     for layer in layers[1:]:
-        weight, bias = parameters[f"{layer}.weight"], parameters[f"{layer}.bias"]
+        weight = parameters[f"{layer}.weight"]
+        bias = parameters[f"{layer}.bias"]
         hidden = torch.baddbmm(bias[:, None], functional.relu(hidden), weight.transpose(1, 2))
     return hidden.squeeze(2)

@@ -62,7 +62,9 @@ class BuiltFromData(LightningModule):
         """
         if self._missing is None:
             return
-        sizes = {n: self._size(n, data) if value is None else value for n, value in self._missing.items()}
+        sizes = {}
+        for name, value in self._missing.items():
+            sizes[name] = self._size(name, data) if value is None else value
         # Lightning sets the accelerator as the default device, but initial weights are drawn on the CPU.
         with torch.device("cpu"):
             self.build(**sizes)
@@ -84,7 +86,10 @@ class BuiltFromData(LightningModule):
 
     def configure_model(self) -> None:
         """Builds the module for the Trainer's data when training or validation starts."""
-        self.build_for(None if self._trainer is None else getattr(self._trainer, "datamodule", None))
+        data = None
+        if self._trainer is not None:
+            data = getattr(self._trainer, "datamodule", None)
+        self.build_for(data)
 
     def _size(self, name: str, data: object) -> Any:
         value = getattr(data, name, None)
@@ -133,9 +138,11 @@ class BuiltFromData(LightningModule):
         where = str(checkpoint_path) if isinstance(checkpoint_path, str | Path) else "the checkpoint"
         content = read_checkpoint(checkpoint_path, where, map_location)
         kind = _saved_class(cls, content, where)
+        # Arguments that are given go before those of the file, and names of the parser are no arguments.
         saved = {name: value for name, value in content[KEY].items() if name not in (*_RESERVED, *kwargs)}
         arguments = arguments_from(kind, saved, where=where, way_out=_WAY_OUT) | kwargs
-        with torch.device("meta"):  # takes no memory
+        # Shapes are compared on the meta device, which takes no memory, before a stranger's sizes take any.
+        with torch.device("meta"):
             sizes = kind.configured(arguments, where).saved_tensors()
         if strict is not False:
             check_fits(content, sizes, kind)
@@ -145,7 +152,9 @@ class BuiltFromData(LightningModule):
             module.load_state_dict(content["state_dict"], strict=strict is not False)
         except (RuntimeError, TypeError, ValueError, AttributeError) as error:
             raise _unfit(kind, where, error) from None
-        return module.to(next((value.device for value in content["state_dict"].values()), torch.device("cpu")))
+        first_tensor = next(iter(content["state_dict"].values()), None)
+        device = torch.device("cpu") if first_tensor is None else first_tensor.device
+        return module.to(device)
 
     @classmethod
     def configured(cls, arguments: Mapping[str, Any], where: str) -> Self:
@@ -171,23 +180,26 @@ _WAY_OUT = "Give the argument yourself, load_from_checkpoint(path, NAME=...), or
 
 
 def _saved_class(cls: type[_Module], content: Mapping[str, Any], where: str) -> type[_Module]:
-    held = content.get(KEY)
+    saved_arguments = content.get(KEY)
     require(
-        isinstance(held, Mapping) and isinstance(content.get("state_dict"), Mapping),
+        isinstance(saved_arguments, Mapping) and isinstance(content.get("state_dict"), Mapping),
         f"a checkpoint of a training of {cls.__name__} in {where}",
         "a file without its arguments or tensors",
         _WAY_OUT,
     )
-    known = {class_path(kind): kind for kind in subclasses(cls)}
-    named = held.get("_class_path", class_path(cls)) if isinstance(held, Mapping) else None
-    found = known.get(named) if isinstance(named, str) else None
-    if found is None:
+    kinds = {class_path(kind): kind for kind in subclasses(cls)}
+    # Only classes that are imported already are taken: the name in a file imports nothing.
+    path = None
+    if isinstance(saved_arguments, Mapping):
+        path = saved_arguments.get("_class_path", class_path(cls))
+    saved_kind = kinds.get(path) if isinstance(path, str) else None
+    if saved_kind is None:
         raise InputError(
             expected=f"a checkpoint of {cls.__name__} or of an imported subclass in {where}",
-            found=str(named)[:100],
+            found=str(path)[:100],
             way_out="If you trust the file, import its module first.",
         )
-    return found
+    return saved_kind
 
 
 def _unfit(kind: type, where: str, error: Exception) -> InputError:

@@ -40,10 +40,14 @@ def read_checkpoint(source: _PATH | IO[bytes], where: str, map_location: _MAP_LO
         content = TorchCheckpointIO().load_checkpoint(source, map_location, weights_only=True)  # type: ignore[arg-type]
     except Exception as error:
         # torch has no error type of its own for an unreadable file: it raises zip, index and key errors.
-        other = type(error).__name__ == "UnpicklingError"
-        found = "objects other than tensors, which are not loaded" if other else in_one_line(str(error))
-        raise InputError(expected=f"a whole checkpoint in {where}", found=found, way_out=_WAY_OUT) from error
-    return dict(content) if isinstance(content, Mapping) else {}
+        has_objects = type(error).__name__ == "UnpicklingError"
+        problem = in_one_line(str(error))
+        if has_objects:
+            problem = "objects other than tensors, which are not loaded"
+        raise InputError(expected=f"a whole checkpoint in {where}", found=problem, way_out=_WAY_OUT) from error
+    if not isinstance(content, Mapping):
+        return {}
+    return dict(content)
 
 
 def check_present(path: _PATH) -> None:
@@ -66,13 +70,14 @@ def check_fits(content: Mapping[str, Any], parts: Parts, kind: type) -> None:
     Raises:
         InputError: a tensor is missing, unknown, or has another shape.
     """
-    for key, own in parts.items():
-        saved, wanted = _shapes(content.get(key)), _shapes(own)
-        for name in sorted(saved.keys() | wanted.keys()):
+    for key, tensors in parts.items():
+        saved = _shapes(content.get(key))
+        expected = _shapes(tensors)
+        for name in sorted(saved.keys() | expected.keys()):
             require(
-                saved.get(name) == wanted.get(name),
-                f"a checkpoint of this {kind.__name__}, with {name} {_said(wanted.get(name))}",
-                f"{name} {_said(saved.get(name))}",
+                saved.get(name) == expected.get(name),
+                f"a checkpoint of this {kind.__name__}, with {name} {_shape_in_words(expected.get(name))}",
+                f"{name} {_shape_in_words(saved.get(name))}",
                 _WAY_OUT,
             )
 
@@ -82,5 +87,5 @@ def _shapes(tensors: object) -> dict[str, tuple[int, ...]]:
     return {str(name): tuple(value.shape) for name, value in named.items() if isinstance(value, Tensor)}
 
 
-def _said(shape: tuple[int, ...] | None) -> str:
+def _shape_in_words(shape: tuple[int, ...] | None) -> str:
     return "missing" if shape is None else f"of shape {shape}"

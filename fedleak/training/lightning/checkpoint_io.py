@@ -11,7 +11,7 @@ from lightning.fabric.utilities.types import _PATH
 
 from fedleak.core.errors import require
 from fedleak.training.lightning.built_from_data import BuiltFromData
-from fedleak.training.lightning.checkpoint_file import check_fits, read_checkpoint
+from fedleak.training.lightning.checkpoint_file import Parts, check_fits, read_checkpoint
 from fedleak_recorder.files import write_whole
 
 _TRAINING = ("optimizer_states", "loops")
@@ -52,10 +52,16 @@ class CheckedCheckpointIO(TorchCheckpointIO):
         Raises:
             InputError: the file is missing, damaged, or belongs to another model.
         """
-        content, kind = read_checkpoint(path, str(path)), type(self.module)
-        own = self.module
-        parts = own.saved_tensors() if isinstance(own, BuiltFromData) else {"state_dict": dict(own.state_dict())}
-        missing = [key for key in (*parts, "global_step", *(_TRAINING if self.resume else ())) if key not in content]
+        content = read_checkpoint(path, str(path))
+        kind = type(self.module)
+        module = self.module
+        parts: Parts = {"state_dict": dict(module.state_dict())}
+        if isinstance(module, BuiltFromData):
+            parts = module.saved_tensors()
+        needed = [*parts, "global_step"]
+        if self.resume:
+            needed += _TRAINING
+        missing = [key for key in needed if key not in content]
         require(
             not missing,
             f"a checkpoint of a training of {kind.__name__} in {path}",

@@ -27,9 +27,10 @@ def refusal_in(error: BaseException) -> InputError | None:
     Args:
         error: the exception, with its causes.
     """
-    given = input_error_in(error)
-    if given is not None:
-        return given
+    input_error = input_error_in(error)
+    if input_error is not None:
+        return input_error
+    # The first cause counts: later errors, e.g. of closing files, follow from it.
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno in _OF_THE_DISK:
             where = cause.filename or "the run's folder"
@@ -62,16 +63,18 @@ def refused(error: BaseException) -> InputError:
 def in_one_line(text: str) -> str:
     """Text without line breaks and final period, truncated."""
     line = " ".join(text.split())
-    return (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...").rstrip(".!") or "no reason given"
+    if len(line) > _LONGEST:
+        line = f"{line[:_LONGEST]}..."
+    return line.rstrip(".!") or "no reason given"
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
     """Causes and contexts of an error and the error itself, first cause first."""
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
         error = error.__cause__ or error.__context__
-    return found[::-1]
+    return causes[::-1]
 
 
 def _raised_by_a_library(error: BaseException) -> bool:

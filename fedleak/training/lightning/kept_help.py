@@ -31,7 +31,8 @@ def is_kept(words: Sequence[str]) -> bool:
     """
     if len(words) == 2 and words[0].isalpha():
         return words[1] in ("--help", "-h") or _CLASS_HELP.fullmatch(words[1]) is not None
-    return len(words) == 3 and words[0].isalpha() and bool(_CLASS_HELP.fullmatch(words[1])) and words[2].isidentifier()
+    is_class = len(words) == 3 and words[0].isalpha() and bool(_CLASS_HELP.fullmatch(words[1]))
+    return is_class and words[2].isidentifier()
 
 
 def kept_help(words: Sequence[str], show: Callable[[], object]) -> str:
@@ -47,11 +48,12 @@ def kept_help(words: Sequence[str], show: Callable[[], object]) -> str:
     rooms = sorted(init.parent.name for init in PACKAGE.glob("*/__init__.py"))
     versions = [platform.python_version(), *(f"{name} {version(name)}" for name in _PACKAGES)]
     shape = [Path(sys.argv[0]).name, str(shutil.get_terminal_size().columns)]
+    # A file for each command line; its content is read only while sources and packages are the same.
     name = f"help-{sha256(repr((*words, *shape)).encode()).hexdigest()[:12]}"
     key = source_key(rooms, *versions, *words, *shape)
-    kept = read_kept(name, key)
-    if isinstance(kept, str):
-        return kept
+    cached_help = read_kept(name, key)
+    if isinstance(cached_help, str):
+        return cached_help
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):

@@ -65,6 +65,7 @@ def usable_cores() -> int:
 
 def launched_processes(environment: Mapping[str, str]) -> int | None:
     """Number of processes that SLURM or torchrun launched; None if Lightning will launch them."""
+    # torchrun says how many processes it started in the environment, SLURM in that of a step.
     if "TORCHELASTIC_RUN_ID" in environment:
         return int(environment["WORLD_SIZE"])
     if _under_slurm(environment):

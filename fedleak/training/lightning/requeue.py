@@ -54,6 +54,7 @@ class Requeue(Callback):
         if job is None or not trainer.strategy.reduce_boolean_decision(self._asked, all=False):
             return
         self._asked = False
+        # Between two rounds: all ranks have the same model, and their private parameters are of the same round.
         path = next_checkpoint(Path(trainer.default_root_dir))
         trainer.save_checkpoint(path)
         # SLURM sends SIGTERM to a requeued job; this one exits by itself, after its loggers.
@@ -74,7 +75,8 @@ class Requeue(Callback):
 
 def job_id(environment: Mapping[str, str]) -> str | None:
     """Number of the SLURM job, ``JOB_TASK`` for an array; None outside of a job."""
-    array, task = (environment.get(name) for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"))
+    array = environment.get("SLURM_ARRAY_JOB_ID")
+    task = environment.get("SLURM_ARRAY_TASK_ID")
     # The job that submits an array may have the number of the array and none of a task.
     if array is not None and task is not None:
         return f"{array}_{task}"
@@ -88,7 +90,8 @@ def next_checkpoint(folder: Path) -> Path:
     (``hpc_ckpt_1-v2.ckpt`` has number 12), and loads the file of the largest one.
     """
     digits = [re.sub(r"\D", "", path.name.split("ckpt_")[-1]) for path in folder.glob("*ckpt_*")]
-    return folder / f"hpc_ckpt_{max((int(number) for number in digits if number), default=0) + 1}.ckpt"
+    numbers = [int(number) for number in digits if number]
+    return folder / f"hpc_ckpt_{max(numbers, default=0) + 1}.ckpt"
 
 
 def _requeued(job: str) -> bool:

@@ -47,7 +47,10 @@ class RoundProgress(ProgressBar):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Opens the bar."""
-        ends = [trainer.max_steps if trainer.max_steps > 0 else None, getattr(pl_module, "rounds", None)]
+        # The training ends with the trainer's last step or with the server's last round, whichever comes first.
+        ends = [getattr(pl_module, "rounds", None)]
+        if trainer.max_steps > 0:
+            ends.append(trainer.max_steps)
         self._bar = _WholeRounds(
             total=min((end for end in ends if end is not None), default=None),
             initial=trainer.global_step,
@@ -60,14 +63,18 @@ class RoundProgress(ProgressBar):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Advances the bar with the clients of the round, until it ends."""
-        bar, clients, start, done = self._bar, len(batch), trainer.global_step, 0
+        bar = self._bar
+        clients = len(batch)
+        start = trainer.global_step
+        done = 0
         assert bar is not None
 
         def advance(count: int) -> None:
             nonlocal done
             done = min(done + count, clients)
             bar.set_postfix_str(f"{done} of {clients} clients", refresh=False)
-            bar.update(start + done / max(clients, 1) * _BEFORE_THE_STEP - bar.n)
+            share = done / max(clients, 1) * _BEFORE_THE_STEP
+            bar.update(start + share - bar.n)
 
         self._listening.close()
         self._listening.enter_context(client_listener(advance))

@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from fedleak.attacks.composition.output_mean import GuessedShare, OutputMean, OutputShare, PositiveShare, TargetMean
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.network import ModuleAlgorithm, OneOutput
+from fedleak.client.network import ModuleAlgorithm
+from fedleak.client.one_output import OneOutput
 from fedleak.core.errors import ViewError
 from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, plain_view, run

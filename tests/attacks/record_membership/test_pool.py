@@ -9,8 +9,9 @@ from torch import Tensor
 
 from fedleak.attacks.record_membership.candidate_fit import CandidateFit
 from fedleak.attacks.record_membership.marginal import FedMIACosine
+from fedleak.client.adapters import AdapterOptions
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.pretrained import AdapterOptions, PretrainedAlgorithm
+from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.client.record_losses import record_gradients
 from fedleak.core.attack import Attack
 from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES

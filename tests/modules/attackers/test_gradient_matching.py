@@ -18,7 +18,7 @@ from fedleak.core.scoring import auc_per_victim
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import ITEM_EMBEDDING, Release, RoundView
 from fedleak.defenses.update_l1 import UpdateL1
-from fedleak.modules.attackers.gradient_matching import Code, GradientMatching
+from fedleak.modules.attackers.gradient_matching import Code, InteractionMatching
 from fedleak.modules.learners.fncf import FNCF
 from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import LOCAL, quiet_trainer
@@ -56,18 +56,18 @@ def problem(
     return view, labels, users
 
 
-def at_the_truth(module: GradientMatching, labels: Tensor, users: Tensor) -> GradientMatching:
+def at_the_truth(module: InteractionMatching, labels: Tensor, users: Tensor) -> InteractionMatching:
     with torch.no_grad():
         module.logits.copy_((labels * 2 - 1) * 30)
         module.users.copy_(users)
     return module
 
 
-def losses_of(module: GradientMatching) -> Tensor:
+def losses_of(module: InteractionMatching) -> Tensor:
     return module.losses(module.part(torch.arange(len(module.logits))), module.logits, module.users)
 
 
-def fit(module: GradientMatching) -> GradientMatching:
+def fit(module: InteractionMatching) -> InteractionMatching:
     quiet_trainer(-1, Path()).fit(module)
     return module
 
@@ -111,7 +111,7 @@ def test_an_update_of_shuffled_rows_gives_chance() -> None:
 @pytest.mark.parametrize("match", ["items", "items+model"])
 def test_loss_equals_a_plain_reference(match: str) -> None:
     view, _, _ = problem()
-    module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=1, match=match)  # type: ignore[arg-type]
+    module = InteractionMatching(view, generator=generator_for(0, "attack"), max_iter=1, match=match)  # type: ignore[arg-type]
     losses = losses_of(module).detach()
     for victim, size in enumerate(SIZES):
         alone = view.select(torch.tensor([victim]))
@@ -132,7 +132,7 @@ def test_loss_equals_a_plain_reference(match: str) -> None:
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_loss_and_gradient_equal_the_published_code(victim: int) -> None:
     view = published_view(victim)
-    module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=1, code="as-published-code")
+    module = InteractionMatching(view, generator=generator_for(0, "attack"), max_iter=1, code="as-published-code")
     point = golden()[f"point{victim}"][None].requires_grad_()
     loss = module.losses(view, point, golden()[f"user_guess{victim}"][None])
     (gradient,) = torch.autograd.grad(loss.sum(), point)
@@ -147,8 +147,8 @@ def test_loss_and_gradient_equal_the_published_code(victim: int) -> None:
 def test_a_victim_alone_fares_as_in_company(user: str, match: str, solver: str) -> None:
     view, _, _ = problem()
     options = {"user": user, "match": match, "solver": solver, "max_iter": 8}
-    together = GradientMatching(view, generator=generator_for(0, "attack"), **options)  # type: ignore[arg-type]
-    apart = GradientMatching(view.select(torch.tensor([1])), generator=generator_for(1, "attack"), **options)  # type: ignore[arg-type]
+    together = InteractionMatching(view, generator=generator_for(0, "attack"), **options)  # type: ignore[arg-type]
+    apart = InteractionMatching(view.select(torch.tensor([1])), generator=generator_for(1, "attack"), **options)  # type: ignore[arg-type]
     with torch.no_grad():
         apart.logits.copy_(together.logits[1:2])
         apart.users.copy_(together.users[1:2])
@@ -169,7 +169,9 @@ def test_a_clipped_update_is_matched_to_a_clipped_simulation_unless_as_published
         view, deltas={ITEM_EMBEDDING: view.deltas[ITEM_EMBEDDING] * clip / norms}, releases=(release,)
     )
     corrected, published = (
-        at_the_truth(GradientMatching(clipped, generator=generator_for(0, "a"), max_iter=1, code=code), labels, users)
+        at_the_truth(
+            InteractionMatching(clipped, generator=generator_for(0, "a"), max_iter=1, code=code), labels, users
+        )
         for code in CODES
     )
     assert bool((losses_of(corrected) * 20 < losses_of(published)).all())
@@ -180,14 +182,14 @@ def test_the_user_vector_is_part_of_the_search_only_in_the_joint_setting() -> No
     view, _, _ = problem()
     found = {}
     for user in ("fixed", "joint"):
-        module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=8, user=user)
+        module = InteractionMatching(view, generator=generator_for(0, "attack"), max_iter=8, user=user)
         found[user] = fit(module).best
     assert not torch.equal(found["joint"], found["fixed"])
 
 
 def test_the_best_point_of_every_victim_is_kept() -> None:
     view, labels, users = problem()
-    matching = GradientMatching(view, generator=generator_for(0, "a"), max_iter=1, solver="adam")
+    matching = InteractionMatching(view, generator=generator_for(0, "a"), max_iter=1, solver="adam")
     module = at_the_truth(matching, labels, users)
     module.training_step(torch.zeros(()), 0)
     best, loss = module.best.clone(), module.best_loss.clone()
@@ -201,9 +203,9 @@ def test_the_best_point_of_every_victim_is_kept() -> None:
 
 def test_the_clients_penalty_is_simulated() -> None:
     view, labels, users = problem(defended=True)
-    right = at_the_truth(GradientMatching(view, generator=generator_for(0, "a"), max_iter=1), labels, users)
+    right = at_the_truth(InteractionMatching(view, generator=generator_for(0, "a"), max_iter=1), labels, users)
     unaware = dataclasses.replace(view, algorithm=FNCFAlgorithm(user_dim=DIM, local=LOCAL))
-    wrong = at_the_truth(GradientMatching(unaware, generator=generator_for(0, "a"), max_iter=1), labels, users)
+    wrong = at_the_truth(InteractionMatching(unaware, generator=generator_for(0, "a"), max_iter=1), labels, users)
     assert bool((losses_of(right) * 20 < losses_of(wrong)).all())
 
 

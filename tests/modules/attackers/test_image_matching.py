@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView
-from fedleak.modules.attackers.image_matching import ImageMatching, total_variation
+from fedleak.modules.attackers.image_matching import ImageMatching
 from fedleak.modules.attackers.trainer import fit_quietly
 from tests.golden.image_matching import CASES, clients, stored
 
@@ -71,14 +71,6 @@ def test_another_model_has_another_objective() -> None:
     module = matching(stored_view(0), case.labels[::-1], total_variation=case.total_variation)
     losses, _ = module.losses(torch.zeros(1, dtype=torch.int64), arrays["images"][None])
     assert abs(float(losses.detach()) - float(arrays["loss"])) > 1e-3
-
-
-def test_total_variation_by_hand() -> None:
-    image = torch.tensor([[[[[1.0, 3.0], [0.0, 0.0]]]]])
-    # Right: 2, 3, 0, 0; below: 1, 3, 0, 0.
-    assert total_variation(image, torch.tensor([[True]])).tolist() == [9 / 4]
-    padded = torch.cat([image, image * 7], dim=1)
-    assert total_variation(padded, torch.tensor([[True, False]])).tolist() == [9 / 4]
 
 
 @pytest.mark.integration

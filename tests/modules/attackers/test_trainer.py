@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedleak.modules.attackers.gradient_matching import GradientMatching
+from fedleak.modules.attackers.gradient_matching import InteractionMatching
 from fedleak.modules.attackers.identity_nets import ReidentificationNet
 from fedleak.modules.attackers.trainer import fit_quietly
 from tests.toys import Line, leaky_view
@@ -28,7 +28,7 @@ def test_two_processes_train_the_network_that_one_trains() -> None:
     for devices in (1, 2):
         draws = torch.Generator().manual_seed(0)
         vectors = torch.randn(33, 20, generator=draws)  # the last batch is one message
-        module = ReidentificationNet(vectors, torch.arange(33) % 5, users=5, whole=100, generator=draws)
+        module = ReidentificationNet(vectors, torch.arange(33) % 5, users=5, fan_in=100, generator=draws)
         fit_quietly(module, accelerator="cpu", devices=devices, max_epochs=4)
         found.append(module.eval()(vectors).detach())
     # The rounding of matrix products depends on the size of a batch.
@@ -39,7 +39,8 @@ def test_two_processes_train_the_network_that_one_trains() -> None:
 def test_two_ranks_share_the_victims_and_find_what_one_finds(solver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     view, _ = leaky_view(victims=3)
     alone, first, second = (
-        GradientMatching(view, generator=torch.Generator().manual_seed(0), max_iter=3, solver=solver) for _ in range(3)
+        InteractionMatching(view, generator=torch.Generator().manual_seed(0), max_iter=3, solver=solver)
+        for _ in range(3)
     )
     fit_quietly(alone, accelerator="cpu", max_epochs=1)
     ranks, modules = TwoRanks(monkeypatch), (first, second)

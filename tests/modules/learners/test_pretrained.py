@@ -9,8 +9,8 @@ import torch
 from safetensors import safe_open
 
 from fedleak.callbacks.delta_recorder import DeltaRecorder
+from fedleak.client.adapters import AdapterOptions
 from fedleak.client.engine.local_hyperparameters import LocalTraining
-from fedleak.client.pretrained import AdapterOptions
 from fedleak.commands import program
 from fedleak.commands.shared.open_recording import open_recording
 from fedleak.core.errors import InputError

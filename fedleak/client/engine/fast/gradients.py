@@ -49,6 +49,7 @@ class Descent:
 
     def take_product(self, name: str, left: Tensor, right: Tensor) -> None:
         """Applies the gradient ``left @ right`` of a parameter."""
+        # after = before - learning_rate * left @ right, in one product; beta = 0 leaves `before` out.
         beta = 0 if self.change_only else 1
         torch.addmm(self.before[name], left, right, beta=beta, alpha=-self.learning_rate, out=self.after[name])
 

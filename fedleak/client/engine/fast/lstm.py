@@ -48,21 +48,26 @@ def lstm_trace(parameters: Mapping[str, Tensor], inputs: Tensor) -> Trace:
         inputs: ``(C, T, B, E)``.
     """
     clients, times, sequences, width = inputs.shape
-    into, back = parameters[_INPUT].mT, parameters[_HIDDEN].mT
-    size = back.shape[1]
+    input_weights = parameters[_INPUT].mT
+    hidden_weights = parameters[_HIDDEN].mT
+    size = hidden_weights.shape[1]
+    # The inputs' part of all gates at once: for all times, sequences and clients in one product.
     bias = (parameters[_BIASES[0]] + parameters[_BIASES[1]])[:, None]
-    gates = torch.baddbmm(bias, inputs.reshape(clients, times * sequences, width), into)
+    gates = torch.baddbmm(bias, inputs.reshape(clients, times * sequences, width), input_weights)
     gates = gates.view(clients, times, sequences, 4 * size)
     cells = inputs.new_zeros(clients, times + 1, sequences, size)
-    hidden, squashed = torch.zeros_like(cells), inputs.new_empty(clients, times, sequences, size)
+    hidden = torch.zeros_like(cells)
+    squashed = inputs.new_empty(clients, times, sequences, size)
     for t in range(times):
-        step = gates[:, t]
+        step_gates = gates[:, t]
         if t:
-            step += torch.bmm(hidden[:, t], back)
-        step[..., : 2 * size].sigmoid_()
-        step[..., 2 * size : 3 * size].tanh_()
-        step[..., 3 * size :].sigmoid_()
-        enter, keep, value, leave = step.chunk(4, dim=2)
+            step_gates += torch.bmm(hidden[:, t], hidden_weights)
+        # Input and forget gate, then the cell's proposal, then the output gate.
+        step_gates[..., : 2 * size].sigmoid_()
+        step_gates[..., 2 * size : 3 * size].tanh_()
+        step_gates[..., 3 * size :].sigmoid_()
+        enter, keep, value, leave = step_gates.chunk(4, dim=2)
+        # c_t = f c_{t-1} + i g and h_t = o tanh(c_t).
         torch.mul(keep, cells[:, t], out=cells[:, t + 1]).addcmul_(enter, value)
         torch.tanh(cells[:, t + 1], out=squashed[:, t])
         torch.mul(leave, squashed[:, t], out=hidden[:, t + 1])
@@ -82,19 +87,26 @@ def lstm_gradients(parameters: Mapping[str, Tensor], trace: Trace, signal: Tenso
     """
     clients, times, sequences, size = signal.shape
     slopes = torch.empty_like(trace.gates)
-    carried, cell = torch.zeros_like(signal[:, 0]), torch.zeros_like(signal[:, 0])
+    carried = torch.zeros_like(signal[:, 0])
+    cell = torch.zeros_like(signal[:, 0])
     for t in reversed(range(times)):
         enter, keep, value, leave = trace.gates[:, t].chunk(4, dim=2)
-        squashed, own = trace.squashed[:, t], slopes[:, t].chunk(4, dim=2)
+        squashed = trace.squashed[:, t]
+        gate_slopes = slopes[:, t].chunk(4, dim=2)
+        # The hidden state reaches the loss by the outputs and by the gates of the next time.
         reached = signal[:, t] + carried
+        # By c_t: through h_t = o tanh(c_t), and what the next time left in `cell`.
         cell.addcmul_(reached * leave, 1 - squashed * squashed)
-        torch.mul(cell * value, enter * (1 - enter), out=own[0])
-        torch.mul(cell * trace.cells[:, t], keep * (1 - keep), out=own[1])
-        torch.mul(cell * enter, 1 - value * value, out=own[2])
-        torch.mul(reached * squashed, leave * (1 - leave), out=own[3])
+        # By what enters each nonlinearity: sigmoid' = s (1 - s), tanh' = 1 - t^2.
+        torch.mul(cell * value, enter * (1 - enter), out=gate_slopes[0])
+        torch.mul(cell * trace.cells[:, t], keep * (1 - keep), out=gate_slopes[1])
+        torch.mul(cell * enter, 1 - value * value, out=gate_slopes[2])
+        torch.mul(reached * squashed, leave * (1 - leave), out=gate_slopes[3])
+        # By c_{t-1}, through c_t = f c_{t-1} + i g.
         cell *= keep
         if t:
             carried = torch.bmm(slopes[:, t], parameters[_HIDDEN])
+    # Weights are the same at all times, so their gradients are sums over times and sequences.
     flat = slopes.view(clients, times * sequences, 4 * size)
     bias = flat.sum(1)
     gradients = {

@@ -42,9 +42,9 @@ def chain_of(network: nn.Module) -> Chain | None:
     layers = [(name, layer) for name, layer in _leaves("", network) if not _does_nothing(layer)]
     if not all(_is_known(layer) for _, layer in layers):
         return None
-    for place in range(len(layers) - 1):
-        if isinstance(layers[place][1], nn.ReLU) and isinstance(layers[place + 1][1], nn.MaxPool2d):
-            layers[place], layers[place + 1] = layers[place + 1], layers[place]
+    for index in range(len(layers) - 1):
+        if isinstance(layers[index][1], nn.ReLU) and isinstance(layers[index + 1][1], nn.MaxPool2d):
+            layers[index : index + 2] = [layers[index + 1], layers[index]]
     return layers
 
 
@@ -81,7 +81,8 @@ class ChainGradients(Gradients):
     descends = True
 
     def __init__(self, chain: Chain, fields: Callable[[dict[str, Tensor], torch.dtype], tuple[Tensor, Tensor]]) -> None:
-        self.chain, self.fields = chain, fields
+        self.chain = chain
+        self.fields = fields
 
     def single(
         self, parameters: dict[str, Tensor], examples: dict[str, Tensor], mask: Tensor
@@ -113,17 +114,19 @@ def chain_loss(
     """
     backwards: list[Backward] = []
     values = with_marked_layout(inputs)
-    for place, (name, layer) in enumerate(chain):
-        values, backward = _FORWARD[type(layer)](_Place(layer, name, parameters, sink, values, place == 0))
+    for depth, (name, layer) in enumerate(chain):
+        at = _Place(layer, name, parameters, sink, values, first=depth == 0)
+        values, backward = _FORWARD[type(layer)](at)
         backwards.append(backward)
     share = mask.to(values.dtype) / mask.sum().clamp(min=1)
-    logs = functional.log_softmax(values, dim=1)
-    true = logs.gather(1, labels[:, None]).squeeze(1)
-    error = logs.exp().mul_(share[:, None])
+    log_probabilities = functional.log_softmax(values, dim=1)
+    true_log_probabilities = log_probabilities.gather(1, labels[:, None]).squeeze(1)
+    # The derivative of the mean cross-entropy by the logits: (p - onehot(label)) / n.
+    error = log_probabilities.exp().mul_(share[:, None])
     error.scatter_add_(1, labels[:, None], -share[:, None])
     for backward in reversed(backwards):
         error = backward(error)
-    return -(true * share).sum()
+    return -(true_log_probabilities * share).sum()
 
 
 @dataclass(frozen=True)
@@ -161,20 +164,21 @@ def _convolution(at: _Place) -> tuple[Tensor, Backward]:
     assert isinstance(layer, nn.Conv2d)
     weight, bias = at.weights
     assert not isinstance(layer.padding, str)
-    shape = (layer.stride, layer.padding, layer.dilation)
+    geometry = (layer.stride, layer.padding, layer.dilation)
 
     def backward(error: Tensor) -> Tensor:
-        wanted = [not at.first, True, bias is not None]
-        sizes = None if bias is None else bias.shape
+        # Gradients by inputs, weight and bias; the examples themselves need none.
+        needed = [not at.first, True, bias is not None]
+        bias_shape = None if bias is None else bias.shape
         by_values, by_weight, by_bias = _aten.convolution_backward(
-            error, at.values, weight, sizes, *shape, False, [0, 0], layer.groups, wanted
+            error, at.values, weight, bias_shape, *geometry, False, [0, 0], layer.groups, needed
         )
         at.sink.take(f"{at.name}.weight", by_weight)
         if bias is not None:
             at.sink.take(f"{at.name}.bias", by_bias)
         return error if at.first else by_values
 
-    return functional.conv2d(at.values, weight, bias, *shape, layer.groups), backward
+    return functional.conv2d(at.values, weight, bias, *geometry, layer.groups), backward
 
 
 def _relu(at: _Place) -> tuple[Tensor, Backward]:
@@ -183,8 +187,8 @@ def _relu(at: _Place) -> tuple[Tensor, Backward]:
 
     def backward(error: Tensor) -> Tensor:
         error = _in_layout_of(error, clipped)
-        made: Tensor = _aten.threshold_backward.grad_input(error, clipped, 0, grad_input=error)
-        return made
+        by_values: Tensor = _aten.threshold_backward.grad_input(error, clipped, 0, grad_input=error)
+        return by_values
 
     return clipped, backward
 
@@ -192,14 +196,14 @@ def _relu(at: _Place) -> tuple[Tensor, Backward]:
 def _pooling(at: _Place) -> tuple[Tensor, Backward]:
     layer = at.layer
     assert isinstance(layer, nn.MaxPool2d)
-    given = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
-    options = [[option, option] if isinstance(option, int) else list(option) for option in given]
-    pooled, places = _aten.max_pool2d_with_indices(at.values, *options, layer.ceil_mode)
+    layer_options = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+    options = [[option, option] if isinstance(option, int) else list(option) for option in layer_options]
+    pooled, winners = _aten.max_pool2d_with_indices(at.values, *options, layer.ceil_mode)
 
     def backward(error: Tensor) -> Tensor:
         error = _in_layout_of(error, pooled)
-        made: Tensor = _aten.max_pool2d_with_indices_backward(error, at.values, *options, layer.ceil_mode, places)
-        return made
+        by_values: Tensor = _aten.max_pool2d_with_indices_backward(error, at.values, *options, layer.ceil_mode, winners)
+        return by_values
 
     return pooled, backward
 
@@ -223,7 +227,9 @@ def with_marked_layout(images: Tensor) -> Tensor:
 def _in_layout_of(error: Tensor, values: Tensor) -> Tensor:
     """The error in the memory layout of the values, because elementwise operations on two layouts are slow."""
     channels_last = values.dim() == 4 and values.is_contiguous(memory_format=torch.channels_last)
-    return error.contiguous(memory_format=torch.channels_last) if channels_last else error
+    if channels_last:
+        return error.contiguous(memory_format=torch.channels_last)
+    return error
 
 
 _FORWARD: dict[type[nn.Module], Callable[[_Place], tuple[Tensor, Backward]]] = {
@@ -249,6 +255,6 @@ def product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     if inputs.device.type == "cpu" and inputs.dtype == torch.float32 and torch._C._has_mkldnn:
         # oneDNN is a thousand times slower on weights with gaps, such as slices.
         dense = weight if weight.is_contiguous() or weight.t().is_contiguous() else weight.contiguous()
-        made: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, dense, bias, "none", [], "")
-        return made
+        outputs: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, dense, bias, "none", [], "")
+        return outputs
     return functional.linear(inputs, weight, bias)

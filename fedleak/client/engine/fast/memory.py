@@ -12,6 +12,7 @@ _SMALL = 2**14
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameter numbers of ``mallopt(3)`` in glibc."""
 _KEEP = 2**30
+"""Bytes of freed memory that glibc keeps."""
 _LARGEST_ON_HEAP = 2**25
 """Largest value that glibc accepts."""
 
@@ -28,10 +29,10 @@ class BufferPool:
 
     def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Tensor of a name, with undefined values, of the type and device of another."""
-        found = self._tensors.get(name)
-        if found is None or found.shape != torch.Size(shape) or found.dtype != like.dtype:
-            found = self._tensors[name] = like.new_empty(shape)
-        return found
+        tensor = self._tensors.get(name)
+        if tensor is None or tensor.shape != torch.Size(shape) or tensor.dtype != like.dtype:
+            tensor = self._tensors[name] = like.new_empty(shape)
+        return tensor
 
 
 class FlatParameters:
@@ -53,26 +54,34 @@ class FlatParameters:
     def __init__(
         self, start: Mapping[str, Tensor], clients: int, copy: Callable[[str, Tensor], Tensor], *, share: bool = True
     ) -> None:
+        # Those that are not contiguous keep a tensor of their own: flattening would change their layout.
         small = _SMALL * clients if share else -1
-        self._small = [n for n, value in start.items() if value.numel() <= small and value.is_contiguous()]
-        self._large = [name for name in start if name not in self._small]
+        self._small = []
+        self._large = []
+        for name, value in start.items():
+            if value.numel() <= small and value.is_contiguous():
+                self._small.append(name)
+            else:
+                self._large.append(name)
         parts = {name: copy(name, start[name]).requires_grad_() for name in self._large}
         self.owners = list(parts.values())
         if self._small:
             shared = torch.cat([start[name].flatten() for name in self._small])
             self.owners.append(shared)
-            pieces = torch.split(shared, [start[name].numel() for name in self._small])
+            sizes = [start[name].numel() for name in self._small]
+            pieces = torch.split(shared, sizes)
             for name, piece in zip(self._small, pieces, strict=True):
                 parts[name] = piece.view(start[name].shape).detach().requires_grad_()
         self.leaves = {name: parts[name] for name in start}
 
     def of_owners(self, gradients: Mapping[str, Tensor], buffers: BufferPool) -> list[Tensor]:
         """Gradients of the owners in their order, from gradients of the parameters."""
-        made = [gradients[name] for name in self._large]
+        owner_gradients = [gradients[name] for name in self._large]
         if self._small:
             together = [gradients[name].flatten() for name in self._small]
-            made.append(torch.cat(together, out=buffers.take("small", self.owners[-1].shape, self.owners[-1])))
-        return made
+            shared = self.owners[-1]
+            owner_gradients.append(torch.cat(together, out=buffers.take("small", shared.shape, shared)))
+        return owner_gradients
 
 
 @functools.cache

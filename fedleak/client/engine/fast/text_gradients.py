@@ -27,52 +27,62 @@ class TextGradients(Gradients):
     """
 
     def __init__(self, states: Callable[[Parameters, Parameters], Tensor], *, rates: bool) -> None:
-        self.states, self.rates = states, rates
+        self.states = states
+        self.rates = rates
 
     @torch.enable_grad()
     def single(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters] | None:
         """Loss and gradients of next-word prediction, without storing the logits of all words."""
         if self.rates:
             return None
-        token, states = examples[_TOKEN].T, self.states(parameters, examples)
+        token = examples[_TOKEN].T
+        states = self.states(parameters, examples)
         real = (token[1:] > 0) & mask
         loss = word_loss(states[real], parameters[f"{_OUTPUT}.weight"], parameters[f"{_OUTPUT}.bias"], token[1:][real])
-        found = torch.autograd.grad(loss, list(parameters.values()))
-        return loss.detach(), dict(zip(parameters, found, strict=True))
+        gradients = torch.autograd.grad(loss, list(parameters.values()))
+        return loss.detach(), dict(zip(parameters, gradients, strict=True))
 
     def stacked(
         self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool
     ) -> tuple[Tensor, Parameters]:
         """Losses and gradients with products batched over clients."""
-        token, place = examples[_TOKEN].mT, examples[_PLACE].mT
+        token = examples[_TOKEN].mT
+        row = examples[_PLACE].mT
         table = parameters[_EMBEDDING]
-        flat = place + torch.arange(len(table), device=place.device)[:, None, None] * table.shape[1]
-        inputs = functional.embedding(flat, table.flatten(0, 1))
+        # Rows of the clients' tables as rows of one long table: client c starts at c times the rows of a table.
+        starts = torch.arange(len(table), device=row.device)[:, None, None] * table.shape[1]
+        flat_row = row + starts
+        inputs = functional.embedding(flat_row, table.flatten(0, 1))
+        # Nothing follows the last word of a text.
         if not self.rates:
-            flat, inputs = flat[:, :-1], inputs[:, :-1]
+            flat_row = flat_row[:, :-1]
+            inputs = inputs[:, :-1]
         trace = lstm_trace(parameters, inputs)
-        signal, losses = torch.zeros_like(trace.outputs), table.new_zeros(len(table))
-        gradients = {
-            f"{_OUTPUT}.{part}": torch.empty_like(parameters[f"{_OUTPUT}.{part}"]) for part in ("weight", "bias")
-        }
+        signal = torch.zeros_like(trace.outputs)
+        losses = table.new_zeros(len(table))
+        gradients = {}
+        for part in ("weight", "bias"):
+            gradients[f"{_OUTPUT}.{part}"] = torch.empty_like(parameters[f"{_OUTPUT}.{part}"])
+        # The last layer is as wide as the vocabulary, so its logits are in memory for one client at a time.
         for client in range(len(table)):
-            own = {name: value[client] for name, value in parameters.items() if name.startswith(_OUTPUT)}
+            output_layer = {name: value[client] for name, value in parameters.items() if name.startswith(_OUTPUT)}
             rating = examples[_LABEL][client] if self.rates else None
             losses[client], signal[client], of_layer = self._output_gradients(
-                own, trace.outputs[client], token[client], mask[client], rating
+                output_layer, trace.outputs[client], token[client], mask[client], rating
             )
             for part, value in of_layer.items():
                 gradients[part][client] = value
         of_lstm, of_inputs = lstm_gradients(parameters, trace, signal)
         of_table = torch.zeros_like(table)
-        of_table.flatten(0, 1).index_add_(0, flat.flatten(), of_inputs.flatten(0, 2))
+        of_table.flatten(0, 1).index_add_(0, flat_row.flatten(), of_inputs.flatten(0, 2))
         return losses, {**gradients, **of_lstm, _EMBEDDING: of_table}
 
     def _output_gradients(
         self, layer: Parameters, states: Tensor, token: Tensor, mask: Tensor, rating: Tensor | None
     ) -> tuple[Tensor, Tensor, Parameters]:
         """Loss of one client, and its gradients by the states ``(T, B, H)`` and the last layer."""
-        weight, bias = layer[f"{_OUTPUT}.weight"], layer[f"{_OUTPUT}.bias"]
+        weight = layer[f"{_OUTPUT}.weight"]
+        bias = layer[f"{_OUTPUT}.bias"]
         signal = torch.zeros_like(states)
         if rating is None:
             real = (token[1:] > 0) & mask
@@ -80,9 +90,11 @@ class TextGradients(Gradients):
         else:
             at = last_places(token)
             last = states[at, torch.arange(len(at), device=at.device)]
+            # Squared error of a rating from the state after the last word: its derivative is 2 gap / n.
             gap = (functional.linear(last, weight, bias)[:, 0] - rating) * mask
             share = 1 / mask.sum().clamp(min=1)
-            loss, slope = gap.square().sum() * share, (2 * share * gap)[:, None]
+            loss = gap.square().sum() * share
+            slope = (2 * share * gap)[:, None]
             signal[at, torch.arange(len(at), device=at.device)] = slope * weight
             of_layer = [slope.mT @ last, slope.sum(0)]
         return loss, signal, {f"{_OUTPUT}.weight": of_layer[0], f"{_OUTPUT}.bias": of_layer[1]}
@@ -131,16 +143,19 @@ def word_loss_gradients(
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """`word_loss` with its gradients by hidden states, weight and bias."""
     share = 1 / max(len(hidden), 1)
-    of_hidden, of_weight, of_bias = torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)
+    of_hidden = torch.empty_like(hidden)
+    of_weight = torch.zeros_like(weight)
+    of_bias = torch.zeros_like(bias)
     loss = hidden.new_zeros(())
     for start in range(0, len(hidden), _ROWS):
-        rows = slice(start, start + _ROWS)
-        slope = torch.softmax(torch.addmm(bias, hidden[rows], weight.mT), dim=1)
-        own = targets[rows, None]
+        chunk = slice(start, start + _ROWS)
+        slope = torch.softmax(torch.addmm(bias, hidden[chunk], weight.mT), dim=1)
+        target = targets[chunk, None]
         # Clamping keeps the loss of a word with probability zero finite.
-        loss -= slope.gather(1, own).clamp(min=torch.finfo(slope.dtype).tiny).log().sum()
-        slope.scatter_add_(1, own, -torch.ones_like(slope[:, :1])).mul_(share)
-        torch.mm(slope, weight, out=of_hidden[rows])
-        of_weight.addmm_(slope.mT, hidden[rows])
+        loss -= slope.gather(1, target).clamp(min=torch.finfo(slope.dtype).tiny).log().sum()
+        # The derivative of the mean cross-entropy by the logits: (p - onehot(target)) / N.
+        slope.scatter_add_(1, target, -torch.ones_like(slope[:, :1])).mul_(share)
+        torch.mm(slope, weight, out=of_hidden[chunk])
+        of_weight.addmm_(slope.mT, hidden[chunk])
         of_bias += slope.sum(0)
     return loss * share, (of_hidden, of_weight, of_bias)
