@@ -269,10 +269,10 @@ def without(view: View, need: Need) -> View:
     if isinstance(need, type):
         return dataclasses.replace(view, algorithm=None)
     field, _, key = need.partition(":")
-    if not key:
-        return dataclasses.replace(view, **{field: None})
-    rest = {name: value for name, value in getattr(view, field).items() if name != key}
-    return dataclasses.replace(view, **{field: rest})
+    changed: dict[str, Any] = {field: None}
+    if key:
+        changed[field] = {name: value for name, value in getattr(view, field).items() if name != key}
+    return dataclasses.replace(view, **changed)
 
 
 @pytest.mark.parametrize("key", ATTACKS)

@@ -158,8 +158,10 @@ def build_classifier(
     Raises:
         InputError: the images are too small for the poolings.
     """
-    body, features = classifier_body(network, image_shape)
-    classifier = Classifier(body, features, classes, network)
+    # Layers draw weights when they are made, from the generator that all of torch shares: these are drawn anew below.
+    with torch.random.fork_rng(devices=[]):
+        body, features = classifier_body(network, image_shape)
+        classifier = Classifier(body, features, classes, network)
     draw_layers(classifier, generator, normal=network.weights == "normal")
     return classifier
 
