@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedleak.attacks.identifiability.pac import (
-    MessageSums,
     VectorAttack,
     VectorEstimate,
+    VectorMessages,
     facing,
     leading_axis,
     messages_of,
@@ -61,19 +61,25 @@ class PACLikelihood(VectorAttack):
         vectors, votes = self.up_to_sign(messages, view.noise_scale(ITEM_EMBEDDING))
         return VectorEstimate(vectors=facing(vectors, votes, messages.leaning))
 
-    def up_to_sign(self, messages: MessageSums, scale: float) -> tuple[Tensor, Tensor]:
+    def up_to_sign(self, messages: VectorMessages, scale: float) -> tuple[Tensor, Tensor]:
         """Vectors ``(V, d)`` of either sign, and the sums of the labels ``(V,)`` that go with that sign.
 
         `scale` is the standard deviation of the noise.
         """
         # Without noise the likelihood is degenerate; a small multiple of the messages' size takes its place.
-        size = messages.sums.norm(dim=2).sum(1) / messages.updates.sum(1)
-        variance = torch.full_like(size, scale**2) if scale else (1e-6 * size).square().clamp(min=1e-300)
-        mean = messages.sums.sum(1) / messages.updates.sum(1, keepdim=True)
-        ends = [_climb(messages, start, variance, self.iterations) for start in (leading_axis(messages), mean)]
-        better = ends[0][2] >= ends[1][2]
-        vectors = torch.where(better[:, None], ends[0][0], ends[1][0])
-        return vectors / abs(messages.factor), torch.where(better, ends[0][1], ends[1][1])
+        message_size = messages.sums.norm(dim=2).sum(1) / messages.updates.sum(1)
+        if scale:
+            variance = torch.full_like(message_size, scale**2)
+        else:
+            variance = (1e-6 * message_size).square().clamp(min=1e-300)
+        # Either start may end in a maximum that is only local: each client keeps the more likely end.
+        mean_message = messages.sums.sum(1) / messages.updates.sum(1, keepdim=True)
+        vectors, votes, likelihood = _climb(messages, leading_axis(messages), variance, self.iterations)
+        other_vectors, other_votes, other_likelihood = _climb(messages, mean_message, variance, self.iterations)
+        is_better = likelihood >= other_likelihood
+        vectors = torch.where(is_better[:, None], vectors, other_vectors)
+        # A loss falls with the margin, so that -alpha l'(0) is positive and m = -alpha l'(0) u has the sign of u.
+        return vectors / abs(messages.factor), torch.where(is_better, votes, other_votes)
 
 
 class PACCatalogue(PACLikelihood):
@@ -140,36 +146,53 @@ class PACConsensus(PACLikelihood):
     def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         vectors, votes = self.up_to_sign(messages_of(view), view.noise_scale(ITEM_EMBEDDING))
         scores = functional.normalize(vectors @ view.model[ITEM_EMBEDDING].double().T)
+        # The leading eigenvector of the Gram matrix is the relaxed vector of signs by which the clients agree most.
         common: Tensor = torch.linalg.eigh(scores @ scores.T).eigenvectors[:, -1]
         signs = torch.where(common < 0, -1.0, 1.0).double()
-        likes = float((votes * signs).sum()) > 0
-        return VectorEstimate(vectors=vectors * (signs if likes == (self.majority == "likes") else -signs)[:, None])
+        # An eigenvector has no sign of its own: the known majority of all labels gives the common one.
+        mostly_likes = float((votes * signs).sum()) > 0
+        if mostly_likes != (self.majority == "likes"):
+            signs = -signs
+        return VectorEstimate(vectors=vectors * signs[:, None])
 
 
-def _climb(messages: MessageSums, start: Tensor, variance: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
+def _climb(messages: VectorMessages, start: Tensor, variance: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
     """Vectors ``(V, d)``, sums of expected labels ``(V,)`` and log-likelihoods ``(V,)`` after the iterations."""
-    unlabelled = 1 - _LABELLED if messages.hidden else 0.0
+    unlabelled = 0.0
+    states = 2
+    if messages.hidden:
+        unlabelled = 1 - _LABELLED
+        states = 3
+    # Rates of a like, a dislike and no label, by client; the last is 0 if the server sees which items are labelled.
     rates = torch.tensor([(1 - unlabelled) / 2, (1 - unlabelled) / 2, unlabelled], dtype=torch.float64)
-    rates, states = rates.expand(len(start), 3), 3 if messages.hidden else 2
+    rates = rates.expand(len(start), 3)
     # Rows without a label dilute the mean message from which the iteration starts.
-    vectors, sent = start / (1 - unlabelled), messages.sent
+    vectors = start / (1 - unlabelled)
+    sent = messages.sent
     votes = torch.zeros_like(variance)
     for _ in range(iterations):
         before = vectors
-        shares = _log_shares(messages, vectors, variance, rates).softmax(2) * sent[..., None]
-        labels, labelled = shares[..., 0] - shares[..., 1], shares[..., :2].sum(2)
-        votes, weight = labels.sum(1), (labelled * messages.updates).sum(1, keepdim=True)
-        vectors = torch.einsum("vr,vrd->vd", labels, messages.sums) / weight.clamp(min=1e-12)
+        # E step: the probability of each label given m and the rates; E[y] and E[y^2] follow from it.
+        p_label = _log_shares(messages, vectors, variance, rates).softmax(2) * sent[..., None]
+        expected_labels = p_label[..., 0] - p_label[..., 1]
+        is_labelled = p_label[..., :2].sum(2)
+        votes = expected_labels.sum(1)
+        # M step: m = sum_i E[y_i] s_i / sum_i E[y_i^2] n_i.
+        weight = (is_labelled * messages.updates).sum(1, keepdim=True)
+        vectors = torch.einsum("vr,vrd->vd", expected_labels, messages.sums) / weight.clamp(min=1e-12)
         # One more item of each kind: a rate of exactly 0 or 1 would never change again.
-        rates = (shares.sum(1) + 1) / (sent.sum(1, keepdim=True) + states)
+        rates = (p_label.sum(1) + 1) / (sent.sum(1, keepdim=True) + states)
         rates = rates * (torch.arange(3) < states)
         if bool(((vectors - before).norm(dim=1) <= _STILL * vectors.norm(dim=1)).all()):
             break
-    return vectors, votes, (_log_shares(messages, vectors, variance, rates).logsumexp(2) * sent).sum(1)
+    likelihood = (_log_shares(messages, vectors, variance, rates).logsumexp(2) * sent).sum(1)
+    return vectors, votes, likelihood
 
 
-def _log_shares(messages: MessageSums, vectors: Tensor, variance: Tensor, rates: Tensor) -> Tensor:
+def _log_shares(messages: VectorMessages, vectors: Tensor, variance: Tensor, rates: Tensor) -> Tensor:
     """``(V, R, 3)`` unnormalised log-probabilities of a like, a dislike, and no label, given ``rates (V, 3)``."""
-    along = torch.einsum("vrd,vd->vr", messages.sums, vectors) / variance[:, None]
+    # log N(s; n y m, n sigma^2 I) = y s.m / sigma^2 - y^2 n |m|^2 / (2 sigma^2) + what does not depend on y.
+    agreement = torch.einsum("vrd,vd->vr", messages.sums, vectors) / variance[:, None]
     size = messages.updates * (vectors.square().sum(1) / (2 * variance))[:, None]
-    return torch.stack([along - size, -along - size, torch.zeros_like(along)], 2) + rates.log()[:, None]
+    log_likelihood = torch.stack([agreement - size, -agreement - size, torch.zeros_like(agreement)], 2)
+    return log_likelihood + rates.log()[:, None]

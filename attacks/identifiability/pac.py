@@ -48,32 +48,38 @@ class VectorEstimate(Estimate):
         is negative. `fedleak.evaluation.runner.successes` adds ``success``, which needs the tolerance of a table or a
         training.
         """
-        table, items, own = view.model[ITEM_EMBEDDING].double(), view.served, truth["user_vector"].double()
-        if items is None:  # clients hide which items they labelled: labels of all items, -1 where there is none
+        table = view.model[ITEM_EMBEDDING].double()
+        labelled_items = view.served
+        if (
+            labelled_items is None
+        ):  # clients hide which items they labelled: labels of all items, -1 where there is none
             if truth["labels"].shape != (view.victims, len(table)):
-                found = tuple(truth["labels"].shape[1:])
-                raise ViewError(f"expected the labels of all {len(table)} items in the ground truth, got {found}")
-            items = torch.where(truth["labels"] >= 0, torch.arange(len(table)), -1)
-        return self._scored(table, items, own, truth["labels"][:, : items.shape[1]] > 0.5)
+                shape = tuple(truth["labels"].shape[1:])
+                raise ViewError(f"expected the labels of all {len(table)} items in the ground truth, got {shape}")
+            labelled_items = torch.where(truth["labels"] >= 0, torch.arange(len(table)), -1)
+        likes = truth["labels"][:, : labelled_items.shape[1]] > 0.5
+        return self._scored(table, labelled_items, truth["user_vector"].double(), likes)
 
-    def _scored(self, table: Tensor, items: Tensor, own: Tensor, labels: Tensor) -> Scores:
-        guess, mask = self.vectors.double(), items >= 0
-        error = ((guess @ table.T).sign() != (own @ table.T).sign()).double().mean(1)
-        predicted = (guess @ table.T).gather(1, items.clamp(min=0)) > 0
-        wrong = ((predicted != labels) & mask).sum(1) / mask.sum(1)
-        cosine = torch.nn.functional.cosine_similarity(guess, own, dim=1)
-        metrics = {"error": error, "label-error": wrong, "cosine": cosine, "flipped": (cosine < 0).double()}
+    def _scored(self, table: Tensor, items: Tensor, user_vectors: Tensor, likes: Tensor) -> Scores:
+        vectors = self.vectors.double()
+        is_item = items >= 0  # clients with fewer items than others are padded with -1
+        predictions = vectors @ table.T
+        error = (predictions.sign() != (user_vectors @ table.T).sign()).double().mean(1)
+        predicted_likes = predictions.gather(1, items.clamp(min=0)) > 0
+        label_error = ((predicted_likes != likes) & is_item).sum(1) / is_item.sum(1)
+        cosine = torch.nn.functional.cosine_similarity(vectors, user_vectors, dim=1)
+        metrics = {"error": error, "label-error": label_error, "cosine": cosine, "flipped": (cosine < 0).double()}
         answers = Quantities(  # a vector is known up to a positive factor
-            inferred=normalize(guess),
-            true=normalize(own),
-            grid=torch.zeros(len(own), dtype=torch.float64),
-            rescored=lambda found: VectorEstimate(vectors=found)._scored(table, items, own, labels),
+            inferred=normalize(vectors),
+            true=normalize(user_vectors),
+            grid=torch.zeros(len(user_vectors), dtype=torch.float64),
+            rescored=lambda guesses: VectorEstimate(vectors=guesses)._scored(table, items, user_vectors, likes),
         )
-        return Scores(metrics, mask.sum(1), (labels & mask).sum(1), answers=answers)
+        return Scores(metrics, is_item.sum(1), (likes & is_item).sum(1), answers=answers)
 
 
 @dataclass(frozen=True)
-class MessageSums:
+class VectorMessages:
     """Messages of clients, float64; row i is the sum of ``updates_i`` noisy messages ``-alpha l'(0) y_i u``.
 
     The ``sums (V, R, d)`` are zero where nothing was sent; ``updates (V, R)`` counts the messages in each row,
@@ -93,7 +99,7 @@ class MessageSums:
         return self.updates > 0
 
 
-def messages_of(view: RoundView) -> MessageSums:
+def messages_of(view: RoundView) -> VectorMessages:
     """The messages in a view; without a prior, clients are assumed to dislike more than they like.
 
     Raises:
@@ -102,16 +108,25 @@ def messages_of(view: RoundView) -> MessageSums:
     learner = view.require(MFAlgorithm)
     if learner.slope_at_zero == 0:
         raise ViewError("expected a loss whose derivative at 0 is not zero (Assumption 2), got one that is flat there")
-    sums, hidden = view.deltas[ITEM_EMBEDDING].double(), view.served is None
-    shown = torch.ones(sums.shape[:2], dtype=torch.bool) if hidden else view.served_mask
-    updates = ((sums.abs().sum(2) > 0) & shown).double() if view.updates is None else view.updates.double() * shown
-    if hidden and view.messages is not None:
+    sums = view.deltas[ITEM_EMBEDDING].double()
+    is_hidden = view.served is None
+    shown = torch.ones(sums.shape[:2], dtype=torch.bool) if is_hidden else view.served_mask
+    # Unless clients report how many messages each row sums, a row that moved counts as one.
+    updates = ((sums.abs().sum(2) > 0) & shown).double()
+    if view.updates is not None:
+        updates = view.updates.double() * shown
+    if is_hidden and view.messages is not None:
         updates = updates * view.messages[:, None]
     silent = torch.nonzero(updates.sum(1) == 0).flatten().tolist()
     if silent:
         raise ViewError(f"expected messages of every client, got none of the client at {silent[0]} in the view")
-    factor = learner.learning_rate * learner.slope_at_zero
-    return MessageSums(sums * shown[..., None], updates, _leaning(view), factor, hidden)
+    return VectorMessages(
+        sums=sums * shown[..., None],
+        updates=updates,
+        leaning=_leaning(view),
+        factor=learner.learning_rate * learner.slope_at_zero,
+        hidden=is_hidden,
+    )
 
 
 def _leaning(view: RoundView) -> Tensor:
@@ -204,6 +219,7 @@ class PAC(VectorAttack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         messages = messages_of(view)
+        # With p the share of likes, the mean message is alpha l'(0) (1 - 2p) u; the leaning is the sign of 2p - 1.
         mean = messages.sums.sum(1) / messages.updates.sum(1, keepdim=True)
         return VectorEstimate(vectors=-messages.leaning[:, None] * mean / messages.factor)
 
@@ -231,13 +247,17 @@ class PACSpectral(VectorAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         messages = messages_of(view)
         axis = leading_axis(messages)
+        # The message about an item points along +axis or -axis: one vote of each item, whatever its size.
         votes = torch.einsum("vrd,vd->vr", messages.sums, axis).sign().sum(1)
         return VectorEstimate(vectors=facing(axis, votes, messages.leaning))
 
 
-def leading_axis(messages: MessageSums) -> Tensor:
+def leading_axis(messages: VectorMessages) -> Tensor:
     """``(V, d)`` leading right singular vector of each client's whitened messages, scaled to a mean message."""
+    # Row i has n_i times the variance of one message; divided by the root of n_i, all rows have the same noise.
     whitened = messages.sums / messages.updates.clamp(min=1).sqrt()[..., None]
-    leading: Tensor = torch.linalg.eigh(torch.einsum("vrd,vre->vde", whitened, whitened)).eigenvectors[..., -1]
-    along = torch.einsum("vrd,vd->vr", messages.sums, leading).abs().sum(1) / messages.updates.sum(1)
-    return leading * along[:, None]
+    # Right singular vectors are eigenvectors of the d x d Gram matrix; eigenvalues ascend, so the leading one is last.
+    gram = torch.einsum("vrd,vre->vde", whitened, whitened)
+    leading: Tensor = torch.linalg.eigh(gram).eigenvectors[..., -1]
+    mean_length = torch.einsum("vrd,vd->vr", messages.sums, leading).abs().sum(1) / messages.updates.sum(1)
+    return leading * mean_length[:, None]

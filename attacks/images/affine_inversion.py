@@ -25,6 +25,7 @@ from fedleak.core.view import RoundView
 _BLIND = 1e-6
 """Share of the mean column norm below which an item is considered not to affect the update."""
 _NOTHING = 1e-12
+"""Smallest mean squared norm of the columns that is divided by."""
 _WALL = 1e-5
 """Smallest distance of a click to a bound that float32 can represent."""
 _TO_THE_WALL = 0.9
@@ -70,16 +71,18 @@ class AffineInversion(InteractionAttack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         update = pointwise_update(view)
+        # The map is that of change * R / (lr T): the mean over the T steps of sum_i J_i^T (I_i - p_i), of the R items.
         unit = len(update.items) / (update.rate * update.steps)
-        way = update.way(torch.full(view.served_mask.shape, 0.5))
+        path = update.path(torch.full(view.served_mask.shape, 0.5))
         noise = max(view.noise_scale(name) for name in view.deltas)
         if noise:
-            shrinking = _shrinking(view, update, generator)
-            linear = click_map(way[:-1], update.items)
-            received = linear.offset.plus(update.change.times(1 / shrinking), unit)
-            scores = ridge(linear, received, noise * unit / shrinking, iterations=self.noisy_iterations)
+            # The end of the path is not known, so the path stays that of clicks of 0.5; clipping is undone in the mean.
+            clip_factor = _mean_clip_factor(view, update, generator)
+            linear = click_map(path[:-1], update.items)
+            received = linear.offset.plus(update.change.times(1 / clip_factor), unit)
+            scores = ridge(linear, received, noise * unit / clip_factor, iterations=self.noisy_iterations)
         else:
-            linear = click_map(bridged(way, update.change), update.items)
+            linear = click_map(bridged(path, update.change), update.items)
             received = linear.offset.plus(update.change, unit)
             scores = interior_point(linear, received, barriers=self.barriers, iterations=self.iterations)
         return InteractionEstimate(scores=scores, decisions=(scores > 0.5) & view.served_mask)
@@ -95,7 +98,7 @@ class PointwiseUpdate:
     rate: float
     steps: int
 
-    def way(self, clicks: Tensor) -> list[Ranker]:
+    def path(self, clicks: Tensor) -> list[Ranker]:
         """The rankers before each step and after the last, for ``clicks (V, R)``."""
         clicks = clicks.to(self.items.features)
         return descend(self.sent, self.items, clicks, learning_rate=self.rate, steps=self.steps)
@@ -109,21 +112,27 @@ def pointwise_update(view: RoundView) -> PointwiseUpdate:
     """
     if view.features is None or not bool(view.served_mask.all()):
         raise ViewError("expected features of the same number of items for every client, got none or padding")
-    sent, learner = as_ranker(view.sent_models()), view.require(VoteAlgorithm)
-    change = as_ranker(view.model_deltas())
-    items = Items(view.features, biases=sent.biases)
-    return PointwiseUpdate(items, sent, change, learner.learning_rate, learner.full_batch_steps)
+    sent = as_ranker(view.sent_models())
+    learner = view.require(VoteAlgorithm)
+    return PointwiseUpdate(
+        items=Items(view.features, biases=sent.biases),
+        sent=sent,
+        change=as_ranker(view.model_deltas()),
+        rate=learner.learning_rate,
+        steps=learner.full_batch_steps,
+    )
 
 
-def _shrinking(view: RoundView, update: PointwiseUpdate, generator: torch.Generator) -> Tensor:
+def _mean_clip_factor(view: RoundView, update: PointwiseUpdate, generator: torch.Generator) -> Tensor:
     """``(V,)`` mean factor by which clipping shrinks the updates of simulated clients."""
     name = next(iter(view.deltas))
     if view.clip(name) is None:
         return torch.ones(view.victims).to(update.items.features)
     squares = []
     for _ in range(_SIMULATED):
-        end = update.way(torch.rand(view.served_mask.shape, generator=generator).round())[-1]
-        squares.append(end.plus(update.sent, -1.0).squares())
+        clicks = torch.rand(view.served_mask.shape, generator=generator).round()
+        last_ranker = update.path(clicks)[-1]
+        squares.append(last_ranker.plus(update.sent, -1.0).squares())
     return view.clip_factors_of(name, {name: torch.stack(squares)}).mean(0)
 
 
@@ -145,42 +154,51 @@ class ClickMap:
 
     def transpose(self, change: Ranker) -> Tensor:
         """``(V, R)`` product of the transposed map and a change."""
-        back = (self.items.forward(change.weight) * self.slopes).sum(-1)
+        of_weight = (self.items.forward(change.weight) * self.slopes).sum(-1)
         if self.hidden is None or change.output is None:
-            return back
-        return back + (self.hidden * change.output[:, None]).sum(-1)
+            return of_weight
+        return of_weight + (self.hidden * change.output[:, None]).sum(-1)
 
     def squares(self) -> Tensor:
         """``(V, R)`` squared norms of the columns: the effect of an item's click on the update."""
-        own = self.items.norms * self.slopes.square().sum(-1)
-        return own if self.hidden is None else own + self.hidden.square().sum(-1)
+        of_weight = self.items.norms * self.slopes.square().sum(-1)
+        if self.hidden is None:
+            return of_weight
+        return of_weight + self.hidden.square().sum(-1)
 
 
-def click_map(way: Sequence[Ranker], items: Items) -> ClickMap:
+def click_map(path: Sequence[Ranker], items: Items) -> ClickMap:
     """The map along a path, given by the rankers before each step."""
-    slopes, hidden, expected = torch.zeros(()), torch.zeros(()), None
-    for ranker in way:
-        found = outputs(ranker, items)
-        slopes = slopes + found.slopes / len(way)
-        hidden = hidden if found.hidden is None else hidden + found.hidden / len(way)
-        step = pull(found, items, found.probabilities / len(way))
-        expected = step if expected is None else expected.plus(step)
-    assert expected is not None
-    return ClickMap(items, slopes, None if expected.output is None else hidden, expected)
+    slopes = torch.zeros(())
+    hidden = torch.zeros(())
+    offset: Ranker | None = None
+    for ranker in path:
+        step_outputs = outputs(ranker, items)
+        slopes = slopes + step_outputs.slopes / len(path)
+        if step_outputs.hidden is not None:
+            hidden = hidden + step_outputs.hidden / len(path)
+        # The probabilities pull the ranker as clicks do, with the other sign: J^T (I - p) = J^T I - J^T p.
+        step = pull(step_outputs, items, step_outputs.probabilities / len(path))
+        offset = step if offset is None else offset.plus(step)
+    assert offset is not None
+    if offset.output is None:
+        return ClickMap(items, slopes, None, offset)
+    return ClickMap(items, slopes, hidden, offset)
 
 
-def bridged(way: Sequence[Ranker], change: Ranker) -> list[Ranker]:
+def bridged(path: Sequence[Ranker], change: Ranker) -> list[Ranker]:
     """The rankers before each step of a path that ends where the client's did, after its update `change`.
 
-    `way` has the rankers before each step and after the last, for other clicks than the client's.
+    `path` has the rankers before each step and after the last, for other clicks than the client's.
     """
-    gap = way[0].plus(change).plus(way[-1], -1.0)
-    steps = len(way) - 1
-    return [ranker.plus(gap, step / steps) for step, ranker in enumerate(way[:-1])]
+    gap = path[0].plus(change).plus(path[-1], -1.0)
+    steps = len(path) - 1
+    # The gap grows evenly: step t of T starts t / T of it away from the path.
+    return [ranker.plus(gap, step / steps) for step, ranker in enumerate(path[:-1])]
 
 
-def conjugate_gradients(product: Callable[[Tensor], Tensor], right: Tensor, *, iterations: int) -> Tensor:
-    """Solves symmetric positive definite systems with right-hand sides ``(V, R)`` by conjugate gradients.
+def conjugate_gradients(product: Callable[[Tensor], Tensor], target: Tensor, *, iterations: int) -> Tensor:
+    """Solves symmetric positive definite systems with right-hand sides ``target (V, R)`` by conjugate gradients.
 
     The matrices are given by their `product` with vectors ``(V, R)``. A small number of iterations acts as
     regularisation.
@@ -188,26 +206,35 @@ def conjugate_gradients(product: Callable[[Tensor], Tensor], right: Tensor, *, i
     References:
         Hestenes and Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems", 1952.
     """
-    found = torch.zeros_like(right)
-    rest, direction = right.clone(), right.clone()
-    square = rest.square().sum(1)
+    tiny = torch.finfo(target.dtype).tiny  # a system that is solved exactly has a residual of zero
+    solution = torch.zeros_like(target)
+    residual = target.clone()
+    direction = target.clone()
+    residual_square = residual.square().sum(1)
     for _ in range(iterations):
         image = product(direction)
-        length = square / (direction * image).sum(1).clamp(min=torch.finfo(right.dtype).tiny)
-        found = found + length[:, None] * direction
-        rest = rest - length[:, None] * image
-        before, square = square, rest.square().sum(1)
-        direction = rest + (square / before.clamp(min=torch.finfo(right.dtype).tiny))[:, None] * direction
-    return found
+        # The step that minimises the error along the direction: r.r / d.A d.
+        length = residual_square / (direction * image).sum(1).clamp(min=tiny)
+        solution = solution + length[:, None] * direction
+        residual = residual - length[:, None] * image
+        # The next direction is conjugate to all before it: r' + (r'.r' / r.r) d.
+        square_before = residual_square
+        residual_square = residual.square().sum(1)
+        ratio = residual_square / square_before.clamp(min=tiny)
+        direction = residual + ratio[:, None] * direction
+    return solution
 
 
 def ridge(linear: ClickMap, received: Ranker, noise: Tensor, *, iterations: int) -> Tensor:
     """``(V, R)`` linear estimate of least error for equally likely clicks and noise of standard deviations ``(V,)``."""
+    # Clicks of 0 or 1 have the variance 1/4 around 1/2, so the penalty is the noise's variance over it: (2 sigma)^2.
     half = torch.full(linear.slopes.shape[:2], 0.5).to(linear.slopes)
     penalty = (2 * noise).square()[:, None]
+    # Columns are scaled to equal norms (Jacobi preconditioning), which takes fewer iterations.
     scale = (linear.squares() + penalty).rsqrt()
-    right = scale * linear.transpose(received.plus(linear.apply(half), -1.0))
-    return half + scale * conjugate_gradients(_system(linear, scale, penalty), right, iterations=iterations)
+    residual = received.plus(linear.apply(half), -1.0)
+    target = scale * linear.transpose(residual)
+    return half + scale * conjugate_gradients(_system(linear, scale, penalty), target, iterations=iterations)
 
 
 def interior_point(linear: ClickMap, received: Ranker, *, barriers: int, iterations: int) -> Tensor:
@@ -218,17 +245,20 @@ def interior_point(linear: ClickMap, received: Ranker, *, barriers: int, iterati
     """
     squares = linear.squares()
     # A ranker whose units are all inactive sends nothing; avoid a mean of zero.
-    mean = squares.mean(1, keepdim=True).clamp(min=_NOTHING)
+    mean_square = squares.mean(1, keepdim=True).clamp(min=_NOTHING)
     clicks = torch.full_like(squares, 0.5)
     residual = received.plus(linear.apply(clicks), -1.0)
     for weight in torch.logspace(-1, -3.3, barriers).tolist():
-        barrier = weight * mean
+        # The barrier is -b (log I + log (1 - I)): minus its gradient and its second derivative.
+        barrier = weight * mean_square
         inward = 1 / clicks - 1 / (1 - clicks)
-        bend = barrier * (clicks.square().reciprocal() + (1 - clicks).square().reciprocal())
-        scale = (squares.clamp(min=_BLIND * mean) + bend).rsqrt()
-        right = scale * (linear.transpose(residual) + barrier * inward)
-        step = scale * conjugate_gradients(_system(linear, scale, bend), right, iterations=iterations)
-        lowest, highest = (1 - _TO_THE_WALL) * clicks, clicks + _TO_THE_WALL * (1 - clicks)
+        curvature = barrier * (clicks.square().reciprocal() + (1 - clicks).square().reciprocal())
+        # Newton step: (A^T A + D) step = A^T residual + b inward, with columns scaled to about equal norms.
+        scale = (squares.clamp(min=_BLIND * mean_square) + curvature).rsqrt()
+        target = scale * (linear.transpose(residual) + barrier * inward)
+        step = scale * conjugate_gradients(_system(linear, scale, curvature), target, iterations=iterations)
+        lowest = (1 - _TO_THE_WALL) * clicks
+        highest = clicks + _TO_THE_WALL * (1 - clicks)
         clicks = (clicks + step).clamp(lowest, highest).clamp(_WALL, 1 - _WALL)
         residual = received.plus(linear.apply(clicks), -1.0)
     return clicks

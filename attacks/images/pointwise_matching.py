@@ -56,21 +56,24 @@ class PointwiseMatching(InteractionAttack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         update = pointwise_update(view)
-        received = update.sent.plus(update.change)
+        target = update.sent.plus(update.change)
         start = torch.rand(view.served_mask.shape, generator=generator) * 2 - 1
         logits = start.to(update.items.features).requires_grad_()
-        best, lowest = logits.detach().clone(), torch.full((view.victims,), torch.inf).to(logits.detach())
+        best_logits = logits.detach().clone()
+        lowest_loss = torch.full((view.victims,), torch.inf).to(logits.detach())
         optimizer = torch.optim.Adam([logits], lr=_LEARNING_RATE)
         for _ in range(self.max_iter):
             with torch.enable_grad():
-                end = update.way(torch.sigmoid(logits))[-1]
-                losses: Tensor = end.plus(received, -1.0).squares() / (update.rate**2 * update.sent.numbers)
+                simulated = update.path(torch.sigmoid(logits))[-1]
+                # Mean squared difference of the gradients, which are the updates divided by the learning rate.
+                losses: Tensor = simulated.plus(target, -1.0).squares() / (update.rate**2 * update.sent.numbers)
                 optimizer.zero_grad()
                 losses.sum().backward()  # type: ignore[no-untyped-call]
-            better = losses.detach() < lowest
-            lowest = torch.where(better, losses.detach(), lowest)
-            best = torch.where(better[:, None], logits.detach(), best)
+            # The logits that gave this loss, before Adam moves them.
+            is_better = losses.detach() < lowest_loss
+            lowest_loss = torch.where(is_better, losses.detach(), lowest_loss)
+            best_logits = torch.where(is_better[:, None], logits.detach(), best_logits)
             optimizer.step()
         if self.variant == "as-published-code":
-            best = logits.detach()
-        return InteractionEstimate(scores=best, decisions=(best > 0) & view.served_mask)
+            best_logits = logits.detach()
+        return InteractionEstimate(scores=best_logits, decisions=(best_logits > 0) & view.served_mask)

@@ -51,49 +51,63 @@ class LinkEstimate(Estimate):
             ViewError: no client, or every client, has such a triple.
         """
         assert isinstance(view, History)
-        sent = view.sent_in[self.messages]
+        rounds = view.sent_in[self.messages]
         clients, owner = torch.unique(truth["clients"][self.messages], return_inverse=True)
-        elsewhere = sent[:, None] != sent
-        same = owner[:, None] == owner
-        wins, total = _wins(self.scores.double(), same & elsewhere, ~same & elsewhere, owner, len(clients))
-        kept = (total.sum(1) > 0).nonzero().flatten()
-        if not len(kept):
+        is_other_round = rounds[:, None] != rounds
+        is_same_client = owner[:, None] == owner
+        wins, triples = _wins(
+            self.scores.double(),
+            matching=is_same_client & is_other_round,
+            differing=~is_same_client & is_other_round,
+            owner=owner,
+            clients=len(clients),
+        )
+        with_triples = (triples.sum(1) > 0).nonzero().flatten()
+        if not len(with_triples):
             raise ViewError(
                 "no client of whom two messages are compared with another client's. It takes two clients with messages"
                 " in two rounds; if clients change names between rounds, give `client: NUMBER` in the truth of each"
             )
-        right, asked = wins[kept].sum(1), total[kept].sum(1)
-        auc = right / asked
+        won_triples = wins[with_triples].sum(1)
+        all_triples = triples[with_triples].sum(1)
+        auc = won_triples / all_triples
         # Row w: the AUC of every client if client w had sent nothing.
-        left = right - wins[kept][:, kept].T, asked - total[kept][:, kept].T
-        without = (left[0] / left[1]).fill_diagonal_(torch.nan)
-        count = len(kept)
-        pseudo = count * auc.mean() - (count - 1) * without.nanmean(1) if count > 2 else auc
-        pairs = (same & elsewhere).sum(1)
-        positives = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, pairs)[kept]
-        others = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, elsewhere.sum(1))[kept]
+        wins_without = won_triples - wins[with_triples][:, with_triples].T
+        triples_without = all_triples - triples[with_triples][:, with_triples].T
+        auc_without = (wins_without / triples_without).fill_diagonal_(torch.nan)
+        count = len(with_triples)
+        pseudo_values = auc
+        if count > 2:
+            # Jackknife: n times the mean minus (n - 1) times the mean without client w.
+            pseudo_values = count * auc.mean() - (count - 1) * auc_without.nanmean(1)
+        matching_pairs = (is_same_client & is_other_round).sum(1)
+        positives = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, matching_pairs)
+        pairs = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, is_other_round.sum(1))
         return Scores(
             {"auc": auc},
-            others,
-            positives,
-            units=clients[kept],
-            influences={"auc": pseudo.nan_to_num(float(auc.mean()))},
+            pairs[with_triples],
+            positives[with_triples],
+            units=clients[with_triples],
+            influences={"auc": pseudo_values.nan_to_num(float(auc.mean()))},
         )
 
 
-def _wins(scores: Tensor, same: Tensor, other: Tensor, owner: Tensor, clients: int) -> tuple[Tensor, Tensor]:
+def _wins(scores: Tensor, *, matching: Tensor, differing: Tensor, owner: Tensor, clients: int) -> tuple[Tensor, Tensor]:
     """``(U, U)`` by the client of a pair and the client compared with it: triples that are right, and all of them."""
-    of_each = torch.nn.functional.one_hot(owner, clients).double()
+    is_client = torch.nn.functional.one_hot(owner, clients).double()
     wins = torch.zeros(clients, clients, dtype=torch.float64)
-    total = torch.zeros_like(wins)
-    for part in torch.split(same.nonzero(), max(1, _TRIPLES // max(len(scores), 1))):
-        first, second = part.T
-        higher = scores[first, second][:, None]
-        right = (higher > scores[first]).double() + (higher == scores[first]).double() / 2
-        asked = other[first].double()
-        wins.index_add_(0, owner[first], (right * asked) @ of_each)
-        total.index_add_(0, owner[first], asked @ of_each)
-    return wins, total
+    triples = torch.zeros_like(wins)
+    # Each pair of one client's messages is compared with all messages at once: `len(scores)` comparisons a pair.
+    for pairs in torch.split(matching.nonzero(), max(1, _TRIPLES // max(len(scores), 1))):
+        first, second = pairs.T
+        pair_scores = scores[first, second][:, None]
+        is_higher = (pair_scores > scores[first]).double()
+        is_tie = (pair_scores == scores[first]).double()
+        is_compared = differing[first].double()
+        # Only messages of other clients in other rounds than the first make a triple; a tie is half right.
+        wins.index_add_(0, owner[first], ((is_higher + is_tie / 2) * is_compared) @ is_client)
+        triples.index_add_(0, owner[first], is_compared @ is_client)
+    return wins, triples
 
 
 class LinkAttack(Attack):
@@ -116,12 +130,14 @@ def compared_messages(view: History, *, generator: torch.Generator) -> Tensor:
         raise ViewError("the recording has messages of one round; record two rounds or more")
     sizes = torch.stack([(view.sent_in == number).sum() for number in rounds])
     fitting = max(int((sizes.cumsum(0) <= MOST_MESSAGES).sum()), 2)
-    most = MOST_MESSAGES if int(sizes[:fitting].sum()) <= MOST_MESSAGES else MOST_MESSAGES // 2
-    parts = []
+    most = MOST_MESSAGES
+    if int(sizes[:fitting].sum()) > MOST_MESSAGES:
+        most = MOST_MESSAGES // 2  # two rounds that do not fit share the messages equally
+    drawn_of_rounds = []
     for number in rounds[:fitting]:
-        inside = (view.sent_in == number).nonzero().flatten()
-        parts.append(inside[torch.randperm(len(inside), generator=generator)[:most]])
-    return torch.cat(parts)
+        of_round = (view.sent_in == number).nonzero().flatten()
+        drawn_of_rounds.append(of_round[torch.randperm(len(of_round), generator=generator)[:most]])
+    return torch.cat(drawn_of_rounds)
 
 
 class LinkCounts(LinkAttack):

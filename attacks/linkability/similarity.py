@@ -35,19 +35,24 @@ class PlainCosine(LinkAttack):
 
     def run(self, view: History, *, generator: torch.Generator) -> LinkEstimate:
         messages = compared_messages(view, generator=generator)
-        entries, vectors = None, torch.zeros(0)
+        rounds = view.sent_in[messages]
+        pseudonyms = view.pseudonyms[messages]
+        columns: Tensor | None = None
+        vectors = torch.zeros(0)
+        # Updates are read a part at a time, and only the compared numbers of each are held.
         for part in view.each_part(messages):
-            numbers = layer_vectors(part, None)
-            if entries is None:
-                entries = torch.randperm(numbers.shape[1], generator=generator)[:_NUMBERS].sort().values
-                vectors = torch.zeros(len(messages), len(entries))
-            place = (view.sent_in[messages] == part.round) & torch.isin(view.pseudonyms[messages], part.pseudonyms)
-            inside = place.nonzero().flatten()
-            order = part.pseudonyms.argsort()[view.pseudonyms[messages[inside]].argsort().argsort()]
-            vectors[inside] = numbers[order][:, entries].float()
-        for number in torch.unique(view.sent_in[messages]).tolist():
-            inside = (view.sent_in[messages] == number).nonzero().flatten()
-            vectors[inside] = normalize(self.vectors(vectors[inside]), dim=1)
+            updates = layer_vectors(part, None)
+            if columns is None:
+                columns = torch.randperm(updates.shape[1], generator=generator)[:_NUMBERS].sort().values
+                vectors = torch.zeros(len(messages), len(columns))
+            in_part = ((rounds == part.round) & torch.isin(pseudonyms, part.pseudonyms)).nonzero().flatten()
+            # The part has the same pseudonyms in an order of its own: match them by their ranks.
+            rank = pseudonyms[in_part].argsort().argsort()
+            row_in_part = part.pseudonyms.argsort()[rank]
+            vectors[in_part] = updates[row_in_part][:, columns].float()
+        for number in torch.unique(rounds).tolist():
+            of_round = (rounds == number).nonzero().flatten()
+            vectors[of_round] = normalize(self.vectors(vectors[of_round]), dim=1)
         return LinkEstimate(messages=messages, scores=vectors @ vectors.T)
 
     def vectors(self, updates: Tensor) -> Tensor:
@@ -73,4 +78,5 @@ class Linkability(PlainCosine):
     def vectors(self, updates: Tensor) -> Tensor:
         centred = updates - updates.mean(0)
         spread = centred.square().mean(0).sqrt()
+        # Numbers without spread are zero after centring; they stay so.
         return centred / spread.where(spread > 0, 1)

@@ -44,26 +44,32 @@ class MatchingEstimate(Estimate):
         return self._scored(first, second, view.victims)
 
     def _scored(self, first: Tensor, second: Tensor, messages: int) -> Scores:
-        match = first == second
-        numbers, counts, own = _shared_ranking(self.scores, first, match)
-        total, whole = len(numbers), own.mean()
-        pseudo = []
-        for user in numbers.tolist():
-            kept = (first != user) & (second != user)
-            without = _shared_ranking(self.scores[kept], first[kept], match[kept])[2]
-            pseudo.append(total * whole - (total - 1) * (without.mean() if len(without) else whole))
-        influence, chance = torch.stack(pseudo) if pseudo else own, match.double().mean()
+        is_match = first == second
+        users, match_counts, precision = _shared_ranking(self.scores, first, is_match)
+        user_count = len(users)
+        mean_precision = precision.mean()
+        # Jackknife pseudo-values of the mean: n m - (n - 1) m', with m' without the pairs of a user.
+        pseudo_values = []
+        for user in users.tolist():
+            without_user = (first != user) & (second != user)
+            others_precision = _shared_ranking(self.scores[without_user], first[without_user], is_match[without_user])[
+                2
+            ]
+            mean_without = others_precision.mean() if len(others_precision) else mean_precision
+            pseudo_values.append(user_count * mean_precision - (user_count - 1) * mean_without)
+        influence = torch.stack(pseudo_values) if pseudo_values else precision
+        chance = is_match.double().mean()  # average precision of a random ranking
         return Scores(
-            {"ap": own, "times-chance": own / chance},
-            torch.full_like(counts, messages),
-            counts,
-            units=numbers,
+            {"ap": precision, "times-chance": precision / chance},
+            torch.full_like(match_counts, messages),
+            match_counts,
+            units=users,
             influences={"ap": influence, "times-chance": influence / chance},
-            candidates=Candidates("does the same user send both messages?", self.scores, match, first),
+            candidates=Candidates("does the same user send both messages?", self.scores, is_match, first),
             answers=Choices(
                 scores=self.scores.double(),
-                labels=match,
-                places=torch.where(torch.isin(first, numbers), torch.searchsorted(numbers, first.contiguous()), -1),
+                labels=is_match,
+                places=torch.where(torch.isin(first, users), torch.searchsorted(users, first.contiguous()), -1),
                 people=first,
                 rescored=lambda odds: MatchingEstimate(scores=odds)._scored(first, second, messages),
             ),
@@ -78,7 +84,9 @@ def asked_pairs(view: View) -> Tensor:
     """
     if not isinstance(view, History) or view.pairs is None:
         raise ViewError("expected a view that asks about pairs of messages, got one without")
-    messages = view.victims + (0 if view.known is None else view.known.victims)
+    messages = view.victims
+    if view.known is not None:
+        messages += view.known.victims  # known messages are numbered after the anonymous ones
     if len(view.pairs) and not 0 <= int(view.pairs.min()) <= int(view.pairs.max()) < messages:
         raise ViewError(f"expected pairs of messages below {messages}, got one of {int(view.pairs.max())}")
     return view.pairs

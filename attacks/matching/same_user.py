@@ -50,8 +50,10 @@ class MatchingMLP(MatchingAttack, ReidMLP):
 
     def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
         messages = read_messages(view, self.layers)
-        asked = torch.cat([messages.anonymous, messages.known])
-        learned = self.learned_from(view, dataclasses.replace(seen_only(messages), anonymous=asked), generator)
+        # The classifier names the senders of the known messages too: pairs may have one of them.
+        all_messages = torch.cat([messages.anonymous, messages.known])
+        with_known = dataclasses.replace(seen_only(messages), anonymous=all_messages)
+        learned = self.learned_from(view, with_known, generator)
         pseudonyms = torch.cat([view.pseudonyms, known_view(view).pseudonyms])
         scores = self.over_messages(self.scores(self.prepared(learned), generator=generator), pseudonyms)
         first, second = scores[asked_pairs(view).T]
@@ -90,14 +92,16 @@ class MatchingSiamese(MatchingAttack):
         messages = read_messages(view, self.layers)
         labels = torch.unique(known_view(view).priors[USERS], return_inverse=True)[1]
         counts = labels.bincount()
+        # The network learns from pairs of one user and pairs of two.
         if int((counts > 0).sum()) < 2 or int(counts.max()) < 2:
             raise ViewError("expected two known users, one of them with two messages, got fewer")
-        known = unit(messages.known)
-        net = SiameseNet(known, labels, steps=self.steps, generator=generator)
+        known_messages = unit(messages.known)
+        net = SiameseNet(known_messages, labels, steps=self.steps, generator=generator)
         fit_quietly(net, accelerator=self.accelerator, devices=self.devices, max_steps=self.steps)
         net.cpu().eval()
         with torch.no_grad():
-            first, second = net.embed(torch.cat([unit(messages.anonymous), known]))[asked_pairs(view).T]
+            embedded = net.embed(torch.cat([unit(messages.anonymous), known_messages]))
+            first, second = embedded[asked_pairs(view).T]
             return MatchingEstimate(scores=net(first, second))
 
 
@@ -125,12 +129,15 @@ class MatchingFingerprint(MatchingAttack, FingerprintAttack):
 
     def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
         messages = read_messages(view, self.layers)
-        asked = torch.cat([messages.anonymous, messages.known])
-        single = self.log_probabilities(view, seen_only(messages), asked, generator)
-        whose = (view.pseudonyms, known_view(view).pseudonyms)
-        both = torch.split(single, [len(own) for own in whose])
-        named = torch.cat([self.probabilities(part, own) for part, own in zip(both, whose, strict=True)])
-        first, second = named[asked_pairs(view).T]
+        all_messages = torch.cat([messages.anonymous, messages.known])
+        log_probabilities = self.log_probabilities(view, seen_only(messages), all_messages, generator)
+        # Messages of one pseudonym share their answer; pseudonyms of anonymous and of known messages are apart.
+        pseudonyms = (view.pseudonyms, known_view(view).pseudonyms)
+        parts = torch.split(log_probabilities, [len(pseudonyms[0]), len(pseudonyms[1])])
+        of_anonymous = self.probabilities(parts[0], pseudonyms[0])
+        of_known = self.probabilities(parts[1], pseudonyms[1])
+        p_user = torch.cat([of_anonymous, of_known])
+        first, second = p_user[asked_pairs(view).T]
         return MatchingEstimate(scores=(first * second).sum(1))
 
 
@@ -166,6 +173,8 @@ class MatchingCounts(MatchingAttack):
     threat_model = ThreatModel(sees="the number of examples of every device", knows="nothing", needs=("pairs",))
 
     def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
-        counts = [view.example_counts, *([] if view.known is None else [view.known.example_counts])]
+        counts = [view.example_counts]
+        if view.known is not None:
+            counts.append(view.known.example_counts)
         first, second = torch.cat(counts)[asked_pairs(view).T]
         return MatchingEstimate(scores=-count_distances(first, second))

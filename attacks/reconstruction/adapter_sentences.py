@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from fedleak.attacks.reconstruction.adapter_spans import InputSpan, adapter_spans
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, reconstruction
 from fedleak.attacks.reconstruction.last_words import last_words
-from fedleak.attacks.reconstruction.sentence_span import Prefixes, SpanEstimate, grown_prefixes, number_variances
+from fedleak.attacks.reconstruction.sentence_prefixes import Prefixes, grown_prefixes
 from fedleak.attacks.reconstruction.simulated_step import explains
-from fedleak.attacks.reconstruction.span import Span, span_of
+from fedleak.attacks.reconstruction.span import number_variances
+from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.attacks.words.adapter_words import pursuits
 from fedleak.attacks.words.joint_pursuit import Sums
 from fedleak.attacks.words.only_words import no_word_can_be_another
@@ -26,41 +28,12 @@ from fedleak.core.view import RoundView
 _MOST = 2**15
 """Largest number of prefixes of one length that are checked."""
 _AT_ONCE = 512
+"""Prefixes whose inputs are computed together."""
 _SLACKS = (1.0, 4.0, 16.0)
 """Largest accepted excess: first that of noise, then more, since a direction of the span may be lost in the noise."""
-_CLEAR = 3.0
-"""Smallest singular value of a span, over the edge of noise, above which none is expected to be lost below it."""
 _APART = 0.05
 """Relative distance of the vectors of two words of a client, below which the simulated step would hardly show that they
 change places: one other word, at a distance of about 1, changes it by 2e-2 or more, and 1e-4 is accepted."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Row space of the change of adapters that read the same inputs.
-
-    Attributes:
-        layer: number of the inputs among those of `PretrainedAlgorithm.adapted_inputs`.
-        span: the row space.
-        spare: rows and dimensions, the fewer of them, beyond its rank: 0 if the row space may be a part of the span of
-            the inputs.
-        matrix: ``(r, d)`` A through which the inputs are seen where only B moved; None for the inputs themselves.
-    """
-
-    layer: int
-    span: Span
-    spare: int
-    matrix: Tensor | None
-
-    @property
-    def clear(self) -> bool:
-        """Whether all directions of the span are far above the noise, so that none is likely to be lost in it."""
-        return bool(self.span.values[-1] >= _CLEAR * self.span.edge)
-
-    def excess(self, inputs: Tensor, missed: float) -> Tensor:
-        """``(N,)`` squared distance of inputs ``(N, d)`` from the row space, over what noise explains."""
-        vectors = inputs.double() if self.matrix is None else inputs.double() @ self.matrix.double().T
-        return self.span.excess(vectors, vectors.new_zeros(1, vectors.shape[1]), missed=missed)[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,99 +109,114 @@ class AdapterSentences(ReconstructionAttack):
         systems, pursuits_of_words = pursuits(view, self.words, self.longest)
         layers = algorithm.adapted_inputs(dict(view.model), torch.ones(1, 2, dtype=torch.int64))
         variances = number_variances(view)
-        records, certified, deciding, predicted = list[Tensor](), list[Tensor](), list[Reading](), list[float]()
+        answers = list[_Answer]()
         for v in with_progress(range(view.victims)):
             steps = int(algorithm.steps(view.example_counts)[v])
             pursuit = pursuits_of_words[v]
             words = torch.unique(systems.tokens[pursuit.present])
-            readings = _readings(view, v, layers, variances, 0.0 if steps == 1 else self.drift)
-            least = max(len(words) if pursuit.explained else 1, *(one.span.rank for one in readings))
-            useful = [one for one in readings if one.spare >= self.margin and one.span.rank >= least]
-            victim = Victim(
+            spans = adapter_spans(view, v, layers, variances, 0.0 if steps == 1 else self.drift)
+            # A row space is complete if it has spare rows, and as many dimensions as any other, and as there are words.
+            least = max(len(words) if pursuit.explained else 1, *(adapter.span.rank for adapter in spans))
+            complete = [adapter for adapter in spans if adapter.spare >= self.margin and adapter.span.rank >= least]
+            client = AdapterClient(
                 algorithm=algorithm,
                 model=_model_between(view, v, steps),
                 gradient={name: -change[v] / algorithm.learning_rate / steps for name, change in view.deltas.items()},
-                readings=useful,
+                spans=complete,
                 words=words,
                 sentences=int(view.example_counts[v]),
             )
-            for slack in _SLACKS:
-                texts, clear = self.sentences(victim, slack)
-                explained = steps == 1 and len(texts) == victim.sentences > 0 and explains(view, v, texts)
-                if explained:
-                    break
+            texts, is_clear, is_explained = self._explained_sentences(view, v, client, is_one_step=steps == 1)
+            # The simulated step shows all words only if none has the vector of another, and none can take its place.
             are_distinct = _are_apart(systems.sums[v][0], systems.tokens, words) and no_word_can_be_another(
                 systems.sums[v], pursuit.present, systems.tokens
             )
-            is_explained = explained and are_distinct
-            certain = is_explained and clear
-            records.append(texts)
-            certified.append(torch.full((len(texts),), certain))
-            deciding.append(max(useful or readings, key=lambda one: one.spare))
-            is_promised = any(reading.clear for reading in useful)
-            is_refuted = is_promised and not is_explained
-            predicted.append(torch.nan if steps > 1 or is_refuted else float(is_promised or certain))
-        longest = max((texts.shape[1] for texts in records), default=1)
-        padded = [pad(texts, (0, longest - texts.shape[1])) for texts in records]
-        return SpanEstimate(
-            **vars(reconstruction(padded, certified=certified)),
-            rank=torch.tensor([one.span.rank for one in deciding]).double(),
-            spare=torch.tensor([one.spare for one in deciding]).double(),
-            predicted=torch.tensor(predicted, dtype=torch.float64),
-        )
+            is_proved = is_explained and are_distinct
+            is_certain = is_proved and is_clear
+            is_promised = any(adapter.clear for adapter in complete)
+            predicted = float(is_promised or is_certain)
+            if steps > 1 or (is_promised and not is_proved):
+                predicted = torch.nan
+            answers.append(
+                _Answer(
+                    texts=texts,
+                    certified=torch.full((len(texts),), is_certain),
+                    deciding=max(complete or spans, key=lambda adapter: adapter.spare),
+                    predicted=predicted,
+                )
+            )
+        return _estimate(answers)
 
-    def sentences(self, victim: "Victim", slack: float) -> tuple[Tensor, bool]:
+    def _explained_sentences(
+        self, view: RoundView, number: int, client: "AdapterClient", *, is_one_step: bool
+    ) -> tuple[Tensor, bool, bool]:
+        """Sentences ``(M, L)`` of a client, whether their last words are clear, and whether they explain its update.
+
+        Each of `_SLACKS` is tried until one step on the sentences, made again, is the update; else the last counts.
+        """
+        texts, is_clear, is_explained = torch.zeros(0, 1, dtype=torch.int64), False, False
+        for slack in _SLACKS:
+            texts, is_clear = self.sentences(client, slack)
+            are_all = len(texts) == client.sentences > 0
+            is_explained = is_one_step and are_all and explains(view, number, texts)
+            if is_explained:
+                break
+        return texts, is_clear, is_explained
+
+    def sentences(self, client: "AdapterClient", slack: float) -> tuple[Tensor, bool]:
         """``(M, L)`` sentences of one client, and whether no other last words explain its gradient as well."""
-        prefixes = self.prefixes(victim, slack)
+        prefixes = self.prefixes(client, slack)
         if prefixes is None:
             return torch.zeros(0, 1, dtype=torch.int64), False
-        complete = torch.ones(len(prefixes.words), dtype=torch.bool)
-        complete[prefixes.parents[prefixes.parents >= 0]] = False
-        texts = prefixes.words[complete]
-        if len(texts) > victim.sentences:
-            texts = texts[~_repetitive(texts)][-victim.sentences :]  # the longest: wrong ones end soon
+        # Prefixes that none continues are sentences but for their last words, which are never read.
+        texts = prefixes.words[prefixes.complete()]
+        if len(texts) > client.sentences:
+            texts = texts[~_repetitive(texts)][-client.sentences :]  # the longest: wrong ones end soon
         if not len(texts):
             return torch.zeros(0, 1, dtype=torch.int64), False
-        last = last_words(victim.algorithm, victim.model, victim.gradient, texts)
+        last = last_words(client.algorithm, client.model, client.gradient, texts)
         records = pad(texts, (0, 1))
         records[torch.arange(len(texts)), (texts > 0).sum(1)] = last.words
-        if victim.sentences % len(records) == 0:
-            records = records.repeat_interleave(victim.sentences // len(records), 0)
+        # A client may have each sentence several times.
+        if client.sentences % len(records) == 0:
+            records = records.repeat_interleave(client.sentences // len(records), 0)
         return records, bool(last.clear.all())
 
-    def prefixes(self, victim: "Victim", slack: float) -> Prefixes | None:
+    def prefixes(self, client: "AdapterClient", slack: float) -> Prefixes | None:
         """Prefixes whose inputs lie in all row spaces; None if there are none, too many, or no spare rows."""
-        if not victim.readings or not len(victim.words):
+        if not client.spans or not len(client.words):
             return None
-        return grown_prefixes(lambda known: self.extended(victim, known, slack), self.longest - 1)
+        return grown_prefixes(lambda shorter: self.extended(client, shorter, slack), self.longest - 1)
 
-    def extended(self, victim: "Victim", prefixes: Tensor, slack: float) -> tuple[Tensor, Tensor] | None:
+    def extended(self, client: "AdapterClient", prefixes: Tensor, slack: float) -> tuple[Tensor, Tensor] | None:
         """Longer prefixes ``(P', L + 1)`` and the number of the prefix that each continues; None for none."""
-        count = len(victim.words)
+        count = len(client.words)
         if len(prefixes) * count > _MOST:
             return None
+        # Every prefix with every word, of which each row space in turn leaves those that lie in it.
         origin = torch.arange(len(prefixes)).repeat_interleave(count)
-        longer = torch.cat([prefixes[origin], victim.words.repeat(len(prefixes))[:, None]], dim=1)
-        for reading in victim.readings:
-            parts = [victim.excess(some, reading, self.missed) for some in torch.split(longer, _AT_ONCE)]
-            kept = torch.cat(parts) <= slack
-            longer, origin = longer[kept], origin[kept]
+        longer = torch.cat([prefixes[origin], client.words.repeat(len(prefixes))[:, None]], dim=1)
+        for adapter in client.spans:
+            excess = [client.excess(some, adapter, self.missed) for some in torch.split(longer, _AT_ONCE)]
+            is_inside = torch.cat(excess) <= slack
+            longer = longer[is_inside]
+            origin = origin[is_inside]
             if not len(longer):
                 return None
-        if len(longer) > self.width * victim.sentences or bool(_repetitive(longer).all()):
+        if len(longer) > self.width * client.sentences or bool(_repetitive(longer).all()):
             return None  # with more prefixes than sentences, the check shows nothing
         return longer, origin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Victim:
+class AdapterClient:
     """What the attack uses of one client.
 
     Attributes:
         algorithm: the clients' network and its loss.
         model: the adapters from which inputs are computed.
         gradient: mean gradient of its steps.
-        readings: row spaces that are complete.
+        spans: row spaces that are complete.
         words: ``(W,)`` words that may occur.
         sentences: number of sentences that the client reports.
     """
@@ -236,14 +224,38 @@ class Victim:
     algorithm: PretrainedAlgorithm
     model: dict[str, Tensor]
     gradient: Mapping[str, Tensor]
-    readings: Sequence[Reading]
+    spans: Sequence[InputSpan]
     words: Tensor
     sentences: int
 
-    def excess(self, prefixes: Tensor, reading: Reading, missed: float) -> Tensor:
+    def excess(self, prefixes: Tensor, adapter: InputSpan, missed: float) -> Tensor:
         """``(P,)`` excess of a layer's inputs at the last words of prefixes ``(P, L)``."""
-        inputs = self.algorithm.adapted_inputs(self.model, prefixes, most=reading.layer + 1)[reading.layer]
-        return reading.excess(inputs.vectors[:, -1], missed)
+        inputs = self.algorithm.adapted_inputs(self.model, prefixes, most=adapter.layer + 1)[adapter.layer]
+        return adapter.excess(inputs.vectors[:, -1], missed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """Sentences ``(M, L)`` of one client, whether each is certain, and the row space that decides, with what it says.
+
+    Of the row spaces that are complete, or of all, the one with most spare rows decides.
+    """
+
+    texts: Tensor
+    certified: Tensor
+    deciding: InputSpan
+    predicted: float
+
+
+def _estimate(answers: Sequence[_Answer]) -> SpanEstimate:
+    longest = max((answer.texts.shape[1] for answer in answers), default=1)
+    padded = [pad(answer.texts, (0, longest - answer.texts.shape[1])) for answer in answers]
+    return SpanEstimate(
+        **vars(reconstruction(padded, certified=[answer.certified for answer in answers])),
+        rank=torch.tensor([answer.deciding.span.rank for answer in answers]).double(),
+        spare=torch.tensor([answer.deciding.spare for answer in answers]).double(),
+        predicted=torch.tensor([answer.predicted for answer in answers], dtype=torch.float64),
+    )
 
 
 def _check_descent(view: RoundView, algorithm: PretrainedAlgorithm) -> None:
@@ -268,45 +280,21 @@ def _repetitive(texts: Tensor) -> Tensor:
     return ((texts == texts[:, :1]) | (texts == 0)).all(1) & ((texts > 0).sum(1) > 1)
 
 
-def _readings(
-    view: RoundView, victim: int, layers: Sequence[LayerInputs], variances: Mapping[str, Tensor], drift: float
-) -> list[Reading]:
-    """Row spaces of the changes of all adapters but the first, which read words and no prefixes."""
-
-    def whitened(name: str) -> Tensor:
-        """A change in units of its noise, because adapters differ much in it."""
-        variance = variances[name][min(victim, len(variances[name]) - 1)]
-        return view.deltas[name][victim].double() / variance.mean().sqrt()
-
-    values = {**view.require(PretrainedAlgorithm).frozen, **view.model}
-    found = list[Reading]()
-    changes: list[tuple[Tensor, Tensor | None]]
-    for number, layer in enumerate(layers[1:], 1):
-        moved = [a for a, _ in layer.adapters if a in view.deltas and bool(view.deltas[a][victim].any())]
-        if moved:
-            changes = [(torch.cat([whitened(a) for a in moved]), None)]
-        else:
-            changes = [(whitened(b), values[a]) for a, b in layer.adapters if b in view.deltas]
-        for change, matrix in changes:
-            span = span_of(change, 1.0, drift=drift)
-            found.append(Reading(number, span, min(change.shape) - span.rank, matrix))
-    if not found:
-        raise ViewError("expected recorded adapters above the first attention, where inputs depend on earlier words")
-    return found
-
-
 def _model_between(view: RoundView, victim: int, steps: int) -> dict[str, Tensor]:
     """The global model; the mean of the models before and after one client's training of several steps."""
+    # The inputs drift over several steps; those in the middle are nearest to all of them.
     share = 0.0 if steps == 1 else 0.5
-    return {
-        name: value + share * view.deltas[name][victim] if name in view.deltas else value
-        for name, value in view.model.items()
-    }
+    model = dict(view.model)
+    for name in view.model:
+        if name in view.deltas:
+            model[name] = view.model[name] + share * view.deltas[name][victim]
+    return model
 
 
 def _are_apart(sums: Sums, tokens: Tensor, words: Tensor) -> bool:
     """Whether no two of a client's words ``(W,)`` have nearly the same vector."""
-    places = torch.isin(tokens, words).nonzero().flatten()
-    vectors = sums.table[places].double()
-    near = torch.cdist(vectors, vectors) <= _APART * vectors.norm(dim=1)[:, None]
-    return not bool((near & (tokens[places][:, None] != tokens[places])).any())
+    rows = torch.isin(tokens, words).nonzero().flatten()
+    vectors = sums.table[rows].double()
+    is_near = torch.cdist(vectors, vectors) <= _APART * vectors.norm(dim=1)[:, None]
+    is_other_word = tokens[rows][:, None] != tokens[rows]
+    return not bool((is_near & is_other_word).any())

@@ -78,17 +78,19 @@ class ColumnPrior(ReconstructionAttack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
         columns, values = _rows_of(view)
-        found = []
+        records = []
         for count in view.example_counts.tolist():
+            # Each value comes from a row of its own, so that columns are independent.
             drawn = torch.randint(len(values), (count, values.shape[1]), generator=generator)
             rows = columns.encode(values.gather(0, drawn)).float()
-            found.append(rows.reshape(count, *view.auxiliary["images"].shape[1:]))
-        return reconstruction(found)
+            records.append(rows.reshape(count, *view.auxiliary["images"].shape[1:]))
+        return reconstruction(records)
 
 
 def _rows_of(view: RoundView) -> tuple[TableColumns, torch.Tensor]:
     """Columns, and the values ``(M, C)`` of the adversary's rows."""
-    columns, rows = TableColumns.of(view.auxiliary[COLUMNS]), view.auxiliary["images"]
+    columns = TableColumns.of(view.auxiliary[COLUMNS])
+    rows = view.auxiliary["images"]
     if rows[0].numel() != len(columns.column):
         raise ViewError(f"expected rows of {len(columns.column)} numbers, got {tuple(rows.shape[1:])}")
     return columns, columns.decode(rows)
@@ -116,6 +118,8 @@ class RandomSentences(ReconstructionAttack):
         texts = view.auxiliary[FEATURES]
         if texts.dim() != 2 or texts.is_floating_point():
             raise ViewError("expected texts as word numbers, got other examples")
-        return reconstruction(
-            [texts[torch.randint(len(texts), (int(count),), generator=generator)] for count in view.example_counts]
-        )
+        records = []
+        for count in view.example_counts.tolist():
+            drawn = torch.randint(len(texts), (count,), generator=generator)
+            records.append(texts[drawn])
+        return reconstruction(records)

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from fedleak.attacks.reconstruction.next_words import next_words
-from fedleak.attacks.reconstruction.sentence_span import Prefixes, endings
+from fedleak.attacks.reconstruction.sentence_prefixes import Prefixes, endings
 from fedleak.attacks.reconstruction.word_layers import DecoderLayers, with_bias
 from fedleak.client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
 from fedleak.client.text import EMBEDDING, OUTPUT
@@ -28,9 +28,11 @@ from fedleak.core.view import RoundView
 _CANDIDATES = 2**20
 """Largest number of sentences of one length that are checked in the second layer."""
 _AT_ONCE = 2**14
+"""Prefixes with a next word whose inputs of the second layer are computed together."""
 _WORDS_AT_ONCE = 2**9
 """Words of which the inputs of the first layer fit into a processor's cache."""
 _SCREENS = 8
+"""Directions outside of the first span along which words are compared before their distance is computed."""
 _ROUNDING = 1e-4
 """Far above what single precision loses of a component, far below components of wrong words."""
 _LAST_LAYER = (f"{OUTPUT}.weight", f"{OUTPUT}.bias")
@@ -105,32 +107,34 @@ class Dager(ReconstructionAttack):
         layers = DecoderLayers(view.require(DecoderAlgorithm))
         if layers.algorithm.network.layers < _LAYERS:
             raise ViewError("expected a decoder of two layers or more, got one; `sentence-span` needs one only")
-        names = [[f"{BODY}.layers.{n}.{part}.weight" for part in ("query", "key", "value")] for n in range(_LAYERS)]
-        wanted = [*itertools.chain(*names), *(_LAST_LAYER if self.last_words else ())]
-        missing = [name for name in wanted if name not in view.deltas]
+        projections = [_projections(number) for number in range(_LAYERS)]
+        needed = [*itertools.chain(*projections)]
+        if self.last_words:
+            needed += _LAST_LAYER
+        missing = [name for name in needed if name not in view.deltas]
         if missing:
-            raise ViewError(f"expected the deltas of {', '.join(wanted)}; got a recording without {missing[0]}")
+            raise ViewError(f"expected the deltas of {', '.join(needed)}; got a recording without {missing[0]}")
         exact = layers.body(view.model)
         table = view.model[EMBEDDING]
         table = table.to(torch.promote_types(table.dtype, torch.float32))
         bodies = copy.deepcopy(exact).to(table.dtype), exact
-        found = []
+        records = list[Tensor]()
         for v in with_progress(range(view.victims)):
-            gradients = [torch.cat([view.deltas[name][v] for name in own]) for own in names]
+            # Query, key and value read the same inputs, so their gradients are rows of one matrix.
+            gradients = [torch.cat([view.deltas[name][v] for name in of_layer]) for of_layer in projections]
             prefixes = self.prefixes(bodies, table, gradients)
             if prefixes is None:
-                found.append(torch.zeros(0, 1, dtype=torch.int64))
+                records.append(torch.zeros(0, 1, dtype=torch.int64))
             elif self.last_words:
                 sentences = int(view.example_counts[v])
                 change = with_bias({name: view.deltas[name][v] for name in _LAST_LAYER}, [OUTPUT]).double()
                 counts = next_words_of(layers, view.model, change, prefixes, sentences)
-                found.append(endings(prefixes, counts.clamp(max=sentences)))
+                records.append(endings(prefixes, counts.clamp(max=sentences)))
             else:
-                complete = torch.ones(len(prefixes.words), dtype=torch.bool)
-                complete[prefixes.parents[prefixes.parents >= 0]] = False
-                found.append(prefixes.words[complete & (prefixes.lengths > 1)])
-        longest = max(texts.shape[1] for texts in found)
-        return reconstruction([functional.pad(texts, (0, longest - texts.shape[1])) for texts in found])
+                # Sentences that cannot grow are complete; a single word is none.
+                records.append(prefixes.words[prefixes.complete() & (prefixes.lengths > 1)])
+        longest = max(texts.shape[1] for texts in records)
+        return reconstruction([functional.pad(texts, (0, longest - texts.shape[1])) for texts in records])
 
     def prefixes(self, bodies: tuple[Decoder, Decoder], table: Tensor, gradients: list[Tensor]) -> Prefixes | None:
         """Prefixes whose inputs of both layers are accepted; None for none.
@@ -140,80 +144,106 @@ class Dager(ReconstructionAttack):
             table: ``(W, d)`` word table.
             gradients: ``(3 d, d)`` changes of the projections of the first two layers.
         """
-        spans, outside = self.spans(gradients)
-        words, parents, total = [torch.zeros(1, 0, dtype=torch.int64)], list[Tensor](), 0
-        for place in range(len(bodies[0].position.weight)):
-            accepted = self.words_at(bodies, table, spans[0], outside, place)
-            if not 0 < len(accepted) * len(words[-1]) <= _CANDIDATES:
+        (first_span, second_span), outside = self.spans(gradients)
+        levels = [torch.zeros(1, 0, dtype=torch.int64)]
+        parents = list[Tensor]()
+        total = 0
+        for position in range(len(bodies[0].position.weight)):
+            # Words at this place by the first layer, then sentences that they continue by the second one.
+            accepted = self.words_at(bodies, table, first_span, outside, position)
+            if not 0 < len(accepted) * len(levels[-1]) <= _CANDIDATES:
                 break
-            origin, word = self.grown(bodies, table, spans[1], words[-1], accepted)
+            origin, word = self.grown(bodies, table, second_span, levels[-1], accepted)
             if not len(origin):
                 break
-            parents.append(origin + total - len(words[-1]) if place else torch.full_like(origin, -1))
-            words.append(torch.cat([words[-1][origin], word[:, None]], dim=1))
+            if position == 0:
+                parents.append(torch.full_like(origin, -1))
+            else:
+                parents.append(origin + total - len(levels[-1]))
+            levels.append(torch.cat([levels[-1][origin], word[:, None]], dim=1))
             total += len(origin)
         if not parents:
             return None
-        return Prefixes(pad_sequence([row for level in words[1:] for row in level], True), torch.cat(parents))
+        rows = [row for level in levels[1:] for row in level]
+        return Prefixes(pad_sequence(rows, batch_first=True), torch.cat(parents))
 
     def spans(self, gradients: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         """First right singular vectors of each gradient ``(M, d)``, ``(R, d)``, and last ones of the first gradient."""
-        found = [torch.linalg.svd(torch.linalg.qr(one.double(), mode="r")[1])[1:] for one in gradients]
-        rank = max(int((values > self.tolerance).sum()) for values, _ in found)
+        values, vectors = list[Tensor](), list[Tensor]()
+        for gradient in gradients:
+            # The triangular factor has the same singular values and right vectors, of fewer rows.
+            triangle = torch.linalg.qr(gradient.double(), mode="r")[1]
+            _, of_layer, right_vectors = torch.linalg.svd(triangle)
+            values.append(of_layer)
+            vectors.append(right_vectors)
+        rank = max(int((of_layer > self.tolerance).sum()) for of_layer in values)
         rank = max(min(rank, gradients[0].shape[1] - self.cut), 0)
-        first = found[0][1]
-        return [vectors[:rank] for _, vectors in found], first[max(rank, len(first) - _SCREENS) :]
+        spans = [right_vectors[:rank] for right_vectors in vectors]
+        outside_first = vectors[0][max(rank, len(vectors[0]) - _SCREENS) :]
+        return spans, outside_first
 
     def words_at(
-        self, bodies: tuple[Decoder, Decoder], table: Tensor, span: Tensor, outside: Tensor, place: int
+        self, bodies: tuple[Decoder, Decoder], table: Tensor, span: Tensor, outside: Tensor, position: int
     ) -> Tensor:
         """``(A,)`` words whose input of the first layer is accepted at a place.
 
         No input has a component along a vector `outside` the span that is longer than its distance, so that a few
         products in the precision of the table leave few words for the exact distance.
         """
-        screens, near = outside.T.to(table), list[Tensor]()
-        for some in torch.split(table, _WORDS_AT_ONCE):
-            inputs = _first_inputs(bodies[0], some, place)
-            components = (inputs @ screens).abs_().amax(1) if len(outside) else inputs.new_zeros(len(inputs))
-            near.append(components <= (self.first + _ROUNDING) * torch.linalg.vector_norm(inputs, dim=1))
-        words = torch.cat(near).nonzero().flatten()
+        rough, exact = bodies
+        screens = outside.T.to(table)
+        is_near = list[Tensor]()
+        for vectors in torch.split(table, _WORDS_AT_ONCE):
+            inputs = _first_inputs(rough, vectors, position)
+            components = inputs.new_zeros(len(inputs))
+            if len(outside):
+                components = (inputs @ screens).abs_().amax(1)
+            is_near.append(components <= (self.first + _ROUNDING) * torch.linalg.vector_norm(inputs, dim=1))
+        words = torch.cat(is_near).nonzero().flatten()
         words = words[words > 0]  # 0 is padding
-        return words[distances(span, _first_inputs(bodies[1], table[words], place)) < self.first]
+        return words[distances(span, _first_inputs(exact, table[words], position)) < self.first]
 
     def grown(
         self, bodies: tuple[Decoder, Decoder], table: Tensor, span: Tensor, prefixes: Tensor, words: Tensor
     ) -> tuple[Tensor, Tensor]:
         """``(G,)`` prefixes and the words that they are continued by, accepted in the second layer."""
         rough, exact = bodies
-        near = []
+        # All pairs of a prefix and a word in the table's precision; those near enough again in double precision.
+        is_near = []
         for some in torch.split(prefixes, max(1, _AT_ONCE // len(words))):
             inputs = _second_inputs(rough, table, some, words)
-            near.append(distances(span.to(table), inputs) < self.second + _ROUNDING)
-        origin, word = torch.cat(near).nonzero(as_tuple=True)
+            is_near.append(distances(span.to(table), inputs) < self.second + _ROUNDING)
+        origin, word = torch.cat(is_near).nonzero(as_tuple=True)
         accepted = torch.zeros(len(origin), dtype=torch.bool)
-        for some in torch.split(torch.arange(len(origin)), _AT_ONCE):
-            inputs = _second_inputs(exact, table, prefixes[origin[some]], words[word[some]][:, None])
-            accepted[some] = distances(span, inputs)[:, 0] < self.second
+        for pairs in torch.split(torch.arange(len(origin)), _AT_ONCE):
+            inputs = _second_inputs(exact, table, prefixes[origin[pairs]], words[word[pairs]][:, None])
+            accepted[pairs] = distances(span, inputs)[:, 0] < self.second
         return origin[accepted], words[word[accepted]]
 
 
-def _first_inputs(body: Decoder, vectors: Tensor, place: int) -> Tensor:
+def _projections(layer: int) -> list[str]:
+    """Names of the weights of a layer's attention."""
+    return [f"{BODY}.layers.{layer}.{part}.weight" for part in ("query", "key", "value")]
+
+
+def _first_inputs(body: Decoder, vectors: Tensor, position: int) -> Tensor:
     """``(W, d)`` inputs of the first layer at a place, for ``vectors (W, d)`` of words."""
-    first, position = body.layers[0], body.position.weight[place]
+    first = body.layers[0]
     assert isinstance(first, DecoderLayer)
-    inputs: Tensor = first.norm(vectors.to(position) + position)
+    position_vector = body.position.weight[position]
+    inputs: Tensor = first.norm(vectors.to(position_vector) + position_vector)
     return inputs
 
 
 def _second_inputs(body: Decoder, table: Tensor, prefixes: Tensor, words: Tensor) -> Tensor:
     """``(P, W, d)`` inputs of the second layer at the words ``(W,)`` or ``(P, W)`` after prefixes ``(P, T)``."""
-    place = prefixes.shape[1]
     first, second = body.layers[0], body.layers[1]
     assert isinstance(first, DecoderLayer)
     assert isinstance(second, DecoderLayer)
-    places = body.position.weight
-    before, last = table[prefixes].to(places) + places[:place], table[words].to(places) + places[place]
+    length = prefixes.shape[1]
+    positions = body.position.weight
+    before = table[prefixes].to(positions) + positions[:length]
+    last = table[words].to(positions) + positions[length]
     inputs: Tensor = second.norm(first.at_last(before, last))
     return inputs
 
@@ -231,7 +261,8 @@ def next_words_of(
     """``(P, W)`` times that each word follows each prefix, see `next_words`; ``change (W, D)`` of the last layer."""
     lengths = prefixes.lengths
     parts = [layers.last_inputs(model, prefixes.words[lengths == n, :n]) for n in torch.unique(lengths).tolist()]
-    states, started = torch.cat(parts), prefixes.started()
+    states = torch.cat(parts)
+    started = prefixes.started()
     logits = states @ with_bias(model, [OUTPUT]).double().T
     repeated = sentences / float(started[prefixes.parents < 0].sum())
     return next_words(change, states, logits, started, 0.0, repeated=repeated).counts

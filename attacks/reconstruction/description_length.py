@@ -1,6 +1,7 @@
 """Description lengths of records under a prior that is learned from the other clients' records."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,6 +11,15 @@ from fedleak_recorder.record_hash import levels
 
 _MOST_SYMBOLS = 2**22
 """Largest number of frequencies that are counted: of all values of all contexts."""
+
+
+@dataclass(frozen=True)
+class _Symbols:
+    """Symbols ``(K,)`` of a client's records, with the context of each, and the number of its record."""
+
+    symbols: Tensor
+    contexts: Tensor
+    records: Tensor
 
 
 def description_bits(records: Sequence[Tensor], truth: Mapping[str, Tensor]) -> list[Tensor] | None:
@@ -28,60 +38,67 @@ def description_bits(records: Sequence[Tensor], truth: Mapping[str, Tensor]) -> 
     Returns:
         None if fewer than two clients have records, or too many values are possible to count them.
     """
-    if sum(len(own) > 0 for own in records) < 2:
+    if sum(len(client_records) > 0 for client_records in records) < 2:
         return None
-    parts = [_symbols(own, truth, v) for v, own in enumerate(records)]
-    symbols, contexts, _ = (torch.cat(own) for own in zip(*parts, strict=True))
+    clients = [_symbols(client_records, truth, v) for v, client_records in enumerate(records)]
+    symbols = torch.cat([client.symbols for client in clients])
+    contexts = torch.cat([client.contexts for client in clients])
+    # Possible values of each context: all from the smallest to the largest that occurs in it.
+    bounds = torch.iinfo(torch.int64)
     size = int(contexts.max()) + 1
-    least = torch.full((size,), torch.iinfo(torch.int64).max).scatter_reduce(0, contexts, symbols, "amin")
-    most = torch.full((size,), torch.iinfo(torch.int64).min).scatter_reduce(0, contexts, symbols, "amax")
-    values = (most - least + 1).clamp(min=0)
-    if int(values.clamp(max=_MOST_SYMBOLS + 1).sum()) > _MOST_SYMBOLS:
+    smallest = torch.full((size,), bounds.max).scatter_reduce(0, contexts, symbols, "amin")
+    largest = torch.full((size,), bounds.min).scatter_reduce(0, contexts, symbols, "amax")
+    value_counts = (largest - smallest + 1).clamp(min=0)
+    if int(value_counts.clamp(max=_MOST_SYMBOLS + 1).sum()) > _MOST_SYMBOLS:
         return None
-    start = values.cumsum(0) - values - least
-    place = start[contexts] + symbols
-    found = []
-    sizes = [len(of) for _, _, of in parts]
-    occurring, total = _split(torch.bincount(place)[place], sizes), _split(torch.bincount(contexts)[contexts], sizes)
-    possible = _split(values[contexts], sizes)
-    for v, (own, (_, context, of)) in enumerate(zip(_split(place, sizes), parts, strict=True)):
-        n, others = occurring[v] - _repetitions(own), total[v] - _repetitions(context)
-        lengths = (others + possible[v]).double().log2() - (n + 1).double().log2()
-        found.append(torch.zeros(len(records[v]), dtype=torch.float64).index_add_(0, of, lengths))
-    return found
+    # Each pair of a context and a value gets a number, so that one histogram counts all of them.
+    start = value_counts.cumsum(0) - value_counts - smallest
+    pair_counts = torch.bincount(start[contexts] + symbols)
+    context_counts = torch.bincount(contexts)
+    bits = []
+    for client_records, client in zip(records, clients, strict=True):
+        pairs = start[client.contexts] + client.symbols
+        # Counts among the other clients: those of all, less the client's own.
+        occurrences = pair_counts[pairs] - _repetitions(pairs)
+        total = context_counts[client.contexts] - _repetitions(client.contexts)
+        possible = value_counts[client.contexts]
+        # -log2 (n + 1) / (N + S)
+        lengths = (total + possible).double().log2() - (occurrences + 1).double().log2()
+        of_records = torch.zeros(len(client_records), dtype=torch.float64)
+        bits.append(of_records.index_add_(0, client.records, lengths))
+    return bits
 
 
 def _repetitions(values: Tensor) -> Tensor:
     """``(K,)`` how often each of ``values (K,)`` occurs among them."""
-    _, place, counts = torch.unique(values, return_inverse=True, return_counts=True)
-    repetitions: Tensor = counts[place]
+    _, number, counts = torch.unique(values, return_inverse=True, return_counts=True)
+    repetitions: Tensor = counts[number]
     return repetitions
 
 
-def _symbols(records: Tensor, truth: Mapping[str, Tensor], client: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Symbols ``(K,)`` of a client's records, the context of each, and the record of each."""
+def _symbols(records: Tensor, truth: Mapping[str, Tensor], client: int) -> _Symbols:
+    """Symbols of a client's records."""
     if not records.is_floating_point():
-        kept = (records.flip(1).cumsum(1).flip(1) > 0).long().sum(1)  # words up to the last one
-        held = torch.arange(records.shape[1] + 1) <= kept[:, None]
+        # Words up to the last one, where padding begins, and one 0 more, which is the end.
+        words_from_here = records.flip(1).cumsum(1).flip(1)
+        lengths = (words_from_here > 0).long().sum(1)
+        is_symbol = torch.arange(records.shape[1] + 1) <= lengths[:, None]
         padded = torch.nn.functional.pad(records, (0, 1))
-        of = held.nonzero()[:, 0]
-        return padded[held].long(), torch.zeros_like(of), of
+        record = is_symbol.nonzero()[:, 0]
+        return _Symbols(padded[is_symbol].long(), torch.zeros_like(record), record)
     grid = grid_of(truth, client)
-    own = None if grid is None else (grid[0].numpy(), grid[1].numpy())
-    whole = torch.from_numpy(levels(records.numpy(), own)).round().long()
-    if whole.dim() == 4:
-        before = torch.zeros_like(whole)
-        before[..., 1:] = whole[..., :-1]
-        before[:, :, 1:, 0] = whole[:, :, :-1, 0]
-        whole = whole - before
-        context = torch.arange(whole.shape[1])[:, None, None].expand(whole.shape[1:]).flatten()
+    step_and_origin = None if grid is None else (grid[0].numpy(), grid[1].numpy())
+    numbers = torch.from_numpy(levels(records.numpy(), step_and_origin)).round().long()
+    if numbers.dim() == 4:
+        # Neighbouring pixels are alike, so that differences have short descriptions.
+        neighbour = torch.zeros_like(numbers)
+        neighbour[..., 1:] = numbers[..., :-1]
+        neighbour[:, :, 1:, 0] = numbers[:, :, :-1, 0]
+        numbers = numbers - neighbour
+        channels = torch.arange(numbers.shape[1])
+        context = channels[:, None, None].expand(numbers.shape[1:]).flatten()
     else:
-        context = torch.arange(whole[0].numel() if len(whole) else 0)
-    whole = whole.flatten(1)
-    of = torch.arange(len(whole)).repeat_interleave(whole.shape[1])
-    return whole.flatten(), context.repeat(len(whole)), of
-
-
-def _split(values: Tensor, sizes: list[int]) -> Sequence[Tensor]:
-    parts: Sequence[Tensor] = torch.split(values, sizes)
-    return parts
+        context = torch.arange(numbers[0].numel() if len(numbers) else 0)
+    numbers = numbers.flatten(1)
+    record = torch.arange(len(numbers)).repeat_interleave(numbers.shape[1])
+    return _Symbols(numbers.flatten(), context.repeat(len(numbers)), record)

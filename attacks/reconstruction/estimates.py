@@ -1,5 +1,6 @@
 """Estimate of attacks that reconstruct training examples."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -120,7 +121,8 @@ class ReconstructionEstimate(Estimate):
         return without_records(view, truth)
 
     def check(self, view: View) -> None:
-        size = (view.victims, self.records.shape[1] if self.records.dim() > 1 else 0)
+        slots = self.records.shape[1] if self.records.dim() > 1 else 0
+        size = (view.victims, slots)
         check_tensor("count", self.count, size[:1], dtype=torch.int64)
         check_tensor("labels", self.labels, size, dtype=torch.int64)
         check_tensor("certified", self.certified, size, dtype=torch.bool)
@@ -128,10 +130,10 @@ class ReconstructionEstimate(Estimate):
             raise EstimateError(
                 f"records: expected (V, M, ...) with V = {view.victims}, got {tuple(self.records.shape)}"
             )
-        valid = torch.arange(size[1]) < self.count[:, None]
-        if bool((self.count > size[1]).any()) or bool((self.certified & ~valid).any()):
-            raise EstimateError(f"count: expected at most {size[1]}, and nothing certified after it")
-        if not bool(torch.isfinite(self.records[valid].double()).all()):
+        is_record = torch.arange(slots) < self.count[:, None]
+        if bool((self.count > slots).any()) or bool((self.certified & ~is_record).any()):
+            raise EstimateError(f"count: expected at most {slots}, and nothing certified after it")
+        if not bool(torch.isfinite(self.records[is_record].double()).all()):
             raise EstimateError("records: expected finite numbers")
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
@@ -141,78 +143,99 @@ class ReconstructionEstimate(Estimate):
         """
         if "record_hash" not in truth:
             return Scores({"certified": self.certified.sum(1) / view.example_counts.double()})
-        real = (truth["record_hash"] != 0).any(2)
-        size = real.sum(1)
-        metrics, exact = self._by_hash(truth, real)
+        is_record = (truth["record_hash"] != 0).any(2)  # clients with fewer records are padded with hashes of 0
+        size = is_record.sum(1)
+        metrics, exact = self._by_hash(truth, is_record)
         if "record_copies" in truth:
-            unique = [truth["record_copies"][v, mask] == 1 for v, mask in enumerate(real)]
-            metrics["unique"] = torch.stack([own.sum().double() for own in unique])
-            hit = [(own & right).sum().double() for own, right in zip(unique, exact, strict=True)]
-            metrics["unique-recovered"] = torch.stack(hit)
-        shown = None
+            metrics |= _unique(truth["record_copies"], is_record, exact)
         if "records" not in truth or not bool(size.any()):
             return Scores(metrics, items=size, positives=size)
         guesses = [self.records[v, : int(count)] for v, count in enumerate(self.count)]
-        originals = [truth["records"][v, mask] for v, mask in enumerate(real)]
-        if (lengths := description_bits(originals, truth)) is not None:
+        originals = [truth["records"][v, mask] for v, mask in enumerate(is_record)]
+        lengths = description_bits(originals, truth)
+        if lengths is not None:
             metrics |= self._bits(lengths, exact)
         if not self.records.is_floating_point():
             return Scores({**metrics, **rouge(guesses, originals)}, items=size, positives=size)
         if COLUMNS in view.auxiliary:
             columns = TableColumns.of(view.auxiliary[COLUMNS])
-            metrics |= row_accuracy(
-                [columns.decode(own) for own in guesses], [columns.decode(own) for own in originals], columns
-            )
+            guessed_values = [columns.decode(rows) for rows in guesses]
+            true_values = [columns.decode(rows) for rows in originals]
+            metrics |= row_accuracy(guessed_values, true_values, columns)
         matched = [nearest(*pair) for pair in zip(guesses, originals, strict=True)]
         metrics |= likeness(matched, originals)
         if "record_labels" in truth:
-            pool = view.auxiliary.get("images"), view.auxiliary.get("labels")
-            metrics |= identified(matched, originals, [truth["record_labels"][v, m] for v, m in enumerate(real)], pool)
+            labels = [truth["record_labels"][v, mask] for v, mask in enumerate(is_record)]
+            auxiliary = view.auxiliary.get("images"), view.auxiliary.get("labels")
+            metrics |= identified(matched, originals, labels, auxiliary)
+        shown = None
         if self.records.dim() == 5:
             shown = Reconstruction(torch.cat(originals)[:_SHOWN], torch.cat(matched)[:_SHOWN])
         return Scores(metrics, items=size, positives=size, reconstruction=shown)
 
     def _bits(self, lengths: Sequence[Tensor], exact: Sequence[Tensor]) -> dict[str, Tensor]:
         """Bits of the exact reconstructions, of records with these description lengths ``(N_v,)``; and of the rest."""
-        named = (self.count + 1).double().log2()
-        added = [(own - name).clamp(min=0)[hit].sum() for own, name, hit in zip(lengths, named, exact, strict=True)]
-        whole = torch.stack([own.sum() if len(own) else own.new_tensor(torch.nan) for own in lengths])
-        bits = torch.stack(added) + 0 * whole
-        return {"bits": bits, "bits-left": whole - bits}
+        # Of M reconstructions, it takes log2(M + 1) bits to say which one a record is, or none.
+        name_bits = (self.count + 1).double().log2()
+        recovered_bits, all_bits = list[Tensor](), list[Tensor]()
+        for record_bits, name, is_exact in zip(lengths, name_bits, exact, strict=True):
+            recovered_bits.append((record_bits - name).clamp(min=0)[is_exact].sum())
+            all_bits.append(record_bits.sum() if len(record_bits) else record_bits.new_tensor(torch.nan))
+        total = torch.stack(all_bits)
+        bits = torch.stack(recovered_bits) + 0 * total  # NaN for clients without records
+        return {"bits": bits, "bits-left": total - bits}
 
-    def _by_hash(self, truth: Mapping[str, Tensor], real: Tensor) -> tuple[dict[str, Tensor], list[Tensor]]:
+    def _by_hash(self, truth: Mapping[str, Tensor], is_record: Tensor) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Metrics, and which of each client's records ``(N_v,)`` have an exact reconstruction."""
         exact = []
-        size = real.sum(1).double()
+        size = is_record.sum(1).double()
         size = size.masked_fill(size == 0, torch.nan)
-        found = {name: torch.zeros(len(size), dtype=torch.float64) for name in ("recovered", "right", "wrong")}
+        recovered, right_label, false_certified = torch.zeros(3, len(size), dtype=torch.float64)
         labelled = "record_labels" in truth and bool((self.labels >= 0).any())
         for v, count in enumerate(self.count.tolist()):
-            own = [row.numpy().tobytes() for row in truth["record_hash"][v, real[v]]]
+            true_hashes = [row.numpy().tobytes() for row in truth["record_hash"][v, is_record[v]]]
             hashes = record_hashes(self.records[v, :count], truth["record_salt"][v], grid_of(truth, v))
-            guesses = [row.numpy().tobytes() for row in hashes]
-            left = Counter(own) & Counter(guesses)
-            found["recovered"][v] = left.total()
-            hits = []
-            for hashed in own:
-                hits.append(left[hashed] > 0)
-                left[hashed] -= 1
-            exact.append(torch.tensor(hits, dtype=torch.bool))
-            sure = Counter(hashed for hashed, certain in zip(guesses, self.certified[v], strict=False) if certain)
-            found["wrong"][v] = (sure - Counter(own)).total()
+            guessed_hashes = [row.numpy().tobytes() for row in hashes]
+            # A record that the client has n times is recovered n times by n reconstructions only.
+            unmatched = Counter(true_hashes) & Counter(guessed_hashes)
+            recovered[v] = unmatched.total()
+            is_exact = []
+            for hashed in true_hashes:
+                is_exact.append(unmatched[hashed] > 0)
+                unmatched[hashed] -= 1
+            exact.append(torch.tensor(is_exact, dtype=torch.bool))
+            certified = self.certified[v, :count].tolist()
+            certified_hashes = Counter(itertools.compress(guessed_hashes, certified))
+            false_certified[v] = (certified_hashes - Counter(true_hashes)).total()
             if labelled:
-                true = zip(own, truth["record_labels"][v, real[v]].tolist(), strict=True)
-                said = zip(guesses, self.labels[v, :count].tolist(), strict=True)
-                found["right"][v] = (Counter(true) & Counter(said)).total()
+                true_labels = truth["record_labels"][v, is_record[v]].tolist()
+                true_pairs = Counter(zip(true_hashes, true_labels, strict=True))
+                guessed_pairs = Counter(zip(guessed_hashes, self.labels[v, :count].tolist(), strict=True))
+                right_label[v] = (true_pairs & guessed_pairs).total()
         metrics = {
-            "recovered": found["recovered"] / size,
+            "recovered": recovered / size,
             "certified": self.certified.sum(1) / size,
-            "false-certified": found["wrong"],
+            "false-certified": false_certified,
         }
         if labelled:
-            recovered = found["recovered"]
-            metrics["label-accuracy"] = found["right"] / recovered.masked_fill(recovered == 0, torch.nan)
+            metrics["label-accuracy"] = right_label / recovered.masked_fill(recovered == 0, torch.nan)
         return metrics, exact
+
+
+def _unique(copies: Tensor, is_record: Tensor, exact: Sequence[Tensor]) -> dict[str, Tensor]:
+    """How many of each client's records occur once in the whole table, and how many of these are exact.
+
+    Args:
+        copies: ``(V, M)`` how often each record occurs.
+        is_record: ``(V, M)`` False for padding.
+        exact: ``(N_v,)`` which of each client's records have an exact reconstruction.
+    """
+    unique, recovered = list[Tensor](), list[Tensor]()
+    for client_copies, mask, is_exact in zip(copies, is_record, exact, strict=True):
+        is_unique = client_copies[mask] == 1
+        unique.append(is_unique.sum().double())
+        recovered.append((is_unique & is_exact).sum().double())
+    return {"unique": torch.stack(unique), "unique-recovered": torch.stack(recovered)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,12 +256,14 @@ def reconstruction(
         labels: ``(M_v,)`` classes of each client's records; None if unknown.
         certified: ``(M_v,)`` bool, whether each record is certain; None for no record.
     """
-    count = torch.tensor([len(own) for own in records], dtype=torch.int64)
-    classes = [torch.full((len(own),), -1) for own in records] if labels is None else labels
-    sure = [torch.zeros(len(own), dtype=torch.bool) for own in records] if certified is None else certified
+    counts = [len(client_records) for client_records in records]
+    if labels is None:
+        labels = [torch.full((count,), -1) for count in counts]
+    if certified is None:
+        certified = [torch.zeros(count, dtype=torch.bool) for count in counts]
     return ReconstructionEstimate(
         records=pad_sequence(list(records), batch_first=True),
-        labels=pad_sequence([own.long() for own in classes], batch_first=True, padding_value=-1),
-        certified=pad_sequence(list(sure), batch_first=True),
-        count=count,
+        labels=pad_sequence([classes.long() for classes in labels], batch_first=True, padding_value=-1),
+        certified=pad_sequence(list(certified), batch_first=True),
+        count=torch.tensor(counts, dtype=torch.int64),
     )

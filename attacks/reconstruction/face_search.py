@@ -32,17 +32,23 @@ def search_faces(span: RecordSpan, *, failures: int, programs: int, generator: t
     """
     failed = 0
     while span.left and len(span.levels) < span.rank and failed < failures:
-        left_before, candidates_before = span.left, len(span.levels)
+        left_before = span.left
+        candidates_before = len(span.levels)
         rows, basis = span.remaining()
         black, used = _black_pixels(span, rows, basis)
         for black_pixels in black:
+            # A random cost chooses a vertex; pixels that are black in the ratio cost most, so they stay black.
             noise = torch.randn(len(black_pixels), generator=generator).double()
             cost = black_pixels * _WEIGHT + _NOISE * noise
             point = _vertex(basis, used, cost, span.slack)
             programs -= 1
-            failed = 0 if point is not None and span.take(point[None]) else failed + 1
+            if point is not None and span.take(point[None]):
+                failed = 0
+            else:
+                failed += 1
             if failed == failures or not programs:
                 return
+            # What was subtracted may isolate records; the span is another one then, so it starts anew.
             if span.left < left_before:
                 span.peel()
                 break
@@ -52,27 +58,34 @@ def search_faces(span: RecordSpan, *, failures: int, programs: int, generator: t
 
 def _black_pixels(span: RecordSpan, rows: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     """``(M, P)`` black pixels of each row's ratio, blackest first, and ``(P,)`` pixels not always black."""
+    # A pixel that the span leaves at 0 is black in all records that remain.
     used = (basis[:, :-1].abs().amax(0) > max(1e-9, span.precision * 10)).nonzero().flatten()
     _, _, points, _ = span.ratios(rows)
     black = points[:, used].abs() < _BLACK
     count = black.sum(1)
     order = count.argsort(descending=True)
-    return black[order[count[order] >= _FEWEST_BLACK]].double(), used
+    with_enough = order[count[order] >= _FEWEST_BLACK]
+    return black[with_enough].double(), used
 
 
 def _vertex(basis: Tensor, used: Tensor, cost: Tensor, slack: float) -> Tensor | None:
     """``(D,)`` image of least cost in the span, None if the program has no solution."""
     from scipy.optimize import linprog  # slow to import
 
-    directions = basis[:, used].numpy()
+    directions = basis[:, used]
     slack = min(slack, 1e-4)
-    solved = linprog(
-        directions @ cost.numpy(),
-        A_ub=torch.cat([-basis[:, used].T, basis[:, used].T]).numpy(),
-        b_ub=torch.cat([torch.full((len(used),), slack), torch.full((len(used),), 1 + slack)]).numpy(),
+    # Over v: least cost of the image v^T B, with v^T b = 1 and each pixel in [0, 1] up to the slack.
+    lowest = torch.full((len(used),), slack)
+    highest = torch.full((len(used),), 1 + slack)
+    solution = linprog(
+        directions.numpy() @ cost.numpy(),
+        A_ub=torch.cat([-directions.T, directions.T]).numpy(),
+        b_ub=torch.cat([lowest, highest]).numpy(),
         A_eq=basis[:, -1:].T.numpy(),
         b_eq=[1.0],
         bounds=(None, None),
         method="highs",
     )
-    return None if solved.status else torch.from_numpy(solved.x) @ basis[:, :-1]
+    if solution.status:
+        return None
+    return torch.from_numpy(solution.x) @ basis[:, :-1]

@@ -22,7 +22,10 @@ from fedleak.core.view import RoundView, View
 if TYPE_CHECKING:
     from fedleak.modules.attackers.image_matching import Unknown
 
-_SIGNAL, _REACHED = "signal", "matched"
+_SIGNAL = "signal"
+_REACHED = "matched"
+_STEP = 0.1
+"""First step of each number of a standardised image, as published."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +63,12 @@ class MatchedImages(ReconstructionEstimate):
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         scores = super().score(view, truth)
-        made, asked = self.iterations
+        iterations_made, iterations_asked = self.iterations
         row = {
             "clients": view.victims,
-            "iterations": made,
-            "asked for": asked,
-            "finished": made >= asked,
+            "iterations": iterations_made,
+            "asked for": iterations_asked,
+            "finished": iterations_made >= iterations_asked,
             "seconds": round(self.seconds, 1),
             "predicted cosine": float(self.signal.mean()),
             "reached cosine": float(self.matched.mean()),
@@ -110,6 +113,7 @@ class GradientMatching(ReconstructionAttack):
         from fedleak.modules.attackers.image_matching import ImageMatching
         from fedleak.modules.attackers.trainer import fit_quietly
 
+        # Labels first, from the last layer's update: they and their number are fixed while images are searched.
         counts = class_counts(view, generator=generator)
         labels = labels_of(counts)
         try:
@@ -122,7 +126,7 @@ class GradientMatching(ReconstructionAttack):
                 objective=self.objective,
                 solver=self.solver,
                 total_variation=self.total_variation,
-                step=0.1,
+                step=_STEP,
                 max_iter=self.max_iter,
                 restarts=self.restarts,
                 seconds=60 * self.minutes,
@@ -255,19 +259,21 @@ def decoupled(view: RoundView, unrelated: Literal["update", "model"]) -> RoundVi
         if view.victims < 2:
             raise ViewError("expected two clients or more, whose updates can be exchanged; got one")
         return dataclasses.replace(view, deltas={name: value.roll(1, 0) for name, value in view.deltas.items()})
+    # Weights in a random order have the same distribution, and nothing to do with the update.
     draws = generator_for(0, "foreign model", PERSISTENT)
-    models = {
-        name: value.flatten()[torch.randperm(value.numel(), generator=draws)].reshape(value.shape)
-        for name, value in view.model.items()
-    }
-    return dataclasses.replace(view, model=models, client_models=None)
+    model = {}
+    for name, value in view.model.items():
+        order = torch.randperm(value.numel(), generator=draws)
+        model[name] = value.flatten()[order].reshape(value.shape)
+    return dataclasses.replace(view, model=model, client_models=None)
 
 
 def labels_of(counts: Tensor) -> Tensor:
     """``(V, M)`` classes in ascending order of clients with ``counts (V, K)``, padded with -1."""
-    places = torch.arange(int(counts.sum(1).max()))
-    classes = torch.searchsorted(counts.cumsum(1), places.expand(len(counts), -1).contiguous(), right=True)
-    return classes.masked_fill(places >= counts.sum(1, keepdim=True), -1)
+    # Image m has the first class whose cumulative count exceeds m.
+    images = torch.arange(int(counts.sum(1).max()))
+    classes = torch.searchsorted(counts.cumsum(1), images.expand(len(counts), -1).contiguous(), right=True)
+    return classes.masked_fill(images >= counts.sum(1, keepdim=True), -1)
 
 
 def image_shape(view: RoundView) -> tuple[int, ...]:
@@ -289,6 +295,8 @@ def predicted_cosine(view: RoundView) -> Tensor:
 
     The squared length of an update with noise is that of the update plus ``sum s^2`` on average.
     """
-    total = torch.stack([value.double().flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0)
-    noise = sum(view.noise_scale(name) ** 2 * value[0].numel() for name, value in view.deltas.items())
-    return (1 - noise / total.clamp(min=1e-30)).clamp(0, 1).sqrt()
+    squares = [value.double().flatten(1).square().sum(1) for value in view.deltas.values()]
+    received_square = torch.stack(squares).sum(0)
+    noise_square = sum(view.noise_scale(name) ** 2 * value[0].numel() for name, value in view.deltas.items())
+    # cos = |update| / |update + noise|, as the noise is orthogonal to the update on average.
+    return (1 - noise_square / received_square.clamp(min=1e-30)).clamp(0, 1).sqrt()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _OWN = 2.0
 """First logit of an image's own weight in its mixture; those of the others are near 0, so its weight is about 0.7."""
 _SPAN = 8.0
+"""Bound of a logit: of two that are 16 apart, the smaller one's weight is 1e-7, the precision of float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +67,17 @@ class InformedMatching(InvertingGradients):
         algorithm = view.require(ImageClassifierAlgorithm)
         if not self.omit:
             return ()
+        spoiled = set[str]()
+        if algorithm.soteria is not None:
+            spoiled.add(f"{algorithm.output_layer}.weight")
+        # The noise of a bottleneck enters its own gradients, and those of the layer that reads its output.
         layers = [name for name, layer in algorithm.template.named_modules() if isinstance(layer, Bottleneck)]
         if layers:
             layers.append(algorithm.output_layer)
-        spoiled = {f"{algorithm.output_layer}.weight"} if algorithm.soteria is not None else set()
-        return spoiled | {name for name in view.deltas if any(name.startswith(f"{layer}.") for layer in layers)}
+        for name in view.deltas:
+            if any(name.startswith(f"{layer}.") for layer in layers):
+                spoiled.add(name)
+        return spoiled
 
     def unknown(self, view: RoundView, labels: Tensor, generator: torch.Generator) -> "dict[str, Unknown]":
         from fedleak.modules.attackers.image_matching import MIXING, Unknown
@@ -78,16 +85,16 @@ class InformedMatching(InvertingGradients):
         algorithm = view.require(ImageClassifierAlgorithm)
         if not self.search:
             return {}
-        shapes = algorithm.noise_shapes(torch.zeros(2, *image_shape(view)))
-        found = {
-            name: Unknown(torch.full((*labels.shape, *shape), layer.expectation), layer.span)
-            for name, (layer, shape) in shapes.items()
-        }
+        unknowns = {}
+        for name, (layer, shape) in algorithm.noise_shapes(torch.zeros(2, *image_shape(view))).items():
+            start = torch.full((*labels.shape, *shape), layer.expectation)
+            unknowns[name] = Unknown(start, layer.span)
         if algorithm.mixup is not None:
+            # Logits of the weights of each image's mixture: its own one leads, the others start at random near 0.
             size = (*labels.shape, labels.shape[1])
             start = _OWN * torch.eye(labels.shape[1]) + torch.rand(size, generator=generator)
-            found[MIXING] = Unknown(start, (-_SPAN, _SPAN))
-        return found
+            unknowns[MIXING] = Unknown(start, (-_SPAN, _SPAN))
+        return unknowns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,38 +58,48 @@ def last_words(
     def after_last(parameters: dict[str, Tensor]) -> Tensor:
         return after_each(parameters)[rows, lengths - 1]
 
+    # The known part c = J^T (p - e): all predictions p, less the words that the texts themselves show to be next.
     logits, pull_all = vjp(after_each, values)[:2]
-    wanted = logits.softmax(-1) * (texts > 0)[..., None]
-    inside = texts[:, 1:] > 0
-    wanted[:, :-1].scatter_add_(2, texts[:, 1:, None], -inside[..., None].to(wanted))
-    known = pull_all(wanted)[0]
-    left = {name: known[name] - int(lengths.sum()) * gradient[name].to(known[name]) for name in gradient}
-    left = {**{name: torch.zeros_like(value) for name, value in values.items()}, **left}
-    whole, size = left, _norm(left)
+    known_error = logits.softmax(-1) * (texts > 0)[..., None]
+    has_next = texts[:, 1:] > 0
+    known_error[:, :-1].scatter_add_(2, texts[:, 1:, None], -has_next[..., None].to(known_error))
+    known_gradient = pull_all(known_error)[0]
+    # What the last words must explain: c - N gradient = sum_m J_m^T e_m; nothing of parameters without a gradient.
+    target = {name: torch.zeros_like(value) for name, value in values.items()}
+    for name in gradient:
+        target[name] = known_gradient[name] - int(lengths.sum()) * gradient[name].to(known_gradient[name])
+    target_norm = _norm(target)
     pull = vjp(after_last, values)[1]
 
     def pulled(scores: Tensor) -> dict[str, Tensor]:
         """``J^T`` times scores ``(M, V)``, of the parameters whose gradient is given."""
-        found = pull(scores)[0]
-        return {name: value if name in gradient else torch.zeros_like(value) for name, value in found.items()}
+        product = pull(scores)[0]
+        return {name: value if name in gradient else torch.zeros_like(value) for name, value in product.items()}
 
+    # Conjugate gradients on the normal equations J J^T e = J target.
+    residual = target
     scores = torch.zeros_like(logits[rows, lengths - 1])
-    ascent = jvp(after_last, (values,), (left,))[1]
-    direction, power = ascent, float(ascent.square().sum())
+    ascent = jvp(after_last, (values,), (residual,))[1]
+    direction = ascent
+    ascent_square = float(ascent.square().sum())
     words = torch.zeros_like(lengths)
     for _ in range(_STEPS):
         image = pulled(direction)
-        length = power / max(_norm(image) ** 2, 1e-300)
+        length = ascent_square / max(_norm(image) ** 2, 1e-300)
         scores = scores + length * direction
-        before, words = words, scores[:, 1:].argmax(1) + 1  # 0 is padding
-        if not torch.equal(words, before):
-            made = pulled(torch.zeros_like(scores).scatter_(1, words[:, None], 1.0))
-            if _norm({name: value - made[name] for name, value in whole.items()}) <= _EXPLAINED * size:
+        words_before = words
+        words = scores[:, 1:].argmax(1) + 1  # 0 is padding
+        # Rounded to one word for each text, the solution is exact or wrong: it ends when it explains the target.
+        if not torch.equal(words, words_before):
+            explained = pulled(torch.zeros_like(scores).scatter_(1, words[:, None], 1.0))
+            unexplained = {name: value - explained[name] for name, value in target.items()}
+            if _norm(unexplained) <= _EXPLAINED * target_norm:
                 break
-        left = {name: value - length * image[name] for name, value in left.items()}
-        ascent = jvp(after_last, (values,), (left,))[1]
-        last, power = power, float(ascent.square().sum())
-        direction = ascent + power / max(last, 1e-300) * direction
+        residual = {name: value - length * image[name] for name, value in residual.items()}
+        ascent = jvp(after_last, (values,), (residual,))[1]
+        square_before = ascent_square
+        ascent_square = float(ascent.square().sum())
+        direction = ascent + ascent_square / max(square_before, 1e-300) * direction
     best = scores[:, 1:].topk(2, dim=1).values
     return LastWords(words, best[:, 1] <= _CLEAR * best[:, 0])
 

@@ -22,66 +22,79 @@ def nearest(guesses: Tensor, originals: Tensor) -> Tensor:
 
     cost = torch.cdist(guesses.double().flatten(1), originals.double().flatten(1)).square()
     chosen, of = linear_sum_assignment(cost.numpy())
-    found = torch.zeros_like(originals)
-    found[torch.from_numpy(of)] = guesses[torch.from_numpy(chosen)].to(found.dtype)
-    return found
+    matched = torch.zeros_like(originals)
+    matched[torch.from_numpy(of)] = guesses[torch.from_numpy(chosen)].to(matched.dtype)
+    return matched
 
 
-def likeness(found: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, Tensor]:
+def likeness(matched: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, Tensor]:
     """``psnr`` and, of large enough images, ``ssim`` ``(V,)``: means over each client's records.
 
-    Of each client, ``found (N, *shape)`` by `nearest` and ``originals (N, *shape)``.
+    Of each client, ``matched (N, *shape)`` by `nearest` and ``originals (N, *shape)``.
     """
-    errors = [(a.double() - b.double()).square().flatten(1).mean(1) for a, b in zip(found, originals, strict=True)]
-    metrics = {"psnr": torch.stack([(-10 * e.clamp(min=_LEAST_ERROR).log10()).mean() for e in errors])}
     shape = originals[0].shape[1:]
-    if len(shape) == 3 and min(shape[1:]) >= _SMALLEST_IMAGE:
-        metrics["ssim"] = torch.stack([_ssim(a, b) for a, b in zip(found, originals, strict=True)])
+    has_ssim = len(shape) == 3 and min(shape[1:]) >= _SMALLEST_IMAGE
+    psnr, ssim = list[Tensor](), list[Tensor]()
+    for guess, original in zip(matched, originals, strict=True):
+        squared_error = (guess.double() - original.double()).square().flatten(1).mean(1)
+        # PSNR of numbers in [0, 1] in dB: -10 log10 of the mean squared error.
+        psnr.append((-10 * squared_error.clamp(min=_LEAST_ERROR).log10()).mean())
+        if has_ssim:
+            ssim.append(_ssim(guess, original))
+    metrics = {"psnr": torch.stack(psnr)}
+    if has_ssim:
+        metrics["ssim"] = torch.stack(ssim)
     return metrics
 
 
-def _ssim(found: Tensor, originals: Tensor) -> Tensor:
+def _ssim(matched: Tensor, originals: Tensor) -> Tensor:
     from torchmetrics.functional.image import structural_similarity_index_measure  # slow to import
 
     if not len(originals):
         return torch.tensor(torch.nan, dtype=torch.float64)
-    each = structural_similarity_index_measure(found.float(), originals.float(), reduction="none", data_range=1.0)
+    each = structural_similarity_index_measure(matched.float(), originals.float(), reduction="none", data_range=1.0)
     assert isinstance(each, Tensor)
     return each.double().mean()
 
 
 def identified(
-    found: Sequence[Tensor],
+    matched: Sequence[Tensor],
     originals: Sequence[Tensor],
     labels: Sequence[Tensor],
-    others: tuple[Tensor | None, Tensor | None],
+    auxiliary: tuple[Tensor | None, Tensor | None],
 ) -> dict[str, Tensor]:
     """Share of the records that are nearer to their reconstruction than all others of the same class, and its chance.
 
-    Of each client, ``found (N, *shape)`` by `nearest`, zeros for a record without reconstruction, ``originals (N,
-    *shape)`` and ``labels (N,)``. The others are the adversary's auxiliary records ``(A, *shape)`` of the class, of
+    Of each client, ``matched (N, *shape)`` by `nearest`, zeros for a record without reconstruction, ``originals (N,
+    *shape)`` and ``labels (N,)``. The others are the adversary's `auxiliary` records ``(A, *shape)`` of the class, of
     their classes ``(A,)``, then those of the other clients, up to `OTHERS`.
     """
-    images, classes = others
-    owner = torch.cat([torch.full((len(own),), v) for v, own in enumerate(labels)])
-    pool, kinds = torch.cat(list(originals)).flatten(1).double(), torch.cat(list(labels))
+    images, classes = auxiliary
+    # Records to be told apart from, with their class and the client that has them: -1 for the adversary's.
+    pool = torch.cat(list(originals)).flatten(1).double()
+    pool_class = torch.cat(list(labels))
+    owner = torch.cat([torch.full((len(client_labels),), v) for v, client_labels in enumerate(labels)])
     if images is not None and classes is not None and images.shape[1:] == originals[0].shape[1:]:
         pool = torch.cat([images.flatten(1).double(), pool])
-        kinds, owner = torch.cat([classes, kinds]), torch.cat([torch.full((len(classes),), -1), owner])
-    hits, chance = [], []
-    for v, (own, true) in enumerate(zip(found, originals, strict=True)):
-        allowed = (kinds == labels[v][:, None]) & (owner != v)
-        allowed &= allowed.cumsum(1) <= OTHERS
-        guess = own.flatten(1).double()
-        error = (guess - true.flatten(1).double()).square().sum(1)
-        nearest_other = torch.cdist(guess, pool).square().masked_fill(~allowed, torch.inf).amin(1)
-        given = own.flatten(1).any(1)
-        hits.append(((error < nearest_other) & given & allowed.any(1)).double())
-        chance.append(1 / (allowed.sum(1) + 1).double())
-    return {
-        "identified": torch.stack([value.mean() for value in hits]),
-        "identified-by-chance": torch.stack([value.mean() for value in chance]),
-    }
+        pool_class = torch.cat([classes, pool_class])
+        no_client = torch.full((len(classes),), -1)
+        owner = torch.cat([no_client, owner])
+    hits, chances = list[Tensor](), list[Tensor]()
+    for v, (guesses, records) in enumerate(zip(matched, originals, strict=True)):
+        is_candidate = (pool_class == labels[v][:, None]) & (owner != v)
+        is_candidate &= is_candidate.cumsum(1) <= OTHERS  # the first of them, the adversary's before other clients'
+        guess = guesses.flatten(1).double()
+        record = records.flatten(1).double()
+        own_distance = (guess - record).square().sum(1)
+        distances = torch.cdist(guess, pool).square()
+        nearest_other = distances.masked_fill(~is_candidate, torch.inf).amin(1)
+        # No reconstruction, or nobody to be taken for, is no identification.
+        is_reconstructed = guesses.flatten(1).any(1)
+        hit = (own_distance < nearest_other) & is_reconstructed & is_candidate.any(1)
+        hits.append(hit.double().mean())
+        chance = 1 / (is_candidate.sum(1) + 1).double()
+        chances.append(chance.mean())
+    return {"identified": torch.stack(hits), "identified-by-chance": torch.stack(chances)}
 
 
 class _Words:
@@ -103,17 +116,22 @@ def rouge(guesses: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, T
     from scipy.optimize import linear_sum_assignment
 
     scorer = RougeScorer(["rouge1", "rouge2"], tokenizer=_Words())
-    rows = []
-    for own, true in zip(guesses, originals, strict=True):
-        texts, sentences = _texts(own), _texts(true)
+    rows = list[list[float]]()
+    for guessed, true in zip(guesses, originals, strict=True):
+        texts = _texts(guessed)
+        sentences = _texts(true)
+        if not sentences:
+            rows.append([torch.nan, torch.nan])
+            continue
+        if not texts:
+            rows.append([0.0, 0.0])
+            continue
         scored = [[scorer.score(sentence, text) for text in texts] for sentence in sentences]
         first = torch.tensor([[pair["rouge1"].fmeasure for pair in row] for row in scored], dtype=torch.float64)
         second = torch.tensor([[pair["rouge2"].fmeasure for pair in row] for row in scored], dtype=torch.float64)
-        if not texts or not sentences:
-            rows.append([0.0 if sentences else torch.nan] * 2)
-            continue
-        chosen = linear_sum_assignment(first.numpy(), maximize=True)
-        rows.append([float(value[chosen].sum()) / len(sentences) for value in (first, second)])
+        # Both are means over all sentences in the assignment of greatest ROUGE-1; one without a text counts 0.
+        assignment = linear_sum_assignment(first.numpy(), maximize=True)
+        rows.append([float(f1[assignment].sum()) / len(sentences) for f1 in (first, second)])
     columns = torch.tensor(rows, dtype=torch.float64)
     return {"rouge1": columns[:, 0], "rouge2": columns[:, 1]}
 

@@ -1,5 +1,6 @@
 """Records solved for from the update of a linear first layer."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,24 +10,23 @@ from torch import Tensor
 
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack
 from fedleak.attacks.reconstruction.face_search import search_faces
+from fedleak.attacks.reconstruction.found_records import FoundRecords
+from fedleak.attacks.reconstruction.layer_step import declared_rate, record_errors
 from fedleak.attacks.reconstruction.linear_layer import (
     LayerUpdate,
     LinearEstimate,
     are_pixels,
     has_classes,
-    layer_errors,
     layer_update,
     linear_estimate,
 )
-from fedleak.attacks.reconstruction.peeled_rows import RowChanges
 from fedleak.attacks.reconstruction.pixel_grid import as_levels
-from fedleak.attacks.reconstruction.possible_rows import MOST_POSSIBLE, ROUNDING, search_possible
-from fedleak.attacks.reconstruction.record_span import RecordErrors, RecordSpan, confirm
-from fedleak.attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
-from fedleak.attacks.reconstruction.table_search import TableUpdate, search_table
+from fedleak.attacks.reconstruction.record_candidates import confirm
+from fedleak.attacks.reconstruction.record_span import RecordSpan
+from fedleak.attacks.reconstruction.record_supports import search_supports
+from fedleak.attacks.reconstruction.sparse_changes import ZEROS
+from fedleak.attacks.reconstruction.table_inversion import check_embedded, rows_of_table
 from fedleak.attacks.reconstruction.update_precision import number_errors
-from fedleak.client.layer_inputs import layer_inputs
-from fedleak.client.network import NetworkAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.progress import with_progress
 from fedleak.core.ranges import NonNegativeInt, PositiveFloat
@@ -103,7 +103,7 @@ class LinearInversion(ReconstructionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> LinearEstimate:
         layer = layer_update(view, embedded=True)
         if layer.embedded:
-            _check_embedded(view, layer)
+            check_embedded(view, layer)
         if layer.noise:
             return _of_single_records(layer, view.example_counts)
         pixels = are_pixels(view)
@@ -111,13 +111,18 @@ class LinearInversion(ReconstructionAttack):
         inputs = math.prod(layer.shape)
         if columns is not None and len(columns.column) != inputs:
             raise ViewError(f"expected a network with the {len(columns.column)} inputs of the columns; got {inputs}")
-        victims = with_progress(range(view.victims))
-        solved = [self._solve(view, layer, victim, pixels, columns, generator) for victim in victims]
+        solved = list[FoundRecords]()
+        for victim in with_progress(range(view.victims)):
+            solved.append(self._solve(view, layer, victim, pixels, columns, generator))
         solved = _confirmed(solved, view.auxiliary["images"] if pixels else None)
         if not pixels and columns is None and not any(len(client.records) for client in solved):
             self._check_capacity(view, layer)
-        classes, certain = [client.classes for client in solved], [client.certain for client in solved]
-        return linear_estimate(layer, [client.records for client in solved], classes, certain=certain)
+        return linear_estimate(
+            layer,
+            [client.records for client in solved],
+            [client.classes for client in solved],
+            certain=[client.certain for client in solved],
+        )
 
     def _solve(
         self,
@@ -130,10 +135,13 @@ class LinearInversion(ReconstructionAttack):
     ) -> FoundRecords:
         model = {name: value[victim] for name, value in view.sent_models().items()}
         if columns is not None:
-            return self._table_rows(view, layer, model, victim, columns, generator)
+            off_grid = functools.partial(self._off_grid, generator=generator)
+            return rows_of_table(view, layer, model, victim, columns, off_grid)
+        weight = view.deltas[f"{layer.name}.weight"][victim].double()
+        bias = view.deltas[f"{layer.name}.bias"][victim].double()
         sent = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
-        weight, bias = (view.deltas[f"{layer.name}.{part}"][victim].double() for part in ("weight", "bias"))
-        rows, count = layer.rows_of(victim), int(view.example_counts[victim])
+        rows = layer.rows_of(victim)
+        count = int(view.example_counts[victim])
         span = RecordSpan(
             rows,
             count,
@@ -141,18 +149,19 @@ class LinearInversion(ReconstructionAttack):
             precision=layer.precision,
             model=sent,
             errors=record_errors(view, layer, model, victim),
-            rate=_declared_rate(view, victim) or 1.0,
+            rate=declared_rate(view, victim) or 1.0,
             several_models=view.client_models is not None,
         )
         if pixels is not False:
             span.peel()
             if span.exact and self.programs and self.failures:
                 search_faces(span, failures=self.failures, programs=self.programs, generator=generator)
+        # Where nothing says whether records are pixels, they are so if some vector of the span is on the grid.
         if pixels or span.candidates:
             return span_records(span)
-        return self._off_grid(span, rows, count, generator)
+        return self._off_grid(span, rows, count, generator=generator)
 
-    def _off_grid(self, span: RecordSpan, rows: Tensor, count: int, generator: torch.Generator) -> FoundRecords:
+    def _off_grid(self, span: RecordSpan, rows: Tensor, count: int, *, generator: torch.Generator) -> FoundRecords:
         """Records of one client on any scale."""
         return search_supports(
             span,
@@ -164,42 +173,6 @@ class LinearInversion(ReconstructionAttack):
             generator=generator,
         )
 
-    def _table_rows(
-        self,
-        view: RoundView,
-        layer: LayerUpdate,
-        model: dict[str, Tensor],
-        victim: int,
-        columns: TableColumns,
-        generator: torch.Generator,
-    ) -> FoundRecords:
-        """Rows of one client whose table has known columns."""
-        are_listed = columns.possible * layer.weight.shape[1] <= MOST_POSSIBLE
-        weight, bias = model[f"{layer.name}.weight"], model[f"{layer.name}.bias"]
-        update = TableUpdate(
-            rows=layer.rows_of(victim),
-            count=int(view.example_counts[victim]),
-            columns=columns,
-            errors=record_errors(view, layer, model, victim),
-            rate=_declared_rate(view, victim),
-            floor=_rounding_length(layer, victim, weight),
-            precision=layer.precision,
-        )
-
-        def listed() -> FoundRecords | None:
-            return _possible_rows(view, layer, model, victim, columns) if are_listed else None
-
-        def search() -> FoundRecords:
-            sent = torch.cat([weight, bias[:, None]], dim=1).double()
-            span = RecordSpan(update.rows, update.count, precision=layer.precision, model=sent, errors=update.errors)
-            return self._off_grid(span, update.rows, update.count, generator)
-
-        if layer.embedded:  # ratios are embedded rows
-            possible = listed()
-            assert possible is not None, "`_check_embedded` refuses others"
-            return possible
-        return search_table(update, listed, search)
-
     @staticmethod
     def _check_capacity(view: RoundView, layer: LayerUpdate) -> None:
         """Refuses records off the grid of pixels that the search cannot find, rather than to say that there are none.
@@ -207,131 +180,59 @@ class LinearInversion(ReconstructionAttack):
         Raises:
             ViewError: the clients' step is unknown, or they have more records than the layer's update has dimensions.
         """
-        algorithm, fewest = view.algorithm, int(view.example_counts.min())
-        known = has_classes(algorithm) and bool((algorithm.steps(view.example_counts) == 1).all())
+        algorithm = view.algorithm
+        fewest = int(view.example_counts.min())
+        makes_known_step = has_classes(algorithm) and bool((algorithm.steps(view.example_counts) == 1).all())
         neurons, width = layer.weight.shape[1:]
         most = min(width, neurons // ZEROS)
-        if not known or fewest > most:
+        if not makes_known_step or fewest > most:
+            clients = "such clients" if makes_known_step else "another or no algorithm"
             raise ViewError(
                 "nothing found in the updates has values on a grid of 1/255 in [0, 1]; records on another scale, e.g."
                 " standardised tables, may be in them all the same, but are found only for clients that classify with a"
                 f" known algorithm in one step (--learner) and have at most {most} records here; found"
-                f" {'such clients' if known else 'another or no algorithm'} with at least {fewest} records"
+                f" {clients} with at least {fewest} records"
             )
 
 
 def span_records(span: RecordSpan) -> FoundRecords:
     """Candidates of a span, and which of them are certain."""
     span.decide()
-    width = span.model.shape[1] - 1
-    points = [candidate.point[:-1] for candidate in span.candidates]
+    records = torch.zeros(0, span.model.shape[1] - 1, dtype=torch.float64)
+    if span.candidates:
+        records = torch.stack([candidate.point[:-1] for candidate in span.candidates])
     return FoundRecords(
-        torch.stack(points) if points else torch.zeros(0, width, dtype=torch.float64),
-        torch.tensor([candidate.label for candidate in span.candidates]),
-        torch.tensor([candidate.certain for candidate in span.candidates]),
-        span.candidates,
+        records=records,
+        classes=torch.tensor([candidate.label for candidate in span.candidates]),
+        certain=torch.tensor([candidate.certain for candidate in span.candidates]),
+        candidates=span.candidates,
     )
 
 
-def _confirmed(found: Sequence[FoundRecords], images: Tensor | None) -> list[FoundRecords]:
+def _confirmed(clients: Sequence[FoundRecords], images: Tensor | None) -> list[FoundRecords]:
     """Without the certainty that the images of all clients, or the server's own, do not confirm."""
-    candidates = [candidate for records in found for candidate in records.candidates]
-    confirm(candidates, None if images is None else as_levels(images if images.is_floating_point() else images / 255))
+    candidates = [candidate for client in clients for candidate in client.candidates]
+    image_levels = None
+    if images is not None:
+        image_levels = as_levels(images if images.is_floating_point() else images / 255)
+    confirm(candidates, image_levels)
     checked = list[FoundRecords]()
-    for records in found:
-        if records.candidates:
-            records = replace(records, certain=torch.tensor([candidate.certain for candidate in records.candidates]))
-        checked.append(records)
+    for client in clients:
+        if client.candidates:
+            client = replace(client, certain=torch.tensor([candidate.certain for candidate in client.candidates]))
+        checked.append(client)
     return checked
-
-
-def record_errors(view: RoundView, layer: LayerUpdate, model: dict[str, Tensor], victim: int) -> RecordErrors | None:
-    """What each record of each class changes at the layer in one step; None unless the clients make one known step."""
-    algorithm, counts = view.algorithm, view.example_counts[victim : victim + 1]
-    if not has_classes(algorithm) or int(algorithm.steps(counts)) != 1:
-        return None
-    return _errors_at(algorithm, layer, model)
-
-
-def _errors_at(algorithm: NetworkAlgorithm, layer: LayerUpdate, model: dict[str, Tensor]) -> RecordErrors:
-    double = {name: value.double() for name, value in model.items()}
-
-    def errors(records: Tensor) -> Tensor:
-        return layer_errors(algorithm, double, records.reshape(len(records), *layer.shape), layer.name)
-
-    return errors
-
-
-def _possible_rows(
-    view: RoundView, layer: LayerUpdate, model: dict[str, Tensor], victim: int, columns: TableColumns
-) -> FoundRecords | None:
-    """Rows of one client among all possible ones; None if the clients' algorithm is unknown.
-
-    After several steps the changes of the bias are those in the middle between the model before and after them.
-    """
-    algorithm, counts = view.algorithm, view.example_counts[victim : victim + 1]
-    if not has_classes(algorithm):
-        return None
-    rows, before = layer.rows_of(victim), model[f"{layer.name}.weight"]
-    steps = int(algorithm.steps(counts))
-    if all(name in view.deltas for name in model):
-        share = (steps - 1) / (2 * steps)
-        model = {name: value + share * view.deltas[name][victim] for name, value in model.items()}
-
-    def inputs(records: Tensor) -> Tensor:
-        shaped = records.to(before.dtype).reshape(len(records), *layer.shape)
-        return layer_inputs(algorithm, model, shaped, layer.name)
-
-    return search_possible(
-        rows,
-        int(counts),
-        RowChanges(columns, _errors_at(algorithm, layer, model), inputs if layer.embedded else None),
-        floor=_rounding_length(layer, victim, before),
-        precision=layer.precision,
-        one_step=steps == 1,
-        rate=_declared_rate(view, victim),
-    )
-
-
-def _rounding_length(layer: LayerUpdate, victim: int, weight: Tensor) -> float:
-    """Length of the rounding of a client's update: of a step in single precision, and of the changed weights."""
-    rounding = (ROUNDING + layer.precision) * float(layer.rows_of(victim).norm())
-    return rounding + torch.finfo(weight.dtype).eps * float(weight.double().norm())
-
-
-def _declared_rate(view: RoundView, victim: int) -> float | None:
-    """What the change by one row is multiplied by in a client's update, by its number of examples; None if unknown."""
-    if not has_classes(view.algorithm):
-        return None
-    counts = view.example_counts[victim : victim + 1]
-    sums = view.algorithm.step_sums(counts)
-    return None if sums is None else float(sums[0]) / max(int(counts), 1)
-
-
-def _check_embedded(view: RoundView, layer: LayerUpdate) -> None:
-    """Refuses rows behind an embedding of categories that are not solved for.
-
-    Raises:
-        ViewError: the possible rows are unknown or too many, the clients' algorithm is unknown, or they make several
-            steps, after which the embeddings are others; or the update has noise.
-    """
-    columns = TableColumns.of(view.auxiliary[COLUMNS]) if COLUMNS in view.auxiliary else None
-    listed = columns is not None and columns.possible * layer.weight.shape[1] <= MOST_POSSIBLE
-    known = has_classes(view.algorithm) and bool((view.algorithm.steps(view.example_counts) == 1).all())
-    if not (listed and known) or layer.noise:
-        lacking = "noise" if layer.noise else "no such columns" if not listed else "another or no algorithm"
-        raise ViewError(
-            f"behind an embedding of categories, rows are solved for only if the server has the columns (`auxiliary:"
-            f" columns`), their possible rows times the layer's neurons are at most {MOST_POSSIBLE}, and clients make"
-            f" one step of a known algorithm without noise; found {lacking}; tableak reconstructs rows without these"
-        )
 
 
 def _of_single_records(layer: LayerUpdate, example_counts: Tensor) -> LinearEstimate:
     """Least squares of the clients with one record, and nothing of the others."""
+    # Of rows h_j [x, 1] with noise of variance s^2: x = sum_j h_j G_j / sum_j h_j^2, with the error s^2 / sum_j h_j^2.
     energy = layer.bias.square().sum(1)
     points = torch.einsum("vn,vnd->vd", layer.bias, layer.weight.double()) / energy[:, None].clamp(min=1e-300)
-    records = [point[None] if count == 1 else point[:0] for point, count in zip(points, example_counts, strict=True)]
-    records = [record.reshape(-1, layer.weight.shape[2]) for record in records]
-    predicted = 10 * (energy / layer.noise**2).log10()
-    return linear_estimate(layer, records, None, predicted=predicted.masked_fill(example_counts != 1, torch.nan))
+    records = []
+    for point, count in zip(points, example_counts.tolist(), strict=True):
+        of_client = point[None] if count == 1 else point[:0]
+        records.append(of_client.reshape(-1, layer.weight.shape[2]))
+    predicted_psnr = 10 * (energy / layer.noise**2).log10()
+    is_single = example_counts == 1
+    return linear_estimate(layer, records, None, predicted=predicted_psnr.masked_fill(~is_single, torch.nan))

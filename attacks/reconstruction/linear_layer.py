@@ -22,7 +22,6 @@ from fedleak.core.view import RoundView, View
 
 ELASTIC = "adam", "adadelta"
 """Optimizers that scale each number of an update by itself, after which no ratio is a record."""
-
 _OFF_GRID = 0.05
 """Distance from the grid of 8-bit pixels, in levels, above which a number is no pixel."""
 _PARALLEL = 1e-6
@@ -87,26 +86,32 @@ def layer_update(view: RoundView, *, embedded: bool = False) -> LayerUpdate:
             f"expected plain SGD, where weight and bias change in the same proportion; the clients train with"
             f" {local.optimizer}, which scales each number by itself"
         )
-    name, shape, behind = _first_linear(view)
-    if behind and not embedded:
+    name, shape, is_embedded = _first_linear(view)
+    if is_embedded and not embedded:
         raise ViewError(f"expected a first layer that gets the records; {name} is behind an embedding of categories")
-    weight, bias = view.deltas[f"{name}.weight"], view.deltas[f"{name}.bias"].double()
-    if bool(weight.any()) and not bool((bias.abs().amax(1) > _LEAST_BIAS * weight.abs().flatten(1).amax(1)).any()):
+    weight = view.deltas[f"{name}.weight"]
+    bias = view.deltas[f"{name}.bias"].double()
+    bias_moved = bias.abs().amax(1) > _LEAST_BIAS * weight.abs().flatten(1).amax(1)
+    if bool(weight.any()) and not bool(bias_moved.any()):
         raise ViewError(f"expected a change of {name}.bias, found none; batch norm after the layer undoes any bias")
+    # Weight decay adds multiples of the model, which are known, to sums of records.
     if has_classes(view.algorithm) and view.algorithm.local.weight_decay:
-        own = {part: view.model[f"{name}.{part}"].double() for part in ("weight", "bias")}
-        decayed = view.algorithm.decay_change(own, view.example_counts)
-        weight, bias = weight.double() - decayed["weight"], bias - decayed["bias"]
-    noised = f"{name}.weight", f"{name}.bias"
+        sent = {part: view.model[f"{name}.{part}"].double() for part in ("weight", "bias")}
+        decayed = view.algorithm.decay_change(sent, view.example_counts)
+        weight = weight.double() - decayed["weight"]
+        bias = bias - decayed["bias"]
+    # Noise that is declared, but not there, hides nothing.
+    noise = 0.0
+    if not noise_is_refuted(view, (f"{name}.weight", f"{name}.bias")):
+        noise = view.noise_scale(f"{name}.weight")
     return LayerUpdate(
         name=name,
         weight=weight,
         bias=bias,
         shape=shape,
         precision=torch.finfo(view.deltas[f"{name}.weight"].dtype).eps,
-        # Noise that is declared, but not there, hides nothing.
-        noise=0.0 if noise_is_refuted(view, noised) else view.noise_scale(f"{name}.weight"),
-        embedded=behind,
+        noise=noise,
+        embedded=is_embedded,
     )
 
 
@@ -120,6 +125,7 @@ def equal_neighbours(weight: Tensor) -> Tensor:
     sent = weight.double()
     squares = sent.square().sum(1)
     products = (sent[1:] * sent[:-1]).sum(1)
+    # Cauchy-Schwarz with equality: (a.b)^2 = |a|^2 |b|^2.
     return products.square() >= (1 - _PARALLEL) * squares[1:] * squares[:-1]
 
 
@@ -132,8 +138,8 @@ def neighbour_differences(rows: Tensor, weight: Tensor, precision: float) -> Ten
         precision: relative precision of the changes, below 1,000 times which a difference is none.
     """
     differences = rows[:-1] - rows[1:]
-    size = 1e3 * precision * float(rows[:, -1].abs().max())
-    return differences[equal_neighbours(weight) & (differences[:, -1].abs() > size)]
+    smallest = 1e3 * precision * float(rows[:, -1].abs().max())
+    return differences[equal_neighbours(weight) & (differences[:, -1].abs() > smallest)]
 
 
 def are_pixels(view: RoundView) -> bool | None:
@@ -152,27 +158,36 @@ def are_pixels(view: RoundView) -> bool | None:
 def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...], bool]:
     """Name of the first layer, shape of the records, and whether an embedding of their categories is before it."""
     matrices = [name for name, value in view.model.items() if value.dim() > 1]
+    # Tables of embeddings come first in a network that has them; the layer is the first other matrix.
     tables = [name for name in matrices if ".tables." in f".{name}"]
-    first = next((name for name in matrices if name not in tables), "")
-    name, embedded = first.removesuffix(".weight"), bool(tables) and matrices[0] in tables
-    if view.model[first].dim() != 2 if first else True:
+    no_tables = [name for name in matrices if name not in tables]
+    first = no_tables[0] if no_tables else ""
+    name = first.removesuffix(".weight")
+    is_embedded = bool(tables) and matrices[0] in tables
+    if not first or view.model[first].dim() != 2:
         raise ViewError(f"expected a linear first layer, which gets the records themselves; found {first or 'none'}")
     if f"{name}.bias" not in view.deltas or first not in view.deltas:
         raise ViewError(f"expected the updates of {name}.weight and {name}.bias; found no bias, or it is not recorded")
-    images, width = view.auxiliary.get("images"), view.model[first].shape[1]
-    shapes = [getattr(view.algorithm, "image_shape", None), None if images is None else tuple(images.shape[1:])]
-    known = next((shape for shape in shapes if shape is not None), (width,))
-    if math.prod(known) != width and not embedded:
+    # The network's description says the shape of a record, or the server's own images do; else it is a row of numbers.
+    width = view.model[first].shape[1]
+    shape = getattr(view.algorithm, "image_shape", None)
+    if shape is None and view.auxiliary.get("images") is not None:
+        shape = tuple(view.auxiliary["images"].shape[1:])
+    if shape is None:
+        shape = (width,)
+    if math.prod(shape) != width and not is_embedded:
         raise ViewError(
-            f"expected a first layer that gets all {math.prod(known)} numbers of a record; {name} gets {width}"
+            f"expected a first layer that gets all {math.prod(shape)} numbers of a record; {name} gets {width}"
         )
-    return name, tuple(known), embedded
+    return name, tuple(shape), is_embedded
 
 
 def has_classes(algorithm: object) -> TypeGuard[NetworkAlgorithm]:
     """Whether clients learn classes, by softmax or by one logit."""
-    if not isinstance(algorithm, NetworkAlgorithm) or isinstance(algorithm, ClassifierAlgorithm):
-        return isinstance(algorithm, ClassifierAlgorithm)
+    if not isinstance(algorithm, NetworkAlgorithm):
+        return False
+    if isinstance(algorithm, ClassifierAlgorithm):
+        return True
     head = OneOutput.of(algorithm)
     return head is not None and head.binary
 
@@ -183,23 +198,29 @@ def layer_errors(algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], input
     The examples ``(M, *shape)``, in the precision of the model, do not influence each other, as batch norms make them.
     The classes of one logit are negative and positive, see `has_classes`.
     """
-    network, outputs = copy.deepcopy(algorithm.template), list[Tensor]()
-    own, head = algorithm.trained(model), OneOutput.of(algorithm)
-    classes = 2 if head is not None else len(own[f"{last_linear(network)[0]}.bias"])
-    labels = torch.arange(classes).repeat(len(inputs))
-
-    def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        outputs.append(output.detach().repeat_interleave(classes, 0).requires_grad_())
-        return outputs[0]
-
-    network.get_submodule(layer).register_forward_hook(keep)
-    made = functional_call(network, own, (inputs,))
+    network = copy.deepcopy(algorithm.template)
+    parameters = algorithm.trained(model)
+    head = OneOutput.of(algorithm)
+    classes = 2
     if head is None:
-        loss = algorithm.criterion(made, labels, reduction="sum")
+        classes = len(parameters[f"{last_linear(network)[0]}.bias"])
+    labels = torch.arange(classes).repeat(len(inputs))
+    layer_outputs = list[Tensor]()
+
+    def repeat_for_classes(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        """Continues from each example's output once for each class, as a leaf whose gradient is wanted."""
+        layer_outputs.append(output.detach().repeat_interleave(classes, 0).requires_grad_())
+        return layer_outputs[0]
+
+    network.get_submodule(layer).register_forward_hook(repeat_for_classes)
+    outputs = functional_call(network, parameters, (inputs,))
+    if head is None:
+        loss = algorithm.criterion(outputs, labels, reduction="sum")
     else:
-        loss = (made.flatten() * (head.response(made).flatten() - head.slope * labels)).sum()
-    (found,) = torch.autograd.grad(loss, outputs)
-    return found.reshape(len(inputs), classes, found.shape[1])
+        # A logit l times the derivative of its loss, which is held constant, has the gradient of the loss.
+        loss = (outputs.flatten() * (head.response(outputs).flatten() - head.slope * labels)).sum()
+    (errors,) = torch.autograd.grad(loss, layer_outputs)
+    return errors.reshape(len(inputs), classes, errors.shape[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,9 +262,11 @@ def linear_estimate(
 
     `certain` is whether records are certified: all of them, or ``(M_v,)`` for each client; under noise none is.
     """
-    shaped = [own.float().reshape(len(own), *layer.shape) for own in records]
-    said = [torch.full((len(own),), certain) for own in records] if isinstance(certain, bool) else certain
-    sure = [own.bool() & (not layer.noise) for own in said]
-    made = reconstruction(shaped, labels=labels, certified=sure)
-    nothing = torch.full((len(records),), torch.nan, dtype=torch.float64)
-    return LinearEstimate(**vars(made), predicted=nothing if predicted is None else predicted)
+    shaped = [client_records.float().reshape(len(client_records), *layer.shape) for client_records in records]
+    if isinstance(certain, bool):
+        certain = [torch.full((len(client_records),), certain) for client_records in records]
+    certified = [is_certain.bool() & (not layer.noise) for is_certain in certain]
+    estimate = reconstruction(shaped, labels=labels, certified=certified)
+    if predicted is None:
+        predicted = torch.full((len(records),), torch.nan, dtype=torch.float64)
+    return LinearEstimate(**vars(estimate), predicted=predicted)

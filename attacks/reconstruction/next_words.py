@@ -9,6 +9,10 @@ from torch import Tensor
 
 _PASSES = 3
 """The predicted probabilities weigh little against the words themselves, so that few corrections suffice."""
+_NOT_PREDICTED = 0.1
+"""Least share of the next words that is taken as not predicted: a quotient of less would be mostly its error."""
+_SMALLEST = 4
+"""An amount counts if it is above the change by one occurrence over this, as the rate is known to a factor only."""
 
 
 @dataclass(frozen=True)
@@ -39,30 +43,36 @@ def next_words(
     followed by a word at least ``started (P,)`` times, and a sentence occurs `repeated` times on average.
     """
     predicted = logits.softmax(1)
-    weights = started.double() / started.sum()
-    # The rate r times all predicted words: what words gain in sum, and what they would gain without the predictions.
-    bias = change[:, -1]
-    gaining = bias > 0
-    rate = float(bias[gaining].sum() / (1 - (weights @ predicted)[gaining].sum()).clamp(min=0.1))
-    amounts = torch.zeros(len(states), len(change), dtype=torch.float64)
-    least = rate / float(started.sum()) / max(repeated, 1.0) / 4
-    weights = weights * rate
+    bias_change = change[:, -1]
+    gains = bias_change > 0
+    # Words that gain get the rate times (1 - p), where p is what the model predicts of them in all.
+    shares = started.double() / started.sum()
+    not_predicted = (1 - (shares @ predicted)[gains].sum()).clamp(min=_NOT_PREDICTED)
+    rate = float(bias_change[gains].sum() / not_predicted)
+    # The rate is that of all N next words together, one of them has rate / N: N is what is started, times repetitions.
+    smallest = rate / float(started.sum()) / max(repeated, 1.0) / _SMALLEST
+    prefix_weights = shares * rate  # r n_p
     basis, factor = torch.linalg.qr(states.T)
     triangle = factor.numpy()
+    amounts = torch.zeros(len(states), len(change), dtype=torch.float64)  # r n_pw
     for _ in range(_PASSES):
-        rows = change + (weights[:, None] * predicted).T @ states
-        words = (rows[:, -1] > least).nonzero().flatten()
+        # Adding what the predictions took leaves r sum_p n_pw z_p in the row of word w.
+        without_predictions = change + (prefix_weights[:, None] * predicted).T @ states
+        words = (without_predictions[:, -1] > smallest).nonzero().flatten()
         amounts.zero_()
-        wanted = rows[words] @ basis
-        for word, row in zip(words.tolist(), wanted.numpy(), strict=True):  # no batched solver has sign constraints
-            amounts[:, word] = torch.from_numpy(np.asarray(nnls(triangle, row, maxiter=30 * len(states))[0]))
+        targets = (without_predictions[words] @ basis).numpy()
+        for word, target in zip(words.tolist(), targets, strict=True):  # no batched solver has sign constraints
+            amounts[:, word] = torch.from_numpy(np.asarray(nnls(triangle, target, maxiter=30 * len(states))[0]))
         largest = amounts.amax(1)
-        real = largest > least  # what is no prefix is followed by nothing
-        if not bool(real.any()):
+        is_prefix = largest > smallest  # what is no prefix is followed by nothing
+        if not bool(is_prefix.any()):
             return NextWords(torch.zeros_like(amounts, dtype=torch.int64), float("inf"))
-        unit = float(largest[real].median())
-        weights = (amounts / unit).round().sum(1) * unit
+        # Most prefixes are followed once by some word, so the median of their largest amounts is the rate of one.
+        unit = float(largest[is_prefix].median())
+        prefix_weights = (amounts / unit).round().sum(1) * unit
     counts = (amounts / unit).round().long()
-    made = (counts - counts.sum(1, keepdim=True) * predicted).T @ states
-    rate = float((made * change).sum() / made.square().sum().clamp(min=1e-300))
-    return NextWords(counts, float((change - rate * made).square().mean().sqrt()) / max(noise, 1e-300))
+    # The whole numbers explain the change up to its noise, with the rate of least squares.
+    simulated = (counts - counts.sum(1, keepdim=True) * predicted).T @ states
+    rate = float((simulated * change).sum() / simulated.square().sum().clamp(min=1e-300))
+    unexplained = float((change - rate * simulated).square().mean().sqrt())
+    return NextWords(counts, unexplained / max(noise, 1e-300))

@@ -1,5 +1,6 @@
 """Rows of a table with any number of possible ones: ratios on the table's grid, subtracted, which isolates others."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -7,12 +8,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from fedleak.attacks.reconstruction.record_span import RecordErrors
+from fedleak.attacks.reconstruction.record_candidates import RecordErrors
 from fedleak.core.table_columns import TableColumns
 
 NEAR = 0.25
 """Distance from a possible row, see `nearest_rows`, up to which a ratio may be it."""
-_STRICTNESS = (1e-4, 1e-4), (1e-3, 1e-3), (1e-2, 1e-2), (0.1, 1e-2), (NEAR, 1e-2)
+_STRICTNESS = ((1e-4, 1e-4), (1e-3, 1e-3), (1e-2, 1e-2), (0.1, 1e-2), (NEAR, 1e-2))
 """Distances from a possible row, and relative misfits of the change of the bias, up to which a ratio is taken for it.
 The clearest ratios come first: one that is a combination of rows, and near the grid by chance, spoils what follows."""
 _SAME_RATE = 1e-3
@@ -46,7 +47,9 @@ class RowChanges:
     def points(self, values: Tensor) -> Tensor:
         """``(M, E + 1)`` what the layer gets of rows of values ``(M, C)``, with a 1 appended."""
         records = self.records(values)
-        inputs = records if self.embed is None else self.embed(records).double()
+        inputs = records
+        if self.embed is not None:
+            inputs = self.embed(records).double()
         return torch.cat([inputs, torch.ones_like(inputs[:, :1])], dim=1)
 
     def biases(self, values: Tensor) -> Tensor:
@@ -71,11 +74,14 @@ class DistinctRows:
     @classmethod
     def of(cls, copies: Mapping[tuple[tuple[int, ...], int], int], columns: TableColumns) -> Self:
         """Those of the numbers of copies by values and class."""
-        values = [list(row) for row, _ in copies]
+        values, classes = list[tuple[int, ...]](), list[int]()
+        for row, label in copies:
+            values.append(row)
+            classes.append(label)
         return cls(
             torch.tensor(values, dtype=torch.int64).reshape(len(values), len(columns.sizes)),
-            torch.tensor([label for _, label in copies], dtype=torch.int64),
-            torch.tensor([*copies.values()], dtype=torch.int64),
+            torch.tensor(classes, dtype=torch.int64),
+            torch.tensor(list(copies.values()), dtype=torch.int64),
         )
 
     def changed_by(self, changes: RowChanges) -> tuple[Tensor, Tensor]:
@@ -114,11 +120,14 @@ def peel_rows(rows: Tensor, changes: RowChanges, *, rate: float | None) -> Disti
         "Gradient Inversion via LT Codes", 2026, Algorithm 1, for the subtraction. This project, for the grid, which
         keeps rounding out of the subtraction, and for the rate.
     """
-    best, least = DistinctRows.of({}, changes.columns), float("inf")
-    for tried in _rates(rows, changes, rate):
-        peeled, left = _peeled(rows, changes, tried)
-        if float(left.norm()) < least:
-            best, least = peeled, float(left.norm())
+    best = DistinctRows.of({}, changes.columns)
+    least_misfit = float("inf")
+    for candidate_rate in _rates(rows, changes, rate):
+        peeled, remaining = _peeled(rows, changes, candidate_rate)
+        misfit = float(remaining.norm())
+        if misfit < least_misfit:
+            best = peeled
+            least_misfit = misfit
     return best
 
 
@@ -132,45 +141,56 @@ def _rates(rows: Tensor, changes: RowChanges, declared: float | None) -> list[fl
     rates = [] if declared is None else [declared]
     neurons = _live_neurons(rows, float(rows[:, -1].abs().max()))
     values, distances = nearest_rows(changes.columns, rows[neurons, :-1] / rows[neurons, -1:])
-    near = distances < NEAR
-    neurons, values = neurons[near], values[near]
+    is_near = distances < NEAR
+    neurons = neurons[is_near]
+    values = values[is_near]
     if not len(neurons):
         return rates
     # Each neuron gives one rate for each class of the row that it shows.
     of_class = -rows[neurons, -1:] / changes.biases(values)[torch.arange(len(neurons)), :, neurons]
     shown_row = torch.unique(values, dim=0, return_inverse=True)[1].repeat_interleave(of_class.shape[1])
-    usable = torch.isfinite(of_class.flatten()) & (of_class.flatten() > 0)
-    candidates, shown_row = of_class.flatten()[usable], shown_row[usable]
-    agreeing = (candidates[:, None] / candidates - 1).abs() < _SAME_RATE
-    votes = torch.tensor([len(torch.unique(shown_row[same])) for same in agreeing])
-    for place in votes.argsort(descending=True, stable=True).tolist():
-        rate = float(candidates[agreeing[place]].median())
-        if len(rates) < _MOST_RATES and all(abs(rate / other - 1) > _SAME_RATE for other in rates):
+    is_usable = torch.isfinite(of_class.flatten()) & (of_class.flatten() > 0)
+    candidates = of_class.flatten()[is_usable]
+    shown_row = shown_row[is_usable]
+    # A rate has as many votes as different rows agree on it: those of wrong classes agree with no others.
+    agrees = (candidates[:, None] / candidates - 1).abs() < _SAME_RATE
+    votes = torch.tensor([len(torch.unique(shown_row[same])) for same in agrees])
+    for number in votes.argsort(descending=True, stable=True).tolist():
+        rate = float(candidates[agrees[number]].median())
+        is_new = all(abs(rate / earlier - 1) > _SAME_RATE for earlier in rates)
+        if len(rates) < _MOST_RATES and is_new:
             rates.append(rate)
     return rates
 
 
 def _peeled(rows: Tensor, changes: RowChanges, rate: float) -> tuple[DistinctRows, Tensor]:
     """Rows found at one rate, and the update without them."""
-    left, largest = rows.clone(), float(rows[:, -1].abs().max())
+    remaining = rows.clone()
+    largest = float(rows[:, -1].abs().max())
     copies = dict[tuple[tuple[int, ...], int], int]()
-    attempts = [(strictness, number) for strictness in _STRICTNESS for number in range(1, 1 + _MOST_COPIES)]
+    attempts = list(itertools.product(_STRICTNESS, range(1, 1 + _MOST_COPIES)))
     attempt = 0
     while attempt < len(attempts):
         (near, equal), number = attempts[attempt]
-        neurons = _live_neurons(left, largest)
-        values, distances = nearest_rows(changes.columns, left[neurons, :-1] / left[neurons, -1:])
-        close = distances < near
-        neurons, values, distances = neurons[close], values[close], distances[close]
-        points, biases = changes.points(values), changes.biases(values)
+        neurons = _live_neurons(remaining, largest)
+        values, distances = nearest_rows(changes.columns, remaining[neurons, :-1] / remaining[neurons, -1:])
+        is_near = distances < near
+        neurons = neurons[is_near]
+        values = values[is_near]
+        distances = distances[is_near]
+        points = changes.points(values)
+        biases = changes.biases(values)
+        # So many copies of the row alone must make the whole change of the bias at its neuron, as records of one class.
         expected = -number * rate * biases[torch.arange(len(neurons)), :, neurons]
-        misfit, labels = (expected / left[neurons, -1:] - 1).abs().min(1)
+        misfit, labels = (expected / remaining[neurons, -1:] - 1).abs().min(1)
         subtracted = False
-        for place in distances.argsort().tolist():
-            row = tuple(values[place].tolist()), int(labels[place])
-            if float(misfit[place]) < equal and row not in copies:
+        for candidate in distances.argsort().tolist():
+            label = labels[candidate]
+            row = tuple(values[candidate].tolist()), int(label)
+            if float(misfit[candidate]) < equal and row not in copies:
                 copies[row] = number
-                left += number * rate * biases[place, labels[place]][:, None] * points[place]
+                remaining += number * rate * biases[candidate, label][:, None] * points[candidate]
                 subtracted = True
+        # What is subtracted isolates other rows, of which the clearest come first again.
         attempt = 0 if subtracted else attempt + 1
-    return DistinctRows.of(copies, changes.columns), left
+    return DistinctRows.of(copies, changes.columns), remaining

@@ -28,13 +28,15 @@ def on_grid(points: Tensor, errors: Tensor | None = None) -> Tensor:
     levels = points * LEVELS
     apart = (levels - levels.round()).abs()
     distance = apart.amax(1)
-    near = distance.clamp(min=LEAST_DISTANCE)[:, None].expand_as(levels)
+    # A number is within d of a whole one by chance with probability 2d, where d counts what its error allows at least.
+    allowed = distance.clamp(min=LEAST_DISTANCE)[:, None].expand_as(levels)
     if errors is not None:
-        near = near.maximum(errors)
-    inner = (levels > 0.5) & (levels < LEVELS - 0.5)
-    chance = (2 * near).clamp(max=1).log().mul(inner).sum(1).exp()
-    within = (levels.amin(1) > -_MOST_DISTANCE) & (levels.amax(1) < LEVELS + _MOST_DISTANCE)
-    return within & (distance < _MOST_DISTANCE) & (chance < _CHANCE) & inner.any(1)
+        allowed = allowed.maximum(errors)
+    # Black and white say nothing: many combinations are black where all images are.
+    is_grey = (levels > 0.5) & (levels < LEVELS - 0.5)
+    chance = (2 * allowed).clamp(max=1).log().mul(is_grey).sum(1).exp()
+    is_in_range = (levels.amin(1) > -_MOST_DISTANCE) & (levels.amax(1) < LEVELS + _MOST_DISTANCE)
+    return is_in_range & (distance < _MOST_DISTANCE) & (chance < _CHANCE) & is_grey.any(1)
 
 
 def common_levels(images: Tensor) -> Tensor:
@@ -56,14 +58,15 @@ def common_levels(images: Tensor) -> Tensor:
         # The remainder that most images share, of those of their lightest pixels.
         remainders = (numbers.amax(1) % step).bincount(minlength=1)
         grids.append(torch.arange(int(remainders.argmax()), LEVELS + 1, step))
-    everything = torch.ones(LEVELS + 1, dtype=torch.bool)
+    all_levels = torch.ones(LEVELS + 1, dtype=torch.bool)
+    # The coarsest grid first.
     for grid in sorted(grids, key=len):
-        allowed = torch.zeros_like(everything).index_fill(0, grid, True)
+        allowed = torch.zeros_like(all_levels).index_fill(0, grid, True)
         allowed[[0, LEVELS]] = True  # black and white, where the levels of others have a remainder
-        shown = int(allowed[numbers].all(1).sum())
-        if shown and shown >= _LEAST_SHARE * len(images):
+        images_on_grid = int(allowed[numbers].all(1).sum())
+        if images_on_grid and images_on_grid >= _LEAST_SHARE * len(images):
             return allowed
-    return everything
+    return all_levels
 
 
 def as_levels(points: Tensor) -> Tensor:

@@ -40,11 +40,17 @@ class PrefixForest:
     def __init__(
         self, states: States, empty: Tensor, words: Tensor, starts: Tensor, counts: Tensor, sums: Tensor
     ) -> None:
-        self.states, self.words, self.starts = states, words, starts
-        self.left, self.sums = counts.clone(), sums.clone()
-        self.parents, self.last = [START] * len(starts), starts.tolist()
-        self.reached, self.leaves = [0] * len(starts), [0] * len(starts)
-        self.children = {(START, word): place for place, word in enumerate(self.last)}
+        self.states = states
+        self.words = words
+        self.starts = starts
+        self.left = counts.clone()
+        self.sums = sums.clone()
+        # The first prefixes are the single words that may begin a sentence.
+        self.parents = [START] * len(starts)
+        self.last = starts.tolist()
+        self.reached = [0] * len(starts)
+        self.leaves = [0] * len(starts)
+        self.children = {(START, word): node for node, word in enumerate(self.last)}
         self.carried = states(empty, words[starts])[0]
 
     @property
@@ -59,79 +65,85 @@ class PrefixForest:
 
     def copy(self) -> "PrefixForest":
         """A copy that can be changed on its own."""
-        made = copy.copy(self)
-        made.left, made.sums = self.left.clone(), self.sums.clone()
-        made.parents, made.last, made.reached = self.parents[:], self.last[:], self.reached[:]
-        made.leaves, made.children = self.leaves[:], dict(self.children)
-        return made
+        forest = copy.copy(self)
+        forest.left = self.left.clone()
+        forest.sums = self.sums.clone()
+        forest.parents = self.parents[:]
+        forest.last = self.last[:]
+        forest.reached = self.reached[:]
+        forest.leaves = self.leaves[:]
+        forest.children = dict(self.children)
+        return forest
 
-    def open(self, place: int) -> bool:
+    def open(self, node: int) -> bool:
         """Whether a prefix is reached more often than it is left."""
-        return self.parents[place] >= 0 and self.reached[place] > self.leaves[place]
+        return self.parents[node] >= 0 and self.reached[node] > self.leaves[node]
 
-    def attach(self, place: int, path: Sequence[int]) -> bool:
+    def attach(self, node: int, path: Sequence[int]) -> bool:
         """Continues a prefix by words, if that many are left."""
         path = list(path)
         while len(path) > 1:  # where the beginning of the path is known and not left yet, it is the same sentence
-            known = self.children.get((place, path[0]))
-            if known is None or not self.open(known):
+            child = self.children.get((node, path[0]))
+            if child is None or not self.open(child):
                 break
-            place, path = known, path[1:]
-        if not self._enough(place, path, 1):
+            node = child
+            path = path[1:]
+        if not self._enough(node, path, 1):
             return False
         for word in path:
-            place = self._continue(place, word)
+            node = self._continue(node, word)
         return True
 
     def add_root(self, state: Tensor, path: Sequence[int]) -> None:
         """Adds a prefix of unknown words with state ``(C,)`` that words continue."""
         self._append(ROOT, -1, state)
-        place = len(self.parents) - 1
+        node = len(self.parents) - 1
         for word in path:
-            place = self._continue(place, word)
+            node = self._continue(node, word)
 
-    def identify(self, root: int, place: int, path: Sequence[int]) -> bool:
+    def identify(self, root: int, node: int, path: Sequence[int]) -> bool:
         """Makes a prefix of unknown words the continuation of a known one, if enough words are left."""
-        if root in self._line(place) or not self._enough(place, path, self.leaves[root]):
+        if root in self._ancestors(node) or not self._enough(node, path, self.leaves[root]):
             return False
         for word in path:
-            place = self._continue(place, word)
-        self.leaves[place] += self.leaves[root]
+            node = self._continue(node, word)
+        # The known prefix takes over what continues the root; its reached sentences grow with what leaves it.
+        self.leaves[node] += self.leaves[root]
         self.parents[root] = GONE
         for (parent, word), child in list(self.children.items()):
             if parent == root:
-                self.parents[child] = place
-                self.children.setdefault((place, word), child)
-        self._reach(place)
+                self.parents[child] = node
+                self.children.setdefault((node, word), child)
+        self._reach(node)
         return True
 
     def roots(self) -> list[int]:
         """Prefixes whose words are unknown."""
-        return [place for place, parent in enumerate(self.parents) if parent == ROOT]
+        return [node for node, parent in enumerate(self.parents) if parent == ROOT]
 
-    def prefix(self, place: int) -> list[int] | None:
+    def prefix(self, node: int) -> list[int] | None:
         """Words of a prefix; None if they are unknown."""
-        line = self._line(place)
-        if self.parents[line[-1]] == ROOT:
+        ancestors = self._ancestors(node)
+        if self.parents[ancestors[-1]] == ROOT:
             return None
-        return [int(self.words[self.last[one]]) for one in reversed(line)]
+        return [int(self.words[self.last[ancestor]]) for ancestor in reversed(ancestors)]
 
     def sentences(self) -> list[list[int]]:
         """Prefixes that are reached more often than they are left, as often; also if they might be continued."""
-        found = []
-        for place in range(len(self.parents)):
-            words = self.prefix(place) if self.open(place) else None
+        sentences = []
+        for node in range(len(self.parents)):
+            words = self.prefix(node) if self.open(node) else None
             if words is not None:
-                found += [words] * (self.reached[place] - self.leaves[place])
-        return found
+                sentences += [words] * (self.reached[node] - self.leaves[node])
+        return sentences
 
-    def _line(self, place: int) -> list[int]:
+    def _ancestors(self, node: int) -> list[int]:
         """A prefix and those that it continues, the longest one first."""
-        line = []
-        while place >= 0:
-            line.append(place)
-            place = self.parents[place]
-        return line
+        ancestors = []
+        while node >= 0:
+            ancestors.append(node)
+            node = self.parents[node]
+        return ancestors
 
     def _append(self, parent: int, word: int, state: Tensor) -> None:
         self.children[parent, word] = len(self.parents)
@@ -141,29 +153,30 @@ class PrefixForest:
         self.leaves.append(0)
         self.carried = torch.cat([self.carried, state[None]])
 
-    def _continue(self, place: int, word: int) -> int:
+    def _continue(self, node: int, word: int) -> int:
         """One more occurrence of a word after a prefix."""
-        if (place, word) not in self.children:
-            one = torch.tensor([int(self.words[word])])
-            self._append(place, word, self.states(self.carried[place : place + 1], one)[0, 0])
-        child = self.children[place, word]
+        if (node, word) not in self.children:
+            number = torch.tensor([int(self.words[word])])
+            self._append(node, word, self.states(self.carried[node : node + 1], number)[0, 0])
+        child = self.children[node, word]
+        # The occurrence is explained: it is taken from the word's count, and its state from the word's sum.
         self.left[word] -= 1
-        self.sums[word] -= self.carried[place, : self.width]
-        self.leaves[place] += 1
+        self.sums[word] -= self.carried[node, : self.width]
+        self.leaves[node] += 1
         self.reached[child] += 1
-        self._reach(place)
+        self._reach(node)
         return child
 
-    def _reach(self, place: int) -> None:
+    def _reach(self, node: int) -> None:
         """Lets more sentences reach a prefix that is left more often than it is reached."""
-        while self.parents[place] >= 0 and self.leaves[place] > self.reached[place]:
-            self._continue(self.parents[place], self.last[place])
+        while self.parents[node] >= 0 and self.leaves[node] > self.reached[node]:
+            self._continue(self.parents[node], self.last[node])
 
-    def _enough(self, place: int, path: Sequence[int], times: int) -> bool:
+    def _enough(self, node: int, path: Sequence[int], times: int) -> bool:
         """Whether the words are left that let sentences reach a prefix and leave it along a path."""
         needed = Counter({word: path.count(word) * times for word in path})
-        for one in self._line(place)[:-1]:
-            times = max(self.leaves[one] + times - self.reached[one], 0)
-            needed[self.last[one]] += times
-            place = self.parents[place]
+        # Up to the first word, each prefix must be reached as often as it is left; the first itself is free.
+        for ancestor in self._ancestors(node)[:-1]:
+            times = max(self.leaves[ancestor] + times - self.reached[ancestor], 0)
+            needed[self.last[ancestor]] += times
         return all(int(self.left[word]) >= count for word, count in needed.items())

@@ -16,6 +16,7 @@ from fedleak.client.engine.fast.lstm import LSTM
 from fedleak.client.text import EMBEDDING
 
 _BELOW_ONE = 1 - 1e-9
+"""Largest value whose inverse hyperbolic tangent is taken; rounding may give 1."""
 _LINKED = 0.02
 """Largest relative violation of two states that follow each other: true pairs have 1e-4, wrong ones 0.2 and more."""
 _FAR = 1e6
@@ -63,9 +64,8 @@ class RecurrentStates:
     @classmethod
     def of_model(cls, model: Mapping[str, Tensor]) -> "RecurrentStates":
         """The states of a global model."""
-        enter, recurrent, *biases = (
-            model[f"{LSTM}.{name}_l0"].double() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        enter, recurrent, *biases = (model[f"{LSTM}.{name}_l0"].double() for name in names)
         return cls(model[EMBEDDING].double() @ enter.T + sum(biases), recurrent)
 
     @property
@@ -77,31 +77,37 @@ class RecurrentStates:
 
     def after(self, states: Tensor, words: Tensor) -> Tensor:
         hidden, cells = states.chunk(2, 1)
-        fresh, forget, leave = self._gates(hidden[:, None], self.words[words])
-        longer = forget * cells[:, None] + fresh
-        return torch.cat([leave * longer.tanh(), longer], dim=2)
+        entering, forget, output = self._gates(hidden[:, None], self.words[words])
+        # c' = f c + i g;  h' = o tanh(c')
+        cells_after = forget * cells[:, None] + entering
+        return torch.cat([output * cells_after.tanh(), cells_after], dim=2)
 
     def links(self, before: Tensor, words: Tensor, after: Tensor) -> list[tuple[int, int, Tensor]]:
         """The hidden state h gives all gates of the next word, and with the next hidden state the cells c before it.
 
         They fit h only if each unit of h / tanh(c), which is an output gate, is between 0 and 1.
         """
-        found = []
-        for place, (hidden, word) in enumerate(zip(before, words, strict=True)):
-            fresh, forget, leave = self._gates(hidden, self.words[word])
-            inside = after / leave
-            cells = (inside.clamp(-_BELOW_ONE, _BELOW_ONE).atanh() - fresh) / forget
-            open_gate = cells.tanh()
-            broken = torch.where(hidden * open_gate < 0, hidden.abs(), (hidden.abs() - open_gate.abs()).clamp(min=0))
-            broken = broken + (inside.abs() - 1).clamp(min=0)
-            right = broken.norm(dim=1) <= _LINKED * hidden.norm()
-            found += [(place, n, torch.cat([hidden, cells[n]])) for n in right.nonzero().flatten().tolist()]
-        return found
+        pairs = []
+        for first, (hidden, word) in enumerate(zip(before, words, strict=True)):
+            entering, forget, output = self._gates(hidden, self.words[word])
+            # Backwards: tanh(c') = h' / o, and c = (atanh(h' / o) - i g) / f.
+            tanh_after = after / output
+            cells = (tanh_after.clamp(-_BELOW_ONE, _BELOW_ONE).atanh() - entering) / forget
+            # The hidden state before is o tanh(c) for a gate o in (0, 1): of the same sign as tanh(c), and smaller.
+            tanh_before = cells.tanh()
+            too_large = (hidden.abs() - tanh_before.abs()).clamp(min=0)
+            violation = torch.where(hidden * tanh_before < 0, hidden.abs(), too_large)
+            violation = violation + (tanh_after.abs() - 1).clamp(min=0)
+            is_linked = violation.norm(dim=1) <= _LINKED * hidden.norm()
+            for second in is_linked.nonzero().flatten().tolist():
+                pairs.append((first, second, torch.cat([hidden, cells[second]])))
+        return pairs
 
     def _gates(self, hidden: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What enters the cells, and the gates of forgetting and of output."""
-        enter, forget, fresh, leave = (hidden @ self.recurrent.T + words).chunk(4, -1)
-        return enter.sigmoid() * fresh.tanh(), forget.sigmoid(), leave.sigmoid()
+        """What enters the cells, ``i g``, and the gates f of forgetting and o of output."""
+        enter, forget, cell_input, output = (hidden @ self.recurrent.T + words).chunk(4, -1)
+        return enter.sigmoid() * cell_input.tanh(), forget.sigmoid(), output.sigmoid()
 
 
 @dataclass(frozen=True)
@@ -123,9 +129,8 @@ class DecoderStates:
 
     @property
     def numbers(self) -> int:
-        return len(self.body.layers) * sum(
-            len(value) for name, value in self.body.layers[0].named_parameters() if value.dim() == 2
-        )
+        matrices = [value for value in self.body.layers[0].parameters() if value.dim() == 2]
+        return len(self.body.layers) * sum(len(matrix) for matrix in matrices)
 
     @property
     def width(self) -> int:
@@ -136,14 +141,14 @@ class DecoderStates:
         return self.table.new_zeros(1, self.width + len(self.body.position.weight))
 
     def after(self, states: Tensor, words: Tensor) -> Tensor:
-        known = states[:, self.width :]
-        lengths = (known > 0).sum(1)
+        prefixes = states[:, self.width :]
+        lengths = (prefixes > 0).sum(1)
         longer = states[:, None].repeat(1, len(words), 1)
-        longer[..., : self.width] = _FAR
-        for length in torch.unique(lengths[lengths < known.shape[1]]).tolist():
-            some = (lengths == length).nonzero().flatten()
-            longer[some, :, : self.width] = self._last_inputs(known[some, :length].long(), words)
-            longer[some, :, self.width + length] = words.double()
+        longer[..., : self.width] = _FAR  # what stays so is too long for the network
+        for length in torch.unique(lengths[lengths < prefixes.shape[1]]).tolist():
+            of_length = (lengths == length).nonzero().flatten()
+            longer[of_length, :, : self.width] = self._last_inputs(prefixes[of_length, :length].long(), words)
+            longer[of_length, :, self.width + length] = words.double()
         return longer
 
     def links(self, before: Tensor, words: Tensor, after: Tensor) -> list[tuple[int, int, Tensor]]:
@@ -152,13 +157,16 @@ class DecoderStates:
 
     def _last_inputs(self, prefixes: Tensor, words: Tensor) -> Tensor:
         """``(P, W, d)`` inputs of the last layer after prefixes ``(P, L)`` and one more word."""
-        places, length = self.body.position.weight, prefixes.shape[1]
-        before, last = self.table[prefixes] + places[:length], (self.table[words] + places[length])[None]
+        length = prefixes.shape[1]
+        positions = self.body.position.weight
+        before = self.table[prefixes] + positions[:length]
+        last = (self.table[words] + positions[length])[None]
         for layer in self.body.layers:
             assert isinstance(layer, DecoderLayer)
+            # The last place reads the places before it as they enter the layer; these do not read it.
             before, last = layer(before), layer.at_last(before, last)
-        made: Tensor = self.body.norm(last)
-        return made
+        inputs: Tensor = self.body.norm(last)
+        return inputs
 
 
 def prefix_states(layers: RecurrentLayers, model: Mapping[str, Tensor]) -> PrefixStates:

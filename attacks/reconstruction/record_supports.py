@@ -4,31 +4,17 @@ Records that are no pixels have no grid by which a vector of the span is known a
 neuron is excited by one record alone. What remains is that each record changes about half of the biases only.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from fedleak.attacks.reconstruction.record_span import MARGIN, MOST_MISFIT, Candidate, RecordErrors, RecordSpan
+from fedleak.attacks.reconstruction.found_records import FoundRecords
+from fedleak.attacks.reconstruction.record_candidates import RecordErrors
+from fedleak.attacks.reconstruction.record_fit import MARGIN, MOST_MISFIT
+from fedleak.attacks.reconstruction.record_span import RecordSpan
+from fedleak.attacks.reconstruction.sparse_changes import ZERO, ZEROS, signs, silent_change, sparse_changes
 
-_POINTS, _SCALES = 256, (0.5, 3.0)
-"""Random records at which the signs of the changes of the bias are looked up, and standard deviations of the first and
-the last: columns of tables have outliers."""
-_SMALL = 0.2
-"""Changes below this share of a class's median tell no sign."""
-_SCALINGS = 20
-_PREFERENCE = 4
-_SPARSE = 4
-"""Exponent of the costs' absolute values: few neurons decide, so that records that excite many are found too."""
-_ZERO = 1e-2
-"""Share of the largest change below which a neuron is not excited."""
-ZEROS = 4
-"""Fewest neurons of the layer for each record: of a random vector of the span, one is 0 for each, of a record half."""
-_TIGHT = 1.5
-"""Largest ratio of changes by records of a class for which the bounds alone make vertices of single records."""
-_ALONE = 0.1
-"""Singular value at the neurons that a record does not excite, above which no other vector of the span is 0 there."""
 _SAME = 1 - 1e-6
 """Cosine of equal changes of the bias."""
 _DEPENDENT = 1e-3
@@ -36,27 +22,11 @@ _DEPENDENT = 1e-3
 _SURE = 4.0
 """Standard errors to which a certified record is within the asked accuracy."""
 _REFITS = 3
+"""Passes in which records give their changes of the bias, and these the records by least squares."""
 _MOST_MISSING = 2
 """Records that need not be found, as the others leave a line for them."""
 _PIECES = 4
 """Pieces of that line that are tried."""
-
-
-@dataclass(frozen=True)
-class FoundRecords:
-    """Records of one client.
-
-    Attributes:
-        records: ``(M, D)`` float64.
-        classes: ``(M,)`` int64, -1 if unknown.
-        certain: ``(M,)`` whether each is certainly a record of the client.
-        candidates: the same of images, with what their certainty stands on.
-    """
-
-    records: Tensor
-    classes: Tensor
-    certain: Tensor
-    candidates: Sequence[Candidate] = ()
 
 
 def search_supports(
@@ -102,22 +72,27 @@ def search_supports(
     nothing = FoundRecords(rows[:0, :-1], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))
     if span.errors is None or not span.exact or span.rank >= rows.shape[1] or ZEROS * span.rank > len(rows):
         return nothing
-    found, excited, failed = list[Tensor](), list[int](), 0
-    sizes, bounds = signs(span.errors, rows.shape[1] - 1)
-    known = torch.zeros(len(rows))
-    for change in _changes(span, sizes, bounds, known, programs=programs, generator=generator):
+    mean_changes, bounds = signs(span.errors, rows.shape[1] - 1)
+    changes, excited_neurons = list[Tensor](), list[int]()
+    times_excited = torch.zeros(len(rows))  # of each neuron, by the changes found; `sparse_changes` reads it
+    failed = 0
+    candidates = sparse_changes(span, mean_changes, bounds, times_excited, programs=programs, generator=generator)
+    for change in candidates:
         failed += 1
-        if change is not None and all(abs(float(change @ earlier)) < _SAME for earlier in found):
+        if change is not None and all(abs(float(change @ earlier)) < _SAME for earlier in changes):
             size = (span.columns @ change).abs()
-            found.append(change)
-            excited.append(int((size > _ZERO * size.max()).sum()))
-            known += size > _ZERO * size.max()
+            is_excited = size > ZERO * size.max()
+            changes.append(change)
+            excited_neurons.append(int(is_excited.sum()))
+            times_excited += is_excited
             failed = 0
-            for basis in _completed(span, _independent(found, excited)):
+            for basis in _completed(span, _independent(changes, excited_neurons)):
+                # M = C^T [X, 1] with columns C = basis^T in the coordinates of the core.
                 inverse = torch.linalg.inv(basis.T)
-                made = _certified(rows, inverse @ span.core @ span.basis, span.errors, count, span.slack, accuracy)
-                if made is not None:
-                    return made
+                records = inverse @ span.core @ span.basis
+                certified = _certified(rows, records, span.errors, count, span.slack, accuracy)
+                if certified is not None:
+                    return certified
         if failed >= failures:
             break
     return nothing
@@ -126,13 +101,14 @@ def search_supports(
 def _independent(changes: list[Tensor], excited: list[int]) -> Tensor:
     """``(M, R)`` those of the unit vectors that are no combination of ones that excite fewer neurons."""
     chosen, directions = list[Tensor](), list[Tensor]()
-    for place in sorted(range(len(changes)), key=excited.__getitem__):
-        left = changes[place]
+    for number in sorted(range(len(changes)), key=excited.__getitem__):
+        # Gram-Schmidt: what is outside of the span of those chosen before.
+        outside = changes[number]
         for direction in (*directions, *directions):  # twice, against rounding
-            left = left - (left @ direction) * direction
-        if float(left.norm()) > _DEPENDENT:
-            chosen.append(changes[place])
-            directions.append(left / left.norm())
+            outside = outside - (outside @ direction) * direction
+        if float(outside.norm()) > _DEPENDENT:
+            chosen.append(changes[number])
+            directions.append(outside / outside.norm())
     return torch.stack(chosen)
 
 
@@ -150,104 +126,27 @@ def _completed(span: RecordSpan, basis: Tensor) -> Iterator[Tensor]:
     if missing > _MOST_MISSING:
         return
     outside = torch.linalg.svd(basis)[2][len(basis) :]  # (missing, R)
-    others = outside @ span.core @ span.basis  # (missing, D + 1)
-    turned = torch.linalg.svd(others[:, -1:])[0].T @ others  # the last number of all but the first is 0
-    start, along = turned[0] / turned[0, -1], turned[1:].sum(0)  # 0 for the last record
+    missing_records = outside @ span.core @ span.basis  # (missing, D + 1), up to a mixture
+    # Turned so that the last number of all but the first is 0, which makes them directions.
+    turned = torch.linalg.svd(missing_records[:, -1:])[0].T @ missing_records
+    start = turned[0] / turned[0, -1]
+    along = turned[1:].sum(0)  # 0 for the last record
+    # Where on the line each neuron begins or ends to be excited; between these ends, the same neurons are excited.
     limits = -(span.model @ start) / (span.model @ along)
     ends = limits[torch.isfinite(limits)].sort().values
-    pieces = torch.cat([ends[:1] - 1, (ends[1:] + ends[:-1]) / 2, ends[-1:] + 1])
-    points = start + (pieces if len(ends) else ends.new_zeros(1))[:, None] * along
+    positions = ends.new_zeros(1)
+    if len(ends):
+        positions = torch.cat([ends[:1] - 1, (ends[1:] + ends[:-1]) / 2, ends[-1:] + 1])
+    points = start + positions[:, None] * along
+    # The pieces of the two records are those where the changes of some class are nearest to the span of the columns.
     assert span.errors is not None
     changes = span.errors(points[:, :-1])  # (L, K, N)
     misfit = (changes - changes @ span.columns @ span.columns.T).norm(dim=2) / changes.norm(dim=2).clamp(min=1e-300)
-    for place in misfit.nan_to_num(nan=torch.inf).amin(1).argsort()[:_PIECES].tolist():
-        excitement = span.model @ points[place]
-        change = _alone(span, excitement < -MARGIN * excitement.abs().max())
+    for piece in misfit.nan_to_num(nan=torch.inf).amin(1).argsort()[:_PIECES].tolist():
+        excitement = span.model @ points[piece]
+        change = silent_change(span, excitement < -MARGIN * excitement.abs().max())
         if change is not None and float((outside @ change).norm()) > _DEPENDENT:
             yield from _completed(span, torch.cat([basis, change[None]]))
-
-
-def _changes(
-    span: RecordSpan, sizes: Tensor, bounds: list[float], known: Tensor, *, programs: int, generator: torch.Generator
-) -> Iterator[Tensor | None]:
-    """Unit vectors ``(R,)`` of changes of the bias by a single record, in coordinates of the columns; None for none.
-
-    Each is of a record that excites a drawn neuron, rather one that few of the known records excite: ``known (N,)`` is
-    their number, which the caller keeps.
-    """
-    from scipy.optimize import linprog  # slow to import
-
-    slack = min(max(span.slack, _ZERO / 10), _ZERO)
-    sure = [own.nonzero().flatten() for own in sizes]
-    scaled = [
-        span.columns[rows] / own[rows, None] * own[rows].abs().median() * len(rows) ** 0.5
-        for own, rows in zip(sizes, sure, strict=True)
-    ]
-    for number in range(programs):
-        label = number % len(sizes)
-        rows, most = scaled[label], bounds[label]
-        if not len(rows):
-            yield None
-            continue
-        one = int(torch.multinomial((1 + known[sure[label]]) ** -_PREFERENCE, 1, generator=generator))
-        draws = torch.randn(len(rows), generator=generator).double()
-        # A positive cost prefers few neurons. Where the bounds are tight, as of two classes, a cost of both signs finds
-        # a vertex between them; where they are not, only that at 0 is of use.
-        tight = most < _TIGHT
-        cost = (draws if tight else draws.abs() ** _SPARSE) @ rows
-        limits = torch.cat([torch.full((len(rows),), slack), torch.full((len(rows),), most + slack)]).double()
-        solved = linprog(
-            cost.numpy(),
-            A_ub=torch.cat([-rows, rows] if tight else [-rows]).numpy(),
-            b_ub=(limits if tight else limits[: len(rows)]).numpy(),
-            A_eq=rows[one][None].numpy(),
-            b_eq=[1.0],
-            bounds=(None, None),
-            method="highs",
-        )
-        yield None if solved.status else _single(span, sure[label], (rows @ torch.from_numpy(solved.x)).abs(), most)
-
-
-def _single(span: RecordSpan, rows: Tensor, shares: Tensor, most: float) -> Tensor | None:
-    """The one vector of the span that is 0 where a solution is about 0, if it can be a change by one record.
-
-    Of the ``rows (L,)``, the solution's changes ``shares (L,)`` as shares of the class's are 0 or above ``1 / most``.
-    """
-    silent = shares < 2 * _ZERO
-    return None if bool((shares[~silent] * most < 1 - 2 * _ZERO).any()) else _alone(span, rows[silent])
-
-
-def _alone(span: RecordSpan, silent: Tensor) -> Tensor | None:
-    """``(R,)`` the one unit vector of the span that is 0 at silent neurons; None if there is none, or are several."""
-    columns = span.columns[silent]
-    if len(columns) < ZEROS // 2 * span.rank:
-        return None
-    _, values, directions = torch.linalg.svd(columns, full_matrices=False)
-    alone = span.rank == 1 or float(values[-2]) > _ALONE
-    return directions[-1] if alone and float(values[-1]) <= min(span.slack, MOST_MISFIT) else None
-
-
-def signs(errors: RecordErrors, width: int) -> tuple[Tensor, list[float]]:
-    """Change of each bias by an excited record of each class, and how much it differs between records.
-
-    Returns:
-        ``(K, N)`` mean changes over random records, 0 where they differ in sign or are small; and for each class the
-        largest ratio of a record's change at a neuron to that at another, both as shares of the mean.
-    """
-    generator = torch.Generator().manual_seed(0)
-    draws = torch.randn(_POINTS, width, generator=generator, dtype=torch.float64)
-    changes = errors(draws * torch.linspace(*_SCALES, _POINTS, dtype=torch.float64)[:, None])
-    excited = changes != 0
-    for _ in range(_SCALINGS):  # a record that is learnt already changes all biases less
-        mean = changes.sum(0) / excited.sum(0).clamp(min=1)
-        size = (changes * mean).sum(2) / (excited * mean.square()).sum(2).clamp(min=1e-300)
-        changes = changes / size[..., None].where(size[..., None] > 0, 1.0)
-    sure = ((changes * mean >= 0) | ~excited).all(0) & excited.any(0)
-    sure &= mean.abs() > _SMALL * mean.abs().median(1, keepdim=True).values
-    share = (changes / mean).masked_fill(~(excited & sure), torch.nan)
-    largest, smallest = share.nan_to_num(nan=0.0).amax(2), share.nan_to_num(nan=torch.inf).amin(2)
-    bounds = (largest / smallest.clamp(min=1e-3)).amax(0)
-    return mean * sure, bounds.tolist()
 
 
 def _certified(
@@ -259,28 +158,36 @@ def _certified(
         if not bool(torch.isfinite(points).all()):
             return None
         changes = errors(points)
-        own = torch.linalg.lstsq(torch.cat([points, torch.ones_like(points[:, :1])], 1).T, rows.T).solution  # (R, N)
-        along = -torch.einsum("rkn,rn->rk", changes, own) / changes.square().sum(2).clamp(min=1e-300)
-        misfit = (own[:, None] + along[..., None] * changes).norm(dim=2).masked_fill(along <= 0, torch.inf)
-        misfit /= own.norm(dim=1)[:, None]
+        with_one = torch.cat([points, torch.ones_like(points[:, :1])], 1)
+        # The changes of the bias by each record that the rows show, and the multiples of each class's that fit them.
+        shown = torch.linalg.lstsq(with_one.T, rows.T).solution  # (R, N)
+        multiples = -torch.einsum("rkn,rn->rk", changes, shown) / changes.square().sum(2).clamp(min=1e-300)
+        misfit = (shown[:, None] + multiples[..., None] * changes).norm(dim=2).masked_fill(multiples <= 0, torch.inf)
+        misfit /= shown.norm(dim=1)[:, None]
         classes = misfit.argmin(1)
         each = torch.arange(len(points))
-        rate = float(along[each, classes].sum()) / count
-        times = (along[each, classes] / rate).round().clamp(min=1)
+        # All records have one rate, so that the multiples are whole numbers of it which add up to the count.
+        multiple = multiples[each, classes]
+        rate = float(multiple.sum()) / count
+        times = (multiple / rate).round().clamp(min=1)
         step = -rate * times[:, None] * changes[each, classes]  # (R, N)
         records = torch.linalg.lstsq(step.T, rows).solution
     points = records[:, :-1] / records[:, -1:]
-    apart = (own - step).norm(dim=1) / own.norm(dim=1)
+    misfits = (shown - step).norm(dim=1) / shown.norm(dim=1)
+    # Standard error of a quotient of least squares: residual variance times (S S^T)^-1, and the error of the 1.
     variance = (rows - step.T @ records).square().sum() / (rows.shape[1] * (len(rows) - len(records)))
-    inverse, singular = torch.linalg.inv_ex(step @ step.T)
-    if singular:
+    inverse, is_singular = torch.linalg.inv_ex(step @ step.T)
+    if is_singular:
         return None  # records whose changes are dependent have no least squares
     error = (variance * inverse.diagonal() * (1 + points.square().amax(1))).sqrt()
-    same_step = int(times.sum()) == count and float(apart.max()) <= min(slack, MOST_MISFIT)
-    if not same_step or float((records[:, -1] - 1).abs().max()) > min(slack, MOST_MISFIT):
+    tolerance = min(slack, MOST_MISFIT)
+    is_same_step = int(times.sum()) == count and float(misfits.max()) <= tolerance
+    if not is_same_step or float((records[:, -1] - 1).abs().max()) > tolerance:
         return None
     times = times.long()
-    certain = (times == 1) & (_SURE * error <= accuracy)
+    is_certain = (times == 1) & (_SURE * error <= accuracy)
     return FoundRecords(
-        points.repeat_interleave(times, 0), classes.repeat_interleave(times), certain.repeat_interleave(times)
+        records=points.repeat_interleave(times, 0),
+        classes=classes.repeat_interleave(times),
+        certain=is_certain.repeat_interleave(times),
     )

@@ -2,16 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedleak.attacks.reconstruction.peeled_rows import DistinctRows, RowChanges
-from fedleak.core.table_columns import TableColumns
+from fedleak.attacks.reconstruction.row_moves import RowMoves, row_moves
+from fedleak.attacks.reconstruction.short_vectors import pivoted_order, vectors_within
+from fedleak.attacks.reconstruction.split_rows import copies_apart
+from fedleak.attacks.reconstruction.update_differences import UpdateDifferences
 
 _APART = 4.0
 """Times the rounding of the update by which another set of rows must miss it."""
@@ -23,66 +24,23 @@ _PRECISE = 4
 """Times the precision of the recorded numbers that the client's own computation is taken to be off at least."""
 _LARGER = 1.5
 """Times the declared rate from which on an update may be that of twice as many rows."""
-_MOST_VECTORS = 20_000
-"""Largest number of partial vectors of whole numbers that are looked at; above, the rows that they concern are not
-certain."""
 
 
 @dataclass(frozen=True)
-class _Moves:
-    """Rows that become others, each next to the row that it was.
+class _FirstOrder:
+    """Changes J of the update by single moves of rows, to first order.
 
     Attributes:
-        values: ``(L, C)`` values after the move.
-        classes: ``(L,)`` class after the move.
-        row: ``(L,)`` number of the row that moves.
-        in_class: ``(L,)`` bool, whether only the class moves.
-        least: ``(L,)`` int64 fewest times that the move can be made: less than 0 where the other way is possible.
-        most: ``(L,)`` int64 most times.
+        moves: the L moves.
+        single: the change of the update by each.
+        simulated: ``(N, D + 1)`` the step over its rate: the change by another rate.
+        gram: ``(L + 1, L + 1)`` scalar products ``J^T J`` of all of them, the rate last.
     """
 
-    values: Tensor
-    classes: Tensor
-    row: Tensor
-    in_class: Tensor
-    least: Tensor
-    most: Tensor
-
-
-@dataclass(frozen=True)
-class _Differences:
-    """Changes of an update by L moves: ``c' [x', 1]^T - c [x, 1]^T``, after and before each.
-
-    Attributes:
-        points: after and before, ``(L, E + 1)`` what the layer gets, with a 1 appended.
-        biases: after and before, ``(L, N)`` changes of the biases.
-    """
-
-    points: tuple[Tensor, Tensor]
-    biases: tuple[Tensor, Tensor]
-
-    @classmethod
-    def of(cls, values: Tensor, classes: Tensor, row: Tensor, distinct: DistinctRows, changes: RowChanges) -> Self:
-        """Those of rows of the given numbers that become rows of values and classes."""
-        biases = changes.biases(values)[torch.arange(len(values)), classes]
-        points_before, biases_before = distinct.changed_by(changes)
-        return cls((changes.points(values), points_before[row]), (biases, biases_before[row]))
-
-    def products(self, other: Self) -> Tensor:
-        """``(L, M)`` scalar products with other differences, without making the matrices."""
-        total = torch.zeros(len(self.points[0]), len(other.points[0]), dtype=torch.float64)
-        for mine, sign in ((0, 1), (1, -1)):
-            for theirs, other_sign in ((0, 1), (1, -1)):
-                inner = self.points[mine] @ other.points[theirs].T
-                total += sign * other_sign * inner * (self.biases[mine] @ other.biases[theirs].T)
-        return total
-
-    def along(self, matrix: Tensor) -> Tensor:
-        """``(L,)`` scalar products with a matrix ``(N, E + 1)``."""
-        products = [
-            ((biases @ matrix) * points).sum(1) for biases, points in zip(self.biases, self.points, strict=True)
-        ]
-        return products[0] - products[1]
+    moves: RowMoves
+    single: UpdateDifferences
+    simulated: Tensor
+    gram: Tensor
 
 
 def certified_rows(
@@ -132,29 +90,33 @@ def certified_rows(
     References:
         This project.
     """
-    none = torch.zeros(len(distinct.values), dtype=torch.bool)
-    if not len(none):
-        return none
+    nothing = torch.zeros(len(distinct.values), dtype=torch.bool)
+    if not len(nothing):
+        return nothing
     points, biases = distinct.changed_by(changes)
-    made, rate = remade_step(rows, distinct, points, biases)
-    misfit = float((rows + rate * made).norm())
-    moves = _moves(distinct, changes, only_numbers=only_numbers)
+    simulated, rate = remade_step(rows, distinct, points, biases)
+    misfit = float((rows + rate * simulated).norm())
+    moves = row_moves(distinct, changes, only_numbers=only_numbers)
     if rate <= 0 or misfit > floor or len(moves.values) > _MOST_MOVES:
-        return none
+        return nothing
+    # Other rows must change the update by four times the rounding: twice what the rows found leave, if that is between
+    # the client's own precision and the floor.
     rounding = min(floor, max(2 * misfit, _PRECISE * precision * float(rows.norm())))
     longest = float((biases.norm(dim=1) * points.norm(dim=1)).max())
     needed = _APART * max(rounding / rate, _RESOLVED * longest)
-    single = _Differences.of(moves.values, moves.classes, moves.row, distinct, changes)
-    gram = _gram(single, made)
-    apart = _least_changes(gram, moves, len(points)) >= needed
-    if not bool(apart.all()):
-        short = _short_vectors(gram, moves, ~apart, needed)
-        apart |= ~_moved_by(short, ~apart, moves, single, made, distinct, changes, needed)
+    single = UpdateDifferences.of(moves.values, moves.classes, moves.row, distinct, changes)
+    first_order = _FirstOrder(moves, single, simulated, _gram(single, simulated))
+    is_apart = _least_changes(first_order, len(points)) >= needed
+    if not bool(is_apart.all()):
+        # Of the rows that fail with real numbers of moves, those stay certain that whole numbers do not move.
+        short = _short_vectors(first_order, ~is_apart, needed)
+        is_apart |= ~_moved_by(short, ~is_apart, first_order, distinct, changes, needed)
+    # Copies may move to both sides of a row; so may rows of which there are more than the client reports.
     may_be_several = distinct.copies > 1
     may_be_several |= declared_rate is not None and rate > _LARGER * declared_rate
-    for number in (apart & may_be_several).nonzero().flatten().tolist():
-        apart[number] = copies_apart(distinct, number, changes) >= _APART * rounding / rate
-    return apart
+    for number in (is_apart & may_be_several).nonzero().flatten().tolist():
+        is_apart[number] = copies_apart(distinct, number, changes) >= _APART * rounding / rate
+    return is_apart
 
 
 def certain_copies(copies: Tensor) -> Tensor:
@@ -175,75 +137,35 @@ def certain_copies(copies: Tensor) -> Tensor:
     [True, False, True, True, False, False]
     """
     common = math.gcd(*copies.tolist()) or 1
-    place_among_copies = torch.cat([torch.arange(int(number)) for number in copies] or [copies])
-    return place_among_copies < (copies // common).repeat_interleave(copies)
+    number_among_copies = torch.cat([torch.arange(int(number)) for number in copies] or [copies])
+    return number_among_copies < (copies // common).repeat_interleave(copies)
 
 
 def remade_step(rows: Tensor, distinct: DistinctRows, points: Tensor, biases: Tensor) -> tuple[Tensor, float]:
     """``(N, D + 1)`` sum of the changes by all copies, and the rate at which it fits ``rows (N, D + 1)`` best."""
-    made = torch.einsum("m,mn,md->nd", distinct.copies.double(), biases, points)
-    return made, float(-(made * rows).sum() / made.square().sum().clamp(min=1e-300))
+    simulated = torch.einsum("m,mn,md->nd", distinct.copies.double(), biases, points)
+    # -rows = rate * simulated in least squares.
+    rate = float(-(simulated * rows).sum() / simulated.square().sum().clamp(min=1e-300))
+    return simulated, rate
 
 
 def is_explained(rows: Tensor, distinct: DistinctRows, changes: RowChanges, *, floor: float) -> bool:
     """Whether a step with the rows found is the update, up to a length."""
-    made, rate = remade_step(rows, distinct, *distinct.changed_by(changes))
-    return rate > 0 and float((rows + rate * made).norm()) <= floor
+    points, biases = distinct.changed_by(changes)
+    simulated, rate = remade_step(rows, distinct, points, biases)
+    return rate > 0 and float((rows + rate * simulated).norm()) <= floor
 
 
-def _moves(distinct: DistinctRows, changes: RowChanges, *, only_numbers: bool) -> _Moves:
-    """All single moves of all rows."""
-    kinds = changes.biases(distinct.values[:1]).shape[1]
-    moved, classes, row, limits = list[Tensor](), list[int](), list[int](), list[tuple[int, int]]()
-    for number, (values, label) in enumerate(zip(distinct.values, distinct.classes.tolist(), strict=True)):
-        of_values = _moves_of_values(values, changes.columns, only_numbers=only_numbers)
-        other_classes = [] if only_numbers else [kind for kind in range(kinds) if kind != label]
-        moved += [after for after, _ in of_values] + [values] * len(other_classes)
-        limits += [limit for _, limit in of_values] + [(0, 1)] * len(other_classes)
-        classes += [label] * len(of_values) + other_classes
-        row += [number] * (len(of_values) + len(other_classes))
-    moved_values = torch.stack(moved) if moved else distinct.values[:0]
-    moved_classes, row_numbers = torch.tensor(classes, dtype=torch.int64), torch.tensor(row, dtype=torch.int64)
-    least, most = torch.tensor(limits, dtype=torch.int64).reshape(-1, 2).unbind(1)
-    in_class = moved_classes != distinct.classes[row_numbers]
-    return _Moves(moved_values, moved_classes, row_numbers, in_class, least, most)
-
-
-def _moves_of_values(
-    values: Tensor, columns: TableColumns, *, only_numbers: bool
-) -> list[tuple[Tensor, tuple[int, int]]]:
-    """Values ``(C,)`` after each move of a row, and how often the move can be made, at least and at most."""
-    moves = list[tuple[Tensor, tuple[int, int]]]()
-    for column, size in enumerate(columns.sizes):
-        level = int(values[column])
-        if not bool(columns.is_category[column]):
-            # To the next level, or from the highest one to the one before; often enough to reach all levels.
-            if level + 1 < size:
-                moves.append((_with_value(values, column, level + 1), (-level, size - 1 - level)))
-            else:
-                moves.append((_with_value(values, column, level - 1), (level + 1 - size, level)))
-        elif not only_numbers:
-            # To each other category, which can be once.
-            others = [value for value in range(size) if value != level]
-            moves += [(_with_value(values, column, value), (0, 1)) for value in others]
-    return moves
-
-
-def _with_value(values: Tensor, column: int, value: int) -> Tensor:
-    changed = values.clone()
-    changed[column] = value
-    return changed
-
-
-def _gram(single: _Differences, made: Tensor) -> Tensor:
+def _gram(single: UpdateDifferences, simulated: Tensor) -> Tensor:
     """``(L + 1, L + 1)`` scalar products of the changes of the update by single moves, and last by another rate."""
-    with_whole = single.along(made)
-    last = torch.cat([with_whole, made.square().sum()[None]])
-    return torch.cat([torch.cat([single.products(single), with_whole[:, None]], dim=1), last[None]])
+    with_rate = single.along(simulated)
+    rate_row = torch.cat([with_rate, simulated.square().sum()[None]])
+    return torch.cat([torch.cat([single.products(single), with_rate[:, None]], dim=1), rate_row[None]])
 
 
 def _inverse(gram: Tensor) -> Tensor:
     """Inverse, in which directions of length 0 are very long, not infinite."""
+    # Scaled to a diagonal of 1, so that the shortest eigenvalue that double precision resolves is the same for all.
     scale = gram.diagonal().clamp(min=1e-300).sqrt()
     values, directions = torch.linalg.eigh(gram / scale[:, None] / scale)
     shortest = torch.finfo(torch.float64).eps * max(len(values), 1)
@@ -251,73 +173,41 @@ def _inverse(gram: Tensor) -> Tensor:
     return inverse
 
 
-def _least_changes(gram: Tensor, moves: _Moves, rows: int) -> Tensor:
+def _least_changes(first_order: _FirstOrder, rows: int) -> Tensor:
     """``(M,)`` least change of the update over the rate, to first order, where each row differs."""
-    inverse = _inverse(gram)
+    inverse = _inverse(first_order.gram)
+    moves = first_order.moves
     least = torch.full((rows,), torch.inf, dtype=torch.float64)
     for number in range(rows):
         of_row = ((moves.row == number) & ~moves.in_class).nonzero().flatten()
         if len(of_row):
+            # min |J d| over |d_i| >= 1 is 1 / sqrt(largest eigenvalue of ((J^T J)^-1)_ii).
             least[number] = torch.linalg.eigvalsh(inverse[of_row][:, of_row])[-1].clamp(min=1e-300).rsqrt()
     return least
 
 
-def _short_vectors(gram: Tensor, moves: _Moves, doubtful: Tensor, length: float) -> tuple[Tensor, Tensor] | None:
+def _short_vectors(first_order: _FirstOrder, doubtful: Tensor, length: float) -> tuple[Tensor, Tensor] | None:
     """Numbers of the moves of doubtful rows, and ``(S, U)`` whole numbers of them that hardly change the update.
 
     To first order, they change it by less than a length, over the rate, where moves of other rows, of classes and of
     the rate are free real numbers. None if there are too many vectors.
     """
-    whole = (doubtful[moves.row] & ~moves.in_class).nonzero().flatten()
-    left = torch.linalg.inv(_inverse(gram)[whole][:, whole])
+    moves = first_order.moves
+    numbers = (doubtful[moves.row] & ~moves.in_class).nonzero().flatten()
+    # The inverse of a block of the inverse is the Gram matrix without what the other moves can make up for.
+    remaining = torch.linalg.inv(_inverse(first_order.gram)[numbers][:, numbers])
     # Visible moves first: the last ones, which have the widest ranges, are chosen first.
-    order = _pivots(left)
-    whole, left = whole[order], left[order][:, order]
-    vectors = _vectors_within(left, moves.least[whole].tolist(), moves.most[whole].tolist(), length)
-    return None if vectors is None else (whole, vectors)
-
-
-def _vectors_within(gram: Tensor, least: Sequence[int], most: Sequence[int], length: float) -> Tensor | None:
-    """``(S, U)`` whole numbers d within ranges with ``d^T gram d <= length^2``; None if there are too many.
-
-    With the Cholesky factor R of the Gram matrix, ``d^T gram d = sum_k (R d)_k^2``, so the last number of d has a
-    range, and each earlier one a range that depends on the later ones (Fincke and Pohst).
-
-    References:
-        Fincke and Pohst, "Improved methods for calculating vectors of short length in a lattice", Mathematics of
-        Computation 1985.
-    """
-    factor = torch.linalg.cholesky_ex((gram + gram.T) / 2).L.T.numpy()
-    if not np.isfinite(factor).all() or (factor.diagonal() <= 0).any():
-        return None
-    short, looked_at = list[tuple[int, ...]](), 0
-    # Partial vectors: numbers that are not chosen, the chosen ones after them, and what is left of the squared length.
-    partial: list[tuple[int, tuple[int, ...], float]] = [(len(gram), (), length**2)]
-    while partial:
-        place, later, room = partial.pop()
-        if place == 0:
-            short.append(later)
-            continue
-        place -= 1
-        scale = factor[place, place]
-        center = -float(factor[place, place + 1 :] @ np.array(later, dtype=float)) / scale
-        reach = room**0.5 / scale
-        lowest = max(least[place], math.ceil(center - reach))
-        highest = min(most[place], math.floor(center + reach))
-        looked_at += max(highest - lowest + 1, 0)
-        if looked_at > _MOST_VECTORS:
-            return None
-        for number in range(lowest, highest + 1):
-            partial.append((place, (number, *later), max(room - (scale * (number - center)) ** 2, 0.0)))
-    return torch.tensor(short, dtype=torch.int64).reshape(len(short), len(gram))
+    order = pivoted_order(remaining)
+    numbers = numbers[order]
+    remaining = remaining[order][:, order]
+    vectors = vectors_within(remaining, moves.least[numbers].tolist(), moves.most[numbers].tolist(), length)
+    return None if vectors is None else (numbers, vectors)
 
 
 def _moved_by(
     short: tuple[Tensor, Tensor] | None,
     doubtful: Tensor,
-    moves: _Moves,
-    single: _Differences,
-    made: Tensor,
+    first_order: _FirstOrder,
     distinct: DistinctRows,
     changes: RowChanges,
     length: float,
@@ -330,105 +220,48 @@ def _moved_by(
         return doubtful
     numbers, vectors = short
     # The rows that each vector changes, and what they become, unless it only puts the same rows in another order.
-    became = dict[tuple[int, tuple[int, ...]], int]()  # moved rows, each once
+    number_of = dict[tuple[int, tuple[int, ...]], int]()  # of each different moved row
     sets = list[list[int]]()
     for vector in vectors[vectors.any(1)]:
-        after = _rows_after(vector, numbers, moves, distinct)
-        before = [(tuple(distinct.values[row].tolist()), int(distinct.classes[row])) for row in after]
-        if Counter(before) != Counter((values, int(distinct.classes[row])) for row, values in after.items()):
-            sets.append([became.setdefault(moved, len(became)) for moved in after.items()])
-    moved_rows = torch.zeros_like(doubtful)
+        rows_after = _rows_after(vector, numbers, first_order.moves, distinct)
+        if not _are_same_rows(rows_after, distinct):
+            sets.append([number_of.setdefault(moved, len(number_of)) for moved in rows_after.items()])
+    is_moved = torch.zeros_like(doubtful)
     if not sets:
-        return moved_rows
+        return is_moved
     # What each moved row changes, without what moves of other rows, of classes and of the rate can make up for.
-    row = torch.tensor([row for row, _ in became])
-    values = torch.tensor([list(values) for _, values in became])
-    exact = _Differences.of(values, distinct.classes[row], row, distinct, changes)
-    others = torch.ones(len(moves.row) + 1, dtype=torch.bool)
-    others[numbers] = False
-    free = _gram(single, made)[others][:, others]
-    with_free = torch.cat([exact.products(single), exact.along(made)[:, None]], dim=1)[:, others]
-    left = exact.products(exact) - with_free @ _inverse(free) @ with_free.T
+    row = torch.tensor([row for row, _ in number_of])
+    values = torch.tensor([list(values) for _, values in number_of])
+    exact = UpdateDifferences.of(values, distinct.classes[row], row, distinct, changes)
+    is_free = torch.ones(len(first_order.gram), dtype=torch.bool)
+    is_free[numbers] = False
+    free_gram = first_order.gram[is_free][:, is_free]
+    with_rate = exact.along(first_order.simulated)[:, None]
+    with_free = torch.cat([exact.products(first_order.single), with_rate], dim=1)[:, is_free]
+    remaining = exact.products(exact) - with_free @ _inverse(free_gram) @ with_free.T
     # The changes by the rows of one vector add up.
     for together in sets:
-        if float(left[together][:, together].sum()) < length**2:
-            moved_rows[row[together]] = True
-    return moved_rows
+        if float(remaining[together][:, together].sum()) < length**2:
+            is_moved[row[together]] = True
+    return is_moved
 
 
-def _rows_after(vector: Tensor, numbers: Tensor, moves: _Moves, distinct: DistinctRows) -> dict[int, tuple[int, ...]]:
+def _are_same_rows(rows_after: Mapping[int, tuple[int, ...]], distinct: DistinctRows) -> bool:
+    """Whether rows with other values are the same rows as before, in another order."""
+    before, after = Counter[tuple[tuple[int, ...], int]](), Counter[tuple[tuple[int, ...], int]]()
+    for row, values in rows_after.items():
+        label = int(distinct.classes[row])
+        before[tuple(distinct.values[row].tolist()), label] += 1
+        after[values, label] += 1
+    return before == after
+
+
+def _rows_after(vector: Tensor, numbers: Tensor, moves: RowMoves, distinct: DistinctRows) -> dict[int, tuple[int, ...]]:
     """Values of the rows that a vector of moves changes, by number of the row."""
-    after = dict[int, Tensor]()
-    for place in vector.nonzero().flatten().tolist():
-        move = int(numbers[place])
+    values_after = dict[int, Tensor]()
+    for index in vector.nonzero().flatten().tolist():
+        move = int(numbers[index])
         row = int(moves.row[move])
         step = moves.values[move] - distinct.values[row]
-        after[row] = after.get(row, distinct.values[row]) + int(vector[place]) * step
-    return {row: tuple(values.tolist()) for row, values in after.items()}
-
-
-def _pivots(gram: Tensor) -> Tensor:
-    """Order in which each vector has the most left outside of the span of the ones before it."""
-    left, order = gram.clone(), list[int]()
-    open_places = torch.ones(len(gram), dtype=torch.bool)
-    for _ in range(len(gram)):
-        place = int(left.diagonal().masked_fill(~open_places, -torch.inf).argmax())
-        order.append(place)
-        open_places[place] = False
-        along = left[:, place] / left[place, place].clamp(min=1e-300)
-        left = left - along[:, None] * left[place]
-    return torch.tensor(order)
-
-
-def copies_apart(distinct: DistinctRows, number: int, changes: RowChanges) -> float:
-    """Least change of the update over the rate where two copies of a row go to different sides of it."""
-    values, label = distinct.values[number], int(distinct.classes[number])
-    steps = _level_steps(changes)
-    if not len(steps):
-        return float("inf")
-
-    def changed_by(moved: Tensor) -> Tensor:
-        return changes.biases(moved)[:, label, :, None] * changes.points(moved)[:, None, :]
-
-    # Levels beyond the range are no rows, but their changes are near those of rows.
-    difference = changed_by(values + steps) + changed_by(values - steps) - 2 * changed_by(values[None])
-    return float(difference.flatten(1).norm(dim=1).min())
-
-
-def further_direction(distinct: DistinctRows, number: int, changes: RowChanges) -> float:
-    """Least singular value that two rows on both sides of a row, in place of it, add to the update over the rate.
-
-    The rows of the update span as many dimensions as it has rows, unless their changes of the bias are dependent. If
-    they are so to rounding, of two rows only a mean is seen, which may be a possible row.
-    """
-    steps = _level_steps(changes)
-    if not len(steps):
-        return float("inf")
-    points, biases = distinct.changed_by(changes)
-    others = torch.arange(len(points)) != number
-    values, label = distinct.values[number], int(distinct.classes[number])
-    least = float("inf")
-    for step in steps:
-        pair = torch.stack([values + step, values - step])
-        all_points = torch.cat([points[others], changes.points(pair)])
-        all_biases = torch.cat([biases[others], changes.biases(pair)[:, label]])
-        if len(all_points) > min(all_points.shape[1], all_biases.shape[1]):
-            return 0.0
-        # The singular values of a product of matrices are those of the product of their triangular factors.
-        factors = [torch.linalg.qr(matrix.T, mode="r")[1] for matrix in (all_biases, all_points)]
-        least = min(least, float(torch.linalg.svdvals(factors[0] @ factors[1].T)[-1]))
-    return least
-
-
-def _level_steps(changes: RowChanges) -> Tensor:
-    """``(S, C)`` steps of one level of one number, or of two numbers, up or down."""
-    numbers = (~changes.columns.is_category).nonzero().flatten().tolist()
-    steps = list[Tensor]()
-    for place, first in enumerate(numbers):
-        for second in numbers[: place + 1]:
-            for sign in (-1, 1) if second != first else (0,):
-                step = torch.zeros(len(changes.columns.sizes), dtype=torch.int64)
-                step[first] += 1
-                step[second] += sign
-                steps.append(step)
-    return torch.stack(steps) if steps else torch.zeros(0, len(changes.columns.sizes), dtype=torch.int64)
+        values_after[row] = values_after.get(row, distinct.values[row]) + int(vector[index]) * step
+    return {row: tuple(values.tolist()) for row, values in values_after.items()}

@@ -75,15 +75,17 @@ class SentenceChains(ReconstructionAttack):
         _check_plain(view, learner, steps)
         with progress_listener(lambda _: None):  # seconds; what follows takes minutes
             span = SentenceSpan().run(view, generator=generator)
-        found = []
+        records, certified = list[Tensor](), list[Tensor]()
         for v, count in with_progress(list(enumerate(span.count.tolist()))):
-            records, certain = span.records[v, :count], span.certified[v, :count]
+            sentences = span.records[v, :count]
+            certain = span.certified[v, :count]
             if int(steps[v]) == 1 and not bool(certain.any()):
-                records, certain = self._chained(view.select(torch.tensor([v])), records)
-            found.append((records, certain))
-        longest = max((records.shape[1] for records, _ in found), default=1)
-        padded = [pad(records, (0, longest - records.shape[1])) for records, _ in found]
-        return reconstruction(padded, certified=[certain for _, certain in found])
+                sentences, certain = self._chained(view.select(torch.tensor([v])), sentences)
+            records.append(sentences)
+            certified.append(certain)
+        longest = max((sentences.shape[1] for sentences in records), default=1)
+        padded = [pad(sentences, (0, longest - sentences.shape[1])) for sentences in records]
+        return reconstruction(padded, certified=certified)
 
     def _chained(self, view: RoundView, first: Tensor) -> tuple[Tensor, Tensor]:
         """``(M, L)`` sentences of one client, and ``(M,)`` whether they are certain.
@@ -92,15 +94,19 @@ class SentenceChains(ReconstructionAttack):
             view: the round with this client alone.
             first: ``(M, L)`` result of the span check, which is kept if it explains the update.
         """
-        layers = word_layers(view.require(TextAlgorithm))
+        learner = view.require(TextAlgorithm)
+        layers = word_layers(learner)
         model = {name: value.double() for name, value in view.model.items()}
+        uncertain = torch.zeros(len(first), dtype=torch.bool)
         if len(first) and explains(view, 0, first):
-            return first, torch.ones(len(first), dtype=torch.bool)
-        change, last = (layers.layer_gradients(deltas)[2] for deltas in (view.deltas, model))
-        sums = word_sums(change[0], last, view.require(TextAlgorithm).learning_rate)
+            return first, ~uncertain
+        change = layers.layer_gradients(view.deltas)[2][0]
+        output_layer = layers.layer_gradients(model)[2]
+        sums = word_sums(change, output_layer, learner.learning_rate)
+        # The sum of a word that is next once is one state, by whose length the error of the sums is judged.
         single = sums.sums[sums.counts == 1].norm(dim=1)
         if not len(single) or not sums.error <= _NOISY * float(single.median()):
-            return first, torch.zeros(len(first), dtype=torch.bool)
+            return first, uncertain
         states = prefix_states(layers, model)
         search = word_chains(
             states,
@@ -112,7 +118,7 @@ class SentenceChains(ReconstructionAttack):
         search.run()
         sentences = [torch.tensor(words) for words in search.forest.sentences()]
         if not sentences:
-            return first, torch.zeros(len(first), dtype=torch.bool)
+            return first, uncertain
         texts = pad_sequence(sentences, batch_first=True)
         certain = search.complete and explains(view, 0, texts)
         return texts, torch.full((len(texts),), certain)
@@ -124,7 +130,8 @@ def _check_plain(view: RoundView, learner: TextAlgorithm, steps: Tensor) -> None
     Raises:
         ViewError: with what the clients do instead.
     """
-    local, way_out = learner.local, "`sentence-span` alone may find sentences"
+    local = learner.local
+    way_out = "`sentence-span` alone may find sentences"
     if not bool((steps == 1).any()):
         raise ViewError(f"expected clients of one local step, got {int(steps.min())} or more; {way_out}")
     if not local.plain_sgd or local.example_clip is not None or learner.update_l1 is not None:

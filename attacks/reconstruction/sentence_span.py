@@ -1,110 +1,36 @@
 """Sentences of a client, from the spans of a language model's layer changes."""
 
-import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from fedleak.attacks.applicability import without_texts
-from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
+from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, reconstruction
 from fedleak.attacks.reconstruction.next_words import NextWords, next_words
-from fedleak.attacks.reconstruction.span import Span, span_of
+from fedleak.attacks.reconstruction.sentence_prefixes import Prefixes, endings, grown_prefixes
+from fedleak.attacks.reconstruction.span import Span, number_variances, span_of
+from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.attacks.reconstruction.word_layers import RecurrentLayers, word_layers
 from fedleak.client.text import EMBEDDING, TextAlgorithm
 from fedleak.core.errors import ViewError
-from fedleak.core.estimates import Scores
-from fedleak.core.metric_table import POSITIVE, SHARE, Metric
 from fedleak.core.progress import with_progress
 from fedleak.core.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from fedleak.core.threat_model import ThreatModel
-from fedleak.core.view import RoundView, View
+from fedleak.core.view import RoundView
 
 _UNEXPLAINED = 3.0
 """Sentences explain a change of the last layer if they leave at most so many times its noise."""
-
 _MOST = 2**14
 """Largest number of prefixes of one length that are checked in the deeper layer."""
-_MOST_PREFIXES = 2**12
-"""Largest number of prefixes of all lengths: more take minutes to tell apart, and mostly cannot be."""
 _AT_ONCE = 512
+"""Prefixes whose inputs of the deeper layer are computed together."""
 _LOOSE = 100.0
 """What is accepted in the first layer of an input that passes the strict check of the deeper one: a direction may be
 lost in the rounding."""
 _SLACK = 16.0
 """What is accepted in the deeper layer of an input that passes the strict check of the first one: deeper inputs are
 more alike, so that more of them is lost below the noise."""
-
-
-@dataclass(frozen=True)
-class Prefixes:
-    """Prefixes of sentences: ``words (P, L)`` padded with 0, shorter ones first, and the number of the longest proper
-    prefix of each, ``parents (P,)``, -1 for single words.
-    """
-
-    words: Tensor
-    parents: Tensor
-
-    @property
-    def lengths(self) -> Tensor:
-        """``(P,)`` numbers of words."""
-        return (self.words > 0).sum(1)
-
-    def started(self) -> Tensor:
-        """``(P,)`` number of longest prefixes that start with each: how many sentences do, at least."""
-        counts = torch.ones(len(self.words), dtype=torch.int64)
-        counts[self.parents[self.parents >= 0]] = 0
-        for length in range(int(self.lengths.max()), 1, -1):
-            own = self.lengths == length
-            counts.index_add_(0, self.parents[own], counts[own])
-        return counts
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanEstimate(ReconstructionEstimate):
-    """Sentences of each client, with what the ranks predict.
-
-    Attributes:
-        rank: ``(V,)`` float64 rank, above the noise, of the change of the layer whose inputs tell prefixes apart: the
-            first layer of a recurrent network; the deeper one of a decoder, whose first inputs are words and places.
-        spare: ``(V,)`` float64 dimensions outside its span.
-        predicted: ``(V,)`` float64 share of exact sentences that these predict: 1 if enough dimensions are spare and
-            the rank is not below the number of sentences, else 0; NaN where a check of the attack refutes that.
-    """
-
-    inferred = "which sentences it was trained on, word by word"
-    metrics = (
-        *ReconstructionEstimate.metrics,
-        Metric(
-            "rank", "Rank is the number of independent inputs that show in a layer's change.", leak=False, span=POSITIVE
-        ),
-        Metric(
-            "spare", "Spare is the number of dimensions in which a wrong sentence shows.", leak=False, span=POSITIVE
-        ),
-        Metric(
-            "predicted",
-            "Predicted is the share of exact sentences that the rank implies, without the truth.",
-            leak=False,
-            predicts="recovered",
-            span=SHARE,
-        ),
-    )
-    rank: Tensor
-    spare: Tensor
-    predicted: Tensor
-
-    @classmethod
-    def inapplicable(cls, view: View, truth: Collection[str]) -> str | None:
-        return without_texts(view, truth)
-
-    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        scores = super().score(view, truth)
-        metrics = {**scores.metrics, "rank": self.rank, "spare": self.spare}
-        if bool(self.predicted.isfinite().any()):
-            metrics["predicted"] = self.predicted
-        return dataclasses.replace(scores, metrics=metrics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,89 +106,114 @@ class SentenceSpan(ReconstructionAttack):
             raise ViewError(f"expected the deltas of all layers, got a recording without {error}") from None
         if changes[2].shape[1] != moved.shape[1]:
             raise ViewError(f"expected a model that predicts words, got one with {changes[2].shape[1]} output(s)")
-        noises = layers.layer_gradients(number_variances(view))
+        variances = layers.layer_gradients(number_variances(view))
         model = {name: value.double() for name, value in view.model.items()}
         steps = learner.steps(view.example_counts)
-        found = []
+        records, certified, deciding = list[Tensor](), list[Tensor](), list[Span]()
         # Each has spans and prefixes of its own; products are over all its candidates.
         for v in with_progress(range(view.victims)):
-            one = Victim(
+            client = TextClient(
                 layers=layers,
                 model=model if int(steps[v]) == 1 else _between(view, v, EMBEDDING),
                 changes=[change[v].double() for change in changes],
-                noises=[float(noise[min(v, len(noise) - 1)].mean().sqrt()) for noise in noises],
+                noises=[float(variance[min(v, len(variance) - 1)].mean().sqrt()) for variance in variances],
                 words=moved[v].nonzero().flatten(),
                 sentences=int(view.example_counts[v]),
                 steps=int(steps[v]),
             )
-            found.append(self.sentences(one))
-        longest = max((records.shape[1] for records, _, _ in found), default=1)
-        padded = [torch.nn.functional.pad(records, (0, longest - records.shape[1])) for records, _, _ in found]
-        made = reconstruction(padded, certified=[certain for _, certain, _ in found])
-        rank, spare = (torch.tensor([getattr(f, n) for _, _, f in found]).double() for n in ("rank", "free"))
+            texts, certain, span = self.sentences(client)
+            records.append(texts)
+            certified.append(certain)
+            deciding.append(span)
+        return self._estimate(view, steps, records, certified, deciding)
+
+    def _estimate(
+        self, view: RoundView, steps: Tensor, records: list[Tensor], certified: list[Tensor], deciding: list[Span]
+    ) -> SpanEstimate:
+        """Sentences ``(M, L)`` of each client, and what the rank of the span that decides predicts of them."""
+        longest = max((texts.shape[1] for texts in records), default=1)
+        padded = [torch.nn.functional.pad(texts, (0, longest - texts.shape[1])) for texts in records]
+        rank = torch.tensor([span.rank for span in deciding]).double()
+        spare = torch.tensor([span.free for span in deciding]).double()
         predicted = ((spare >= self.margin) & (rank >= view.example_counts)).double()
         # Of one step, sentences that the ranks promise must explain the last layer.
-        is_explained = torch.tensor([len(certain) > 0 and bool(certain.all()) for _, certain, _ in found])
+        is_explained = torch.tensor([len(certain) > 0 and bool(certain.all()) for certain in certified])
         predicted[(predicted == 1) & (steps == 1) & ~is_explained] = torch.nan
-        return SpanEstimate(**vars(made), rank=rank, spare=spare, predicted=predicted)
+        return SpanEstimate(
+            **vars(reconstruction(padded, certified=certified)),
+            rank=rank,
+            spare=spare,
+            predicted=predicted,
+        )
 
-    def sentences(self, victim: "Victim") -> tuple[Tensor, Tensor, Span]:
+    def sentences(self, client: "TextClient") -> tuple[Tensor, Tensor, Span]:
         """``(M, L)`` sentences of one client, ``(M,)`` whether they are certain, and the span that decides."""
-        first, deeper = self.spans(victim)
-        prefixes = self.prefixes(victim, first, deeper)
-        deciding = first if victim.first_sees_prefixes else deeper
+        first, deeper = self.spans(client)
+        prefixes = self.prefixes(client, first, deeper)
+        deciding = first if client.first_sees_prefixes else deeper
         if prefixes is None:
             return torch.zeros(0, 1, dtype=torch.int64), torch.zeros(0, dtype=torch.bool), deciding
-        following = victim.next_words(prefixes)
-        records = endings(prefixes, following.counts.clamp(max=victim.sentences))
-        if victim.steps == 1 and len(records) and victim.sentences % len(records) == 0:
-            records = records.repeat_interleave(victim.sentences // len(records), 0)
-        certain = victim.steps == 1 and following.excess <= _UNEXPLAINED and len(records) == victim.sentences
+        following = client.next_words(prefixes)
+        records = endings(prefixes, following.counts.clamp(max=client.sentences))
+        # The last layer's change gives shares of words only: a client may have all sentences several times.
+        if client.steps == 1 and len(records) and client.sentences % len(records) == 0:
+            records = records.repeat_interleave(client.sentences // len(records), 0)
+        are_all = len(records) == client.sentences
+        certain = client.steps == 1 and following.excess <= _UNEXPLAINED and are_all
         return records, torch.full((len(records),), certain), deciding
 
-    def spans(self, victim: "Victim") -> tuple[Span, Span]:
+    def spans(self, client: "TextClient") -> tuple[Span, Span]:
         """Spans of the first and of the deeper layer."""
-        drift = 0.0 if victim.steps == 1 else self.drift
-        first, deeper = (span_of(victim.changes[n], victim.noises[n], drift=drift) for n in (0, 1))
+        drift = 0.0 if client.steps == 1 else self.drift
+        first = span_of(client.changes[0], client.noises[0], drift=drift)
+        deeper = span_of(client.changes[1], client.noises[1], drift=drift)
         return first, deeper
 
-    def prefixes(self, victim: "Victim", first: Span, deeper: Span) -> Prefixes | None:
+    def prefixes(self, client: "TextClient", first: Span, deeper: Span) -> Prefixes | None:
         """Prefixes whose inputs lie in both spans; None if there are none, too many, or too few free dimensions."""
         if first.free < self.margin or not first.rank:
             return None
-        return grown_prefixes(lambda known: self.extended(victim, first, deeper, known), self.longest)
+        return grown_prefixes(lambda shorter: self.extended(client, first, deeper, shorter), self.longest)
 
-    def extended(self, victim: "Victim", first: Span, deeper: Span, prefixes: Tensor) -> tuple[Tensor, Tensor] | None:
+    def extended(
+        self, client: "TextClient", first: Span, deeper: Span, prefixes: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
         """Longer prefixes ``(P', L + 1)`` and the number of the prefix that each continues; None for none."""
-        inputs = victim.word_inputs(prefixes.shape[1])
-        if inputs is None:
+        # The first layer's input is the sum of a part of the prefix and one of the word: all pairs are checked at once.
+        word_inputs = client.word_inputs(prefixes.shape[1])
+        if word_inputs is None:
             return None
-        excess = first.excess(victim.layers.prefix_inputs(victim.model, prefixes), inputs, missed=self.missed)
-        excess = excess.expand(len(prefixes), -1)
+        prefix_inputs = client.layers.prefix_inputs(client.model, prefixes)
+        first_excess = first.excess(prefix_inputs, word_inputs, missed=self.missed).expand(len(prefixes), -1)
         checked_again = deeper.free >= self.margin
-        origin, word = (excess <= (_LOOSE if checked_again else 1)).nonzero(as_tuple=True)
+        accepted = _LOOSE if checked_again else 1
+        origin, word = (first_excess <= accepted).nonzero(as_tuple=True)
         if len(origin) > _MOST:
-            best = excess[origin, word].argsort()[:_MOST]
-            origin, word = origin[best], word[best]
-        longer = torch.cat([prefixes[origin], victim.words[word][:, None]], dim=1)
+            best = first_excess[origin, word].argsort()[:_MOST]
+            origin = origin[best]
+            word = word[best]
+        longer = torch.cat([prefixes[origin], client.words[word][:, None]], dim=1)
         if not len(longer):
             return None
-        most = self.width * victim.sentences
+        most = self.width * client.sentences
         if checked_again:
-            parts = [victim.layers.deeper_inputs(victim.model, some) for some in torch.split(longer, _AT_ONCE)]
+            # Either layer may be lenient where the other is strict.
+            parts = [client.layers.deeper_inputs(client.model, some) for some in torch.split(longer, _AT_ONCE)]
             states = torch.cat(parts)
-            second = deeper.excess(states, states.new_zeros(1, states.shape[1]), missed=self.missed)[:, 0]
-            kept = second <= torch.where(excess[origin, word] <= 1, _SLACK, 1.0)
-            best = second.where(kept, torch.inf).argsort()[:most]
-            best = best[kept[best]].sort().values
-            longer, origin = longer[best], origin[best]
+            deeper_excess = deeper.excess(states, states.new_zeros(1, states.shape[1]), missed=self.missed)[:, 0]
+            is_inside = deeper_excess <= torch.where(first_excess[origin, word] <= 1, _SLACK, 1.0)
+            # Of those inside, at most as many as the clearest, in the order of the prefixes that they continue.
+            best = deeper_excess.where(is_inside, torch.inf).argsort()[:most]
+            best = best[is_inside[best]].sort().values
+            longer = longer[best]
+            origin = origin[best]
         if not 0 < len(longer) <= most:
             return None  # with more prefixes than sentences, the check shows nothing
         return longer, origin
 
 
 @dataclass(frozen=True, kw_only=True)
-class Victim:
+class TextClient:
     """What the attack uses of one client.
 
     Attributes:
@@ -286,105 +237,60 @@ class Victim:
     @property
     def first_sees_prefixes(self) -> bool:
         """Whether the first layer's inputs differ between prefixes, and not only between words and places."""
-        two = self.layers.prefix_inputs(self.model, torch.tensor([[1], [2]]))
-        return not torch.equal(two[0], two[1])
+        after_one, after_two = self.layers.prefix_inputs(self.model, torch.tensor([[1], [2]]))
+        return not torch.equal(after_one, after_two)
 
-    def word_inputs(self, place: int) -> Tensor | None:
+    def word_inputs(self, position: int) -> Tensor | None:
         """``(W', D)`` parts of the first layer's input; None if the model takes no sentence so long."""
         try:
-            return self.layers.word_inputs(self.model, place)[self.words]
+            return self.layers.word_inputs(self.model, position)[self.words]
         except IndexError:
             return None
 
     def next_words(self, prefixes: Prefixes) -> NextWords:
-        lengths, parts = prefixes.lengths, []
-        for length in torch.unique(lengths).tolist():
-            parts.append(self.layers.last_inputs(self.model, prefixes.words[lengths == length, :length]))
-        states = torch.cat(parts)
-        last = self.layers.layer_gradients(self.model)[2].double()
+        """Words that follow each prefix, from the change of the last layer."""
+        lengths = prefixes.lengths
+        states = []
+        for length in torch.unique(lengths).tolist():  # shorter prefixes come first, so the states are in their order
+            states.append(self.layers.last_inputs(self.model, prefixes.words[lengths == length, :length]))
+        prefix_states = torch.cat(states)
+        output_layer = self.layers.layer_gradients(self.model)[2].double()
         started = prefixes.started()
         repeated = self.sentences / float(started[prefixes.parents < 0].sum())
-        return next_words(self.changes[2], states, states @ last.T, started, self.noises[2], repeated=repeated)
-
-
-def grown_prefixes(extended: Callable[[Tensor], tuple[Tensor, Tensor] | None], longest: int) -> Prefixes | None:
-    """Prefixes that grow by one word at a time; None if there are none, or too many.
-
-    Args:
-        extended: longer prefixes ``(P', L + 1)`` of some ``(P, L)``, and the number of the prefix that each continues;
-            None for none.
-        longest: largest number of words.
-    """
-    words, parents = [torch.zeros(1, 0, dtype=torch.int64)], list[Tensor]()
-    total = 0
-    for place in range(longest):
-        grown = extended(words[-1])
-        if grown is None:
-            break
-        longer, origin = grown
-        parents.append(origin + total - len(words[-1]) if place else torch.full_like(origin, -1))
-        words.append(longer)
-        total += len(longer)
-        if total > _MOST_PREFIXES:
-            return None
-    if not parents:
-        return None
-    rows = [row for level in words[1:] for row in level]
-    return Prefixes(pad_sequence(rows, batch_first=True), torch.cat(parents))
-
-
-def endings(prefixes: Prefixes, counts: Tensor) -> Tensor:
-    """``(M, L)`` sentences, from how often each word follows each prefix, ``(P, W)``.
-
-    A word that follows a prefix more often than their continuation is continued itself ends a sentence there.
-    """
-    ends, followed = counts.clone(), counts.sum(1)
-    longer = (prefixes.parents >= 0).nonzero().flatten()
-    last = prefixes.words.gather(1, prefixes.lengths[:, None] - 1)[:, 0]
-    ends[prefixes.parents[longer], last[longer]] -= followed[longer]
-    place, word = (ends > 0).nonzero(as_tuple=True)
-    records = torch.nn.functional.pad(prefixes.words[place], (0, 1))
-    records[torch.arange(len(place)), prefixes.lengths[place]] = word
-    return records.repeat_interleave(ends[place, word], 0)
+        return next_words(
+            self.changes[2],
+            prefix_states,
+            prefix_states @ output_layer.T,
+            started,
+            self.noises[2],
+            repeated=repeated,
+        )
 
 
 def moved_rows(view: RoundView, table: str) -> Tensor:
     """``(V, W)`` True for rows of a table that moved, except that of padding: with noise, all of them."""
     moved = view.deltas[table].flatten(2).ne(0).any(2)
     if table in view.row_parameters:
-        rows = view.served_items
-        found = torch.zeros(view.victims, len(view.model[table]), dtype=torch.bool)
-        client, place = (moved & (rows >= 0)).nonzero(as_tuple=True)
-        found[client, rows[client, place]] = True
-        moved = found
+        # The recording has served rows only: put each at its number in the table.
+        served = view.served_items
+        of_table = torch.zeros(view.victims, len(view.model[table]), dtype=torch.bool)
+        client, row = (moved & (served >= 0)).nonzero(as_tuple=True)
+        of_table[client, served[client, row]] = True
+        moved = of_table
     moved[:, 0] = False
     return moved
-
-
-def number_variances(view: RoundView) -> dict[str, Tensor]:
-    """Variance of the error of each recorded number: declared noise, and rounding of the local model and of the sum."""
-    made = {}
-    for name, change in view.deltas.items():
-        if name in view.row_parameters:
-            continue
-        eps = torch.finfo(torch.float16 if name in view.rounded else change.dtype).eps
-        unit = 2.0 ** view.model[name].double().abs().clamp(min=1e-30).log2().floor()
-        single = torch.finfo(change.dtype).eps
-        of_change = eps**2 * change.double().square().flatten(1).mean(1)
-        made[name] = (
-            view.noise_scale(name) ** 2
-            + (single * unit).square() / 12
-            + of_change.reshape(-1, *[1] * view.model[name].dim())
-        )
-    return made
 
 
 def _between(view: RoundView, victim: int, table: str) -> dict[str, Tensor]:
     """Mean of the models before and after one client's training."""
     change = {name: value[victim] for name, value in view.deltas.items() if name not in view.row_parameters}
     if table in view.row_parameters:
-        rows = view.served_items[victim]
-        real = rows >= 0
-        whole = torch.zeros_like(view.model[table])
-        change[table] = whole.index_add_(0, rows[real], view.deltas[table][victim][real])
-    return {n: (value + change[n] / 2 if n in change else value).double() for n, value in view.model.items()}
+        served = view.served_items[victim]
+        is_row = served >= 0
+        of_table = torch.zeros_like(view.model[table])
+        change[table] = of_table.index_add_(0, served[is_row], view.deltas[table][victim][is_row])
+    model = {}
+    for name, value in view.model.items():
+        middle = value + change[name] / 2 if name in change else value
+        model[name] = middle.double()
+    return model

@@ -5,17 +5,14 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn import functional
+from torch import Tensor
 
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from fedleak.attacks.reconstruction.gradient_matching import InvertingGradients, decoupled, image_shape
+from fedleak.attacks.reconstruction.network_halves import NetworkHalves
 from fedleak.attacks.reconstruction.separated_features import Separated, separate
-from fedleak.client.engine.fast.manual_backward import Chain, chain_of
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Scores
@@ -26,10 +23,13 @@ from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView, View
 
 _SEPARATED = "separated"
-_MIDDLE, _SPREAD = 0.5, 0.25
+_MIDDLE = 0.5
+_SPREAD = 0.25
 """The solver works with standardised images, as in gradient matching: ``image = 0.5 + 0.25 z``."""
 _STEP = 0.1
-_SMOOTHEST, _SHARPEST = 0.5, 0.02
+"""First learning rate of Adam on signs: the step of each standardised number, as in gradient matching."""
+_SMOOTHEST = 0.5
+_SHARPEST = 0.02
 """First and last width of the smooth activations, in standard deviations of their inputs."""
 _SHARP = 0.75
 """Share of the iterations after which activations are sharpest."""
@@ -105,37 +105,46 @@ class SeparateMatching(ReconstructionAttack):
     minutes: PositiveFloat = 10.0
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> SeparatedImages:
-        network, shape = _Halves.of(view), image_shape(view)
+        network = NetworkHalves.of(view)
+        shape = image_shape(view)
         rates = _step_sizes(view)
-        found = [self._separate(view, network, victim, rates, generator) for victim in range(view.victims)]
-        images: dict[int, tuple[Tensor, Tensor]] = {}
-        for victim in with_progress([v for v, own in enumerate(found) if own.complete]):
-            images[victim] = (
-                self._match(view, network, victim, rates, found[victim], shape, generator),
-                found[victim].classes,
+        separated = [self._separate(view, network, victim, rates, generator) for victim in range(view.victims)]
+        images: dict[int, tuple[Tensor, Tensor]] = {}  # and their classes, by client
+        for victim in with_progress([v for v, features in enumerate(separated) if features.complete]):
+            records = self._match(view, network, victim, rates, separated[victim], shape, generator)
+            images[victim] = records, separated[victim].classes
+        # Clients of which not all images could be separated are matched by gradients only.
+        rest = [victim for victim in range(view.victims) if victim not in images]
+        if rest:
+            plain_matching = InvertingGradients(
+                max_iter=self.max_iter,
+                total_variation=self.total_variation,
+                minutes=self.minutes,
             )
-        rest = torch.tensor([victim for victim in range(view.victims) if victim not in images], dtype=torch.int64)
-        if len(rest):
-            plain = InvertingGradients(
-                max_iter=self.max_iter, total_variation=self.total_variation, minutes=self.minutes
-            ).run(view.select(rest), generator=generator)
-            for place, victim in enumerate(rest.tolist()):
-                kept = slice(0, int(plain.count[place]))
-                images[victim] = plain.records[place, kept], plain.labels[place, kept]
-        pairs = [images[victim] for victim in range(view.victims)]
-        shares = [len(own.classes) for own in found] / view.example_counts.clamp(min=1).double().numpy()
-        made = reconstruction([records for records, _ in pairs], labels=[labels for _, labels in pairs])
-        return SeparatedImages(**vars(made), separated=torch.from_numpy(shares))
+            plain = plain_matching.run(view.select(torch.tensor(rest, dtype=torch.int64)), generator=generator)
+            for row, victim in enumerate(rest):
+                count = int(plain.count[row])
+                images[victim] = plain.records[row, :count], plain.labels[row, :count]
+        records_and_labels = [images[victim] for victim in range(view.victims)]
+        estimate = reconstruction(
+            [records for records, _ in records_and_labels],
+            labels=[labels for _, labels in records_and_labels],
+        )
+        separated_counts = [len(features.classes) for features in separated]
+        shares = separated_counts / view.example_counts.clamp(min=1).double().numpy()
+        return SeparatedImages(**vars(estimate), separated=torch.from_numpy(shares))
 
     def _separate(
-        self, view: RoundView, network: "_Halves", victim: int, rates: Tensor, generator: torch.Generator
+        self, view: RoundView, network: NetworkHalves, victim: int, rates: Tensor, generator: torch.Generator
     ) -> Separated:
         model = {name: value[victim].double() for name, value in view.sent_models().items()}
         decay = view.require(ClassifierAlgorithm).decay_change(model, view.example_counts[victim : victim + 1])
-        weight, bias = (
-            (view.deltas[name][victim].double() - decay[name].reshape(model[name].shape)) / -rates[victim]
-            for name in (f"{network.linear}.weight", f"{network.linear}.bias")
-        )
+        # The mean gradient: the update without weight decay, over minus the learning rate.
+        gradients = []
+        for name in (f"{network.linear}.weight", f"{network.linear}.bias"):
+            without_decay = view.deltas[name][victim].double() - decay[name].reshape(model[name].shape)
+            gradients.append(without_decay / -rates[victim])
+        weight, bias = gradients
         return separate(
             torch.cat([weight, bias[:, None]], dim=1),
             int(view.example_counts[victim]),
@@ -147,10 +156,10 @@ class SeparateMatching(ReconstructionAttack):
     def _match(
         self,
         view: RoundView,
-        network: "_Halves",
+        network: NetworkHalves,
         victim: int,
         rates: Tensor,
-        known: Separated,
+        separated: Separated,
         shape: tuple[int, ...],
         generator: torch.Generator,
     ) -> Tensor:
@@ -158,25 +167,37 @@ class SeparateMatching(ReconstructionAttack):
         from fedleak.modules.attackers.update_gaps import cosine_gap, total_variation
 
         model = {name: value[victim].float() for name, value in view.sent_models().items()}
-        own = {name: model[name].requires_grad_() for name in network.front_parameters}
-        received = {name: view.deltas[name][victim : victim + 1].float() / -float(rates[victim]) for name in own}
-        features = known.inputs.float()
-        signals = (known.errors @ model[f"{network.linear}.weight"].detach().double()).float() / len(features)
+        parameters = {name: model[name].requires_grad_() for name in network.front_parameters}
+        received = {}
+        for name in parameters:
+            received[name] = view.deltas[name][victim : victim + 1].float() / -float(rates[victim])
+        features = separated.inputs.float()
+        # Gradient of the mean loss by each image's features: the errors at the linear layer, through its weights.
+        weight = model[f"{network.linear}.weight"].detach().double()
+        signals = (separated.errors @ weight).float() / len(features)
         images = torch.randn(len(features), *shape, generator=generator).requires_grad_()
-        every = torch.ones(1, len(images), dtype=torch.bool)
-        solver, end = torch.optim.Adam([images], lr=_STEP), time.monotonic() + 60 * self.minutes
+        is_image = torch.ones(1, len(images), dtype=torch.bool)
+        solver = torch.optim.Adam([images], lr=_STEP)
+        end = time.monotonic() + 60 * self.minutes
         for iteration in range(self.max_iter):
             share = iteration / self.max_iter
             if time.monotonic() > end:
                 break
+            # Steps fall as a half cosine, and activations get sharp geometrically.
             solver.param_groups[0]["lr"] = _STEP * max((1 + math.cos(math.pi * share)) / 2, 1e-3)
             width = _SMOOTHEST * (_SHARPEST / _SMOOTHEST) ** min(1.0, share / _SHARP)
             with torch.enable_grad():
-                inferred = network.features(own, _MIDDLE + _SPREAD * images, width)
-                gradients = torch.autograd.grad((inferred * signals).sum(), list(own.values()), create_graph=True)
-                misfit = ((inferred - features).square().sum(1) / features.square().sum(1).clamp(min=1e-30)).sum()
-                gap = cosine_gap({name: one[None] for name, one in zip(own, gradients, strict=True)}, received)
-                loss = (misfit + gap + self.total_variation * total_variation(images[None], every)).sum()
+                inferred = network.features(parameters, _MIDDLE + _SPREAD * images, width)
+                # sum_i f(x_i).s_i has the gradient of the loss by the parameters of the convolutions.
+                of_parameters = torch.autograd.grad(
+                    (inferred * signals).sum(), list(parameters.values()), create_graph=True
+                )
+                gradients = {name: value[None] for name, value in zip(parameters, of_parameters, strict=True)}
+                # sum_i |f(x_i) - f_i|^2 / |f_i|^2 + 1 - cos + w TV
+                squared_error = (inferred - features).square().sum(1)
+                misfit = (squared_error / features.square().sum(1).clamp(min=1e-30)).sum()
+                gap = cosine_gap(gradients, received)
+                loss = (misfit + gap + self.total_variation * total_variation(images[None], is_image)).sum()
                 (images.grad,) = torch.autograd.grad(loss, images)
             images.grad.sign_()
             solver.step()
@@ -204,101 +225,6 @@ class UnrelatedSeparate(SeparateMatching):
         return super().run(decoupled(view, "update"), generator=generator)
 
 
-@dataclass(frozen=True)
-class _Halves:
-    """A network before its first linear layer, and from it on.
-
-    Attributes:
-        front: layers before the first linear layer.
-        back: that layer and those after it.
-        algorithm: the clients' algorithm.
-    """
-
-    front: Chain
-    back: Chain
-    algorithm: ClassifierAlgorithm
-
-    @classmethod
-    def of(cls, view: RoundView) -> Self:
-        """The halves of the clients' network.
-
-        Raises:
-            ViewError: it is no chain of known layers with a linear one after convolutions, or that one has no bias.
-        """
-        algorithm = view.require(ClassifierAlgorithm)
-        chain = chain_of(algorithm.template) or []
-        first = next((place for place, (_, layer) in enumerate(chain) if isinstance(layer, nn.Linear)), 0)
-        front, back = chain[:first], chain[first:]
-        if not any(isinstance(layer, nn.Conv2d) for _, layer in front):
-            found = [type(layer).__name__ for _, layer in chain] or "another network"
-            raise ViewError(
-                "expected a chain of convolutions, ReLU, max-poolings and then linear layers, whose first one gets the"
-                f" features of each image; got {found}"
-            )
-        pools = [layer for _, layer in front if isinstance(layer, nn.MaxPool2d)]
-        if any(pool.padding not in (0, (0, 0)) or pool.dilation not in (1, (1, 1)) or pool.ceil_mode for pool in pools):
-            raise ViewError(
-                "expected max-poolings without padding and dilation, which the attack makes smooth; got others"
-            )
-        halves = cls(front, back, algorithm)
-        needed = [f"{halves.linear}.weight", f"{halves.linear}.bias", *halves.front_parameters]
-        missing = [name for name in needed if name not in view.deltas]
-        if missing:
-            raise ViewError(f"expected the updates of {', '.join(needed)}; got none of {', '.join(missing)}")
-        return halves
-
-    @property
-    def linear(self) -> str:
-        """Name of the first linear layer."""
-        return self.back[0][0]
-
-    @property
-    def front_parameters(self) -> list[str]:
-        """Names of the parameters before it."""
-        return [f"{name}.{part}" for name, layer in self.front for part, _ in layer.named_parameters()]
-
-    def features(self, model: Mapping[str, Tensor], images: Tensor, width: float) -> Tensor:
-        """Inputs ``(M, D)`` of the first linear layer, with activations of a width in deviations of their inputs."""
-        for name, layer in self.front:
-            scale = width * images.detach().std().clamp(min=1e-12)
-            if isinstance(layer, nn.ReLU):
-                images = scale * functional.softplus(images / scale)
-            elif isinstance(layer, nn.MaxPool2d):
-                images = _smooth_maximum(images, layer, scale)
-            else:
-                images = _called(name, layer, model, images)
-        return images
-
-    def errors(self, model: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
-        """``(M, K, N)`` gradients of the loss by the outputs of the first linear layer, by class."""
-        (name, linear), *rest = self.back
-        outputs = _called(name, linear, model, inputs).detach()
-        classes = model[f"{self.algorithm.output_layer}.bias"].shape[0]
-        with torch.enable_grad():
-            repeated = outputs.repeat_interleave(classes, 0).requires_grad_()
-            logits = repeated
-            for own, layer in rest:
-                logits = _called(own, layer, model, logits)
-            labels = torch.arange(classes).repeat(len(inputs))
-            (found,) = torch.autograd.grad(self.algorithm.criterion(logits, labels, reduction="sum"), repeated)
-        return found.reshape(len(inputs), classes, -1)
-
-
-def _called(name: str, layer: nn.Module, model: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
-    """Outputs of one layer with the model's parameters."""
-    own = {part: model[f"{name}.{part}"] for part, _ in layer.named_parameters()}
-    outputs: Tensor = functional_call(layer, own, (inputs,))
-    return outputs
-
-
-def _smooth_maximum(images: Tensor, pool: nn.MaxPool2d, scale: Tensor) -> Tensor:
-    """``s log sum exp(x / s)`` of each window of ``images (M, C, height, width)``."""
-    count, channels = images.shape[:2]
-    high, wide = pool(images.detach()).shape[2:]
-    windows = functional.unfold(images.flatten(0, 1)[:, None], pool.kernel_size, stride=pool.stride)
-    return (scale * torch.logsumexp(windows / scale, dim=1)).reshape(count, channels, high, wide)
-
-
 def _step_sizes(view: RoundView) -> Tensor:
     """``(V,)`` size of each client's one step.
 
@@ -306,9 +232,10 @@ def _step_sizes(view: RoundView) -> Tensor:
         ViewError: clients make several steps or no plain ones, or change their updates before they send them.
     """
     learner = view.require(ClassifierAlgorithm)
-    sums = learner.step_sums(view.example_counts)
-    if sums is None or bool((learner.steps(view.example_counts) != 1).any()):
+    rates = learner.step_sums(view.example_counts)
+    makes_several = bool((learner.steps(view.example_counts) != 1).any())
+    if rates is None or makes_several:
         raise ViewError("expected one step of plain SGD on all examples of a client; got several, or other steps")
     if view.releases:
         raise ViewError("expected updates as they are; got clients that clip them or add noise")
-    return sums
+    return rates

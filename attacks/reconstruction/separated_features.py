@@ -18,6 +18,10 @@ _SUBSETS = 20_000
 """Largest number of sets of silent neurons that are tried."""
 _COLUMNS = 12
 """Columns with the most silent neurons that are combined."""
+_DEPENDENT = 1e-3
+"""Ratio of the smallest to the largest singular value of chosen columns below which they are dependent."""
+_FIXED = 0.01
+"""Smallest singular value of a set of neurons above which they fix a column."""
 _SAME = 1e-6
 """Distance below which two directions are one."""
 
@@ -64,33 +68,55 @@ def separate(rows: Tensor, examples: int, errors: Errors, *, precision: float, g
         of Batches in Federated Learning", NeurIPS 2024, arXiv:2403.03945, sections 3 and 4. "Gradient Inversion via LT
         Codes", 2026, Algorithm 1, for the subtraction.
     """
-    left, values, right = torch.linalg.svd(rows, full_matrices=False)
+    left_vectors, values, right_vectors = torch.linalg.svd(rows, full_matrices=False)
+    # The rank must be the number of examples, above rounding or at least with a gap after it.
     rank = int((values > 4 * precision * values[0]).sum())
     if rank > examples and bool(values[examples] < _GAP * values[examples - 1]):
         rank = examples
     if rank != examples or not values[0]:
         return _none(rows)
-    rest = float(values[rank] / values[rank - 1]) if rank < len(values) else 0.0
-    slack = min(max(1e-6, 30 * precision * float(values[0] / values[rank - 1]), 30 * rest), _MOST_MISFIT)
-    state = _Remaining(left[:, :rank], values[:rank].diag(), right[:rank], examples, errors, slack)
+    # Rounding turns the direction of the smallest singular value most, and so does what is beyond the rank.
+    beyond = float(values[rank] / values[rank - 1]) if rank < len(values) else 0.0
+    rounding = 30 * precision * float(values[0] / values[rank - 1])
+    slack = min(max(1e-6, rounding, 30 * beyond), _MOST_MISFIT)
+    state = _Remaining(
+        columns=left_vectors[:, :rank],
+        core=values[:rank].diag(),
+        basis=right_vectors[:rank],
+        examples=examples,
+        errors_of=errors,
+        slack=slack,
+    )
+    # Ratios are cheap, so columns are tried only where no ratio gives an example.
     while state.left:
-        before = state.left
+        left_before = state.left
         state.take(_ratios(state.rows, slack))
-        if state.left == before:
+        if state.left == left_before:
             _by_columns(state, generator)
-        if state.left == before:
+        if state.left == left_before:
             break
     if not state.inputs:
         return _none(rows)
-    return Separated(torch.stack(state.inputs), torch.tensor(state.classes), torch.stack(state.errors), not state.left)
+    return Separated(
+        inputs=torch.stack(state.inputs),
+        classes=torch.tensor(state.classes),
+        errors=torch.stack(state.errors),
+        complete=not state.left,
+    )
 
 
 class _Remaining:
-    """Rows ``left @ core @ right`` without the examples that were subtracted."""
+    """Rows ``columns @ core @ basis`` without the examples that were subtracted; `left` of these remain."""
 
-    def __init__(self, left: Tensor, core: Tensor, right: Tensor, examples: int, of: Errors, slack: float) -> None:
-        self.columns, self.core, self.basis = left, core, right
-        self.examples, self.of, self.slack = examples, of, slack
+    def __init__(
+        self, *, columns: Tensor, core: Tensor, basis: Tensor, examples: int, errors_of: Errors, slack: float
+    ) -> None:
+        self.columns = columns
+        self.core = core
+        self.basis = basis
+        self.examples = examples
+        self.errors_of = errors_of
+        self.slack = slack
         self.left = len(core)
         self.inputs: list[Tensor] = []
         self.classes: list[int] = []
@@ -111,29 +137,32 @@ class _Remaining:
         """Subtracts those of the inputs ``(P, D)`` that are certain."""
         if not len(inputs):
             return
-        errors = self.of(inputs)
-        for point, own in zip(inputs, errors, strict=True):
-            self._take(point, own)
+        for point, errors in zip(inputs, self.errors_of(inputs), strict=True):
+            self._take(point, errors)
 
     def _take(self, point: Tensor, errors: Tensor) -> None:
+        """Subtracts an example of input ``(D,)`` with ``errors (K, N)`` by class, if it is certain."""
         if not self.left:
             return
         turned, values, back = torch.linalg.svd(self.core)
-        kept = slice(0, self.left)
+        turned = turned[:, : self.left]
+        values = values[: self.left]
+        back = back[: self.left]
         record = torch.cat([point, point.new_ones(1)])
-        inside = record @ self.basis.T
+        coordinates = record @ self.basis.T
         # Of the directions that remain only: an example that was subtracted is in none of them.
-        within = (inside @ back[kept].T) @ back[kept]
+        within = (coordinates @ back.T) @ back
         if float((record - within @ self.basis).norm()) > self.slack * float(record.norm()):
             return
-        share = (errors / self.examples) @ (self.columns @ turned[:, kept]) @ turned[:, kept].T
-        misfit = (errors / self.examples - share @ self.columns.T).norm(dim=1) / (
-            errors.norm(dim=1).clamp(min=1e-300) / self.examples
-        )
+        # Of each class, the part of its errors in the span of the columns, and what is outside.
+        mean_errors = errors / self.examples
+        share = mean_errors @ (self.columns @ turned) @ turned.T
+        size = errors.norm(dim=1).clamp(min=1e-300) / self.examples
+        misfit = (mean_errors - share @ self.columns.T).norm(dim=1) / size
         label = int(misfit.argmin())
         change = share[label]
         # The scale of Wedderburn's subtraction; one for an example of this class in this batch.
-        scale = float((within @ back[kept].T / values[kept]) @ (turned[:, kept].T @ change))
+        scale = float((within @ back.T / values) @ (turned.T @ change))
         if float(misfit[label]) > self.slack or abs(scale - 1) > self.slack:
             return
         self.core = self.core - change[:, None] * within / scale
@@ -152,15 +181,17 @@ def _ratios(rows: Tensor, slack: float) -> Tensor:
 
 def _by_columns(state: _Remaining, generator: torch.Generator) -> None:
     """Takes the inputs that follow from columns with most silent neurons."""
-    span, rank = state.span, state.left
+    span = state.span
+    rank = state.left
     lengths = span.norm(dim=1)
-    live = lengths > state.slack * lengths.max()
-    unit = span[live] / lengths[live, None]
-    columns = _sparse_columns(unit, state.slack, generator)
+    is_live = lengths > state.slack * lengths.max()
+    unit_rows = span[is_live] / lengths[is_live, None]
+    columns = _sparse_columns(unit_rows, state.slack, generator)
     for chosen in itertools.combinations(range(len(columns)), rank):
+        # Columns C up to a scale of each: C^T [X, 1] = rows has the records up to scales, which the 1 takes out.
         mixed = span @ columns[list(chosen)].T
-        size = torch.linalg.svdvals(mixed)
-        if float(size[-1]) < 1e-3 * float(size[0]):
+        sizes = torch.linalg.svdvals(mixed)
+        if float(sizes[-1]) < _DEPENDENT * float(sizes[0]):
             continue
         scaled = torch.linalg.lstsq(mixed, state.rows).solution
         if bool((scaled[:, -1].abs() <= 1e-12 * scaled.abs().amax(1)).any()):
@@ -170,32 +201,34 @@ def _by_columns(state: _Remaining, generator: torch.Generator) -> None:
             return
 
 
-def _sparse_columns(unit: Tensor, slack: float, generator: torch.Generator) -> Tensor:
+def _sparse_columns(unit_rows: Tensor, slack: float, generator: torch.Generator) -> Tensor:
     """``(C, R)`` coordinates of columns that are zero at more neurons than any column can be made to be.
 
     Args:
-        unit: ``(N, R)`` rows of the columns' span, of length one.
+        unit_rows: ``(N, R)`` rows of the columns' span, of length one.
         slack: size below which a number is zero.
         generator: source of the sets of neurons.
     """
-    count, rank = unit.shape
+    count, rank = unit_rows.shape
     if rank == 1:
-        return unit.new_ones(1, 1)
+        return unit_rows.new_ones(1, 1)
+    # R - 1 neurons fix the column that is zero at them.
     if math.comb(count, rank - 1) <= _SUBSETS:
         sets = torch.tensor(list(itertools.combinations(range(count), rank - 1)))
     else:
         sets = torch.rand(_SUBSETS, count, generator=generator).topk(rank - 1, dim=1).indices
-    _, values, turn = torch.linalg.svd(unit[sets])
-    found = turn[values[:, -1] > 0.01][:, -1]
-    zeros = ((found @ unit.T).abs() < 10 * slack).sum(1)
+    _, values, turn = torch.linalg.svd(unit_rows[sets])
+    candidates = turn[values[:, -1] > _FIXED][:, -1]
+    zeros = ((candidates @ unit_rows.T).abs() < 10 * slack).sum(1)
     order = zeros.argsort(descending=True, stable=True)
-    kept: list[Tensor] = []
-    for place in order[zeros[order] >= rank].tolist():
-        if all(float((found[place] @ other).abs()) < 1 - _SAME for other in kept):
-            kept.append(found[place])
-        if len(kept) == _COLUMNS:
+    columns: list[Tensor] = []
+    for number in order[zeros[order] >= rank].tolist():
+        candidate = candidates[number]
+        if all(float((candidate @ column).abs()) < 1 - _SAME for column in columns):
+            columns.append(candidate)
+        if len(columns) == _COLUMNS:
             break
-    return torch.stack(kept) if kept else unit[:0]
+    return torch.stack(columns) if columns else unit_rows[:0]
 
 
 def _none(rows: Tensor) -> Separated:

@@ -25,25 +25,29 @@ def explains(view: RoundView, victim: int, texts: Tensor) -> bool:
     algorithm, cohort = learner.encode(texts, torch.zeros(len(texts)), torch.arange(len(texts))[None])
     with torch.enable_grad():
         update = algorithm.train(view.model, cohort)
-    simulated = _whole(update.deltas, update.rows, view.model, 0)
-    received = _whole(view.deltas, {} if view.served is None else {EMBEDDING: view.served_items}, view.model, victim)
+    simulated = _parameter_changes(update.deltas, update.rows, view.model, 0)
+    served = {} if view.served is None else {EMBEDDING: view.served_items}
+    received = _parameter_changes(view.deltas, served, view.model, victim)
     size = float(torch.stack([value.norm() for value in received.values()]).norm())
-    return all(
-        float((value - simulated[name]).norm()) <= _EQUAL * max(float(value.norm()), _SMALL * size)
-        for name, value in received.items()
-    )
+    for name, value in received.items():
+        misfit = float((value - simulated[name]).norm())
+        if not misfit <= _EQUAL * max(float(value.norm()), _SMALL * size):
+            return False
+    return True
 
 
-def _whole(
+def _parameter_changes(
     deltas: Mapping[str, Tensor], rows: Mapping[str, Tensor], model: Mapping[str, Tensor], client: int
 ) -> dict[str, Tensor]:
     """One client's changes of whole parameters, in double precision."""
-    found = {}
-    for name, change in deltas.items():
-        own = change[client].double()
-        if own.shape != model[name].shape:
-            real = rows[name][client] >= 0
-            table = own.new_zeros(model[name].shape)
-            own = table.index_add_(0, rows[name][client][real], own[: len(real)][real])
-        found[name] = own
-    return found
+    changes = {}
+    for name, delta in deltas.items():
+        change = delta[client].double()
+        if change.shape != model[name].shape:
+            # The rows of a table that the client was served, padded with -1.
+            numbers = rows[name][client]
+            is_row = numbers >= 0
+            table = change.new_zeros(model[name].shape)
+            change = table.index_add_(0, numbers[is_row], change[: len(is_row)][is_row])
+        changes[name] = change
+    return changes

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fedleak.attacks.reconstruction.found_records import FoundRecords
 from fedleak.attacks.reconstruction.peeled_rows import NEAR, DistinctRows, RowChanges, nearest_rows, peel_rows
-from fedleak.attacks.reconstruction.record_span import RecordErrors
-from fedleak.attacks.reconstruction.record_supports import FoundRecords
+from fedleak.attacks.reconstruction.record_candidates import RecordErrors
 from fedleak.attacks.reconstruction.row_certificate import certain_copies, certified_rows, is_explained
 from fedleak.core.table_columns import TableColumns
 
@@ -71,7 +71,9 @@ def search_table(
         listed: the search over all possible rows; None of them if they cannot be listed.
         search: another search, for rows that excite no neuron alone.
     """
-    peeled, explained = DistinctRows.of({}, update.columns), None
+    peeled = DistinctRows.of({}, update.columns)
+    explained: FoundRecords | None = None
+    # 1. Ratios, which need what each row changes.
     if update.errors is not None:
         changes = RowChanges(update.columns, update.errors)
         peeled = peel_rows(update.rows, changes, rate=update.rate)
@@ -79,9 +81,11 @@ def search_table(
             explained = update.certified(peeled, update.errors)
             if bool(explained.certain.all()):
                 return explained
+    # 2. All possible rows.
     possible = listed()
     if possible is not None and bool(possible.certain.any()):
         return possible
+    # 3. Rows that make the update, though others may do so too.
     if explained is not None:
         return explained
     if possible is not None:
@@ -90,6 +94,7 @@ def search_table(
         records = search()
         if len(records.records):
             return update.certified(distinct_rows(records, update.columns), update.errors)
+    # 4. What looks like rows.
     return _with_ratios(peeled, update)
 
 
@@ -103,8 +108,9 @@ def distinct_rows(records: FoundRecords, columns: TableColumns) -> DistinctRows:
 def _as_many(distinct: DistinctRows, count: int) -> DistinctRows:
     """The rows with as many copies in all as the client reports, if that is a multiple of theirs."""
     total = int(distinct.copies.sum())
-    times = count // total if total and count % total == 0 else 1
-    return replace(distinct, copies=times * distinct.copies)
+    if not total or count % total:
+        return distinct
+    return replace(distinct, copies=count // total * distinct.copies)
 
 
 def _records(distinct: DistinctRows, columns: TableColumns, certain: Tensor) -> FoundRecords:
@@ -120,8 +126,8 @@ def _records(distinct: DistinctRows, columns: TableColumns, certain: Tensor) -> 
 def _ratios(update: TableUpdate) -> tuple[Tensor, Tensor]:
     """Values ``(M, C)`` of the possible rows nearest to ratios, and their distances ``(M,)``, the least first."""
     bias = update.rows[:, -1].abs()
-    live = bias > _LIVE * bias.max()
-    values, distances = nearest_rows(update.columns, update.rows[live, :-1] / update.rows[live, -1:])
+    live_rows = update.rows[bias > _LIVE * bias.max()]
+    values, distances = nearest_rows(update.columns, live_rows[:, :-1] / live_rows[:, -1:])
     order = distances.argsort()
     return values[order], distances[order]
 
@@ -129,26 +135,28 @@ def _ratios(update: TableUpdate) -> tuple[Tensor, Tensor]:
 def _with_near_ratios(possible: FoundRecords, update: TableUpdate) -> FoundRecords:
     """Rows that are not certain, and ratios near the grid that are not among them."""
     values, distances = _ratios(update)
-    known = set(map(tuple, update.columns.decode(possible.records).tolist()))
-    near = dict.fromkeys(map(tuple, values[distances < NEAR].tolist()))
-    others = [list(row) for row in near if row not in known]
-    if not others:
+    possible_values = set(map(tuple, update.columns.decode(possible.records).tolist()))
+    near = dict.fromkeys(map(tuple, values[distances < NEAR].tolist()))  # each once, the nearest first
+    new = [list(row) for row in near if row not in possible_values]
+    if not new:
         return possible
     return FoundRecords(
-        torch.cat([possible.records, update.columns.encode(torch.tensor(others))]),
-        torch.cat([possible.classes, torch.full((len(others),), -1)]),
-        torch.cat([possible.certain, torch.zeros(len(others), dtype=torch.bool)]),
+        torch.cat([possible.records, update.columns.encode(torch.tensor(new))]),
+        torch.cat([possible.classes, torch.full((len(new),), -1)]),
+        torch.cat([possible.certain, torch.zeros(len(new), dtype=torch.bool)]),
     )
 
 
 def _with_ratios(distinct: DistinctRows, update: TableUpdate) -> FoundRecords:
     """The rows found and the nearest possible rows to other ratios, as many as the client has; none is certain."""
-    found_values = [tuple(row) for row in distinct.values.tolist()]
-    copies = dict(zip(found_values, distinct.copies.tolist(), strict=True))
-    classes = dict(zip(found_values, distinct.classes.tolist(), strict=True))
+    peeled = [tuple(row) for row in distinct.values.tolist()]
+    copies = dict(zip(peeled, distinct.copies.tolist(), strict=True))
+    classes = dict(zip(peeled, distinct.classes.tolist(), strict=True))
     for values in _ratios(update)[0].tolist():
         row = tuple(values)
         if sum(copies.values()) < update.count and row not in copies:
-            copies[row], classes[row] = 1, -1
-    shown = DistinctRows.of({(row, classes[row]): number for row, number in copies.items()}, update.columns)
+            copies[row] = 1
+            classes[row] = -1
+    copies_by_class = {(row, classes[row]): number for row, number in copies.items()}
+    shown = DistinctRows.of(copies_by_class, update.columns)
     return _records(shown, update.columns, torch.zeros(len(shown.values), dtype=torch.bool))

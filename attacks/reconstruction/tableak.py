@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedleak.modules.attackers.image_matching import ImageMatching
 
 _STEP = 0.06
+"""Learning rate of Adam, as published."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,17 +104,18 @@ class TabLeak(ReconstructionAttack):
         size = (*module.labels.shape, len(columns.column))
         free = (2 * torch.rand(size, generator=generator) - 1).to(next(iter(module.models.values())).dtype)
         module.batches = step_examples(module.algorithm, module.counts, generator=generator)
-        solver, end = torch.optim.Adam([free], lr=_STEP), time.monotonic() + 60 * self.minutes
+        solver = torch.optim.Adam([free], lr=_STEP)
+        end = time.monotonic() + 60 * self.minutes
         for _ in range(self.max_iter):
             if time.monotonic() > end:
                 break
             gradient = torch.zeros_like(free)
             for victims in module.chunks:
                 with torch.enable_grad():
-                    own = free[victims].requires_grad_()
-                    rows = possible_inputs(own, columns).reshape(*own.shape[:2], *shape)
+                    numbers = free[victims].requires_grad_()
+                    rows = possible_inputs(numbers, columns).reshape(*numbers.shape[:2], *shape)
                     losses, _ = module.losses(victims, in_units(rows))
-                    (gradient[victims],) = torch.autograd.grad(losses.sum(), own)
+                    (gradient[victims],) = torch.autograd.grad(losses.sum(), numbers)
             free.grad = gradient.nan_to_num().sign_()
             solver.step()
         return free
@@ -129,30 +131,36 @@ class TabLeak(ReconstructionAttack):
     ) -> ReconstructionEstimate:
         from fedleak.modules.attackers.image_matching import in_units
 
-        soft = possible_inputs(free, columns)
-        values = columns.decode(soft.flatten(0, 1)).reshape(*soft.shape[:2], -1)
-        hard = columns.encode(values.flatten(0, 1)).to(soft).reshape(*soft.shape[:2], *shape)
-        losses = torch.cat([module.losses(victims, in_units(hard[victims]))[0].detach() for victims in module.chunks])
-        best = losses.reshape(-1, self.members).argmin(1)
-        found = []
+        soft_rows = possible_inputs(free, columns)
+        values = columns.decode(soft_rows.flatten(0, 1)).reshape(*soft_rows.shape[:2], -1)
+        # The best member is the one whose nearest possible rows fit the update best.
+        hard_rows = columns.encode(values.flatten(0, 1)).to(soft_rows).reshape(*soft_rows.shape[:2], *shape)
+        losses = [module.losses(victims, in_units(hard_rows[victims]))[0].detach() for victims in module.chunks]
+        best = torch.cat(losses).reshape(-1, self.members).argmin(1)
+        records = []
         for victim, count in enumerate(counts.tolist()):
-            own = slice(victim * self.members, (victim + 1) * self.members)
-            members, of_each = soft[own, :count], values[own, :count]
-            aligned = torch.zeros_like(members)
-            for place in range(self.members if count else 0):
-                chosen, of = matching(of_each[place], of_each[best[victim]], columns)
-                aligned[place, of] = members[place, chosen]
+            of_victim = slice(victim * self.members, (victim + 1) * self.members)
+            member_rows = soft_rows[of_victim, :count]
+            member_values = values[of_victim, :count]
+            # Members have their rows in orders of their own: each is put in that of the best one.
+            aligned = torch.zeros_like(member_rows)
+            if count:
+                for member in range(self.members):
+                    chosen, of = matching(member_values[member], member_values[best[victim]], columns)
+                    aligned[member, of] = member_rows[member, chosen]
             pooled = columns.encode(columns.decode(aligned.median(0).values))
-            found.append(pooled.float().reshape(count, *shape))
-        classes = [own[:count] for own, count in zip(labels, counts.tolist(), strict=True)]
-        return reconstruction(found, labels=classes)
+            records.append(pooled.float().reshape(count, *shape))
+        classes = [client_labels[:count] for client_labels, count in zip(labels, counts.tolist(), strict=True)]
+        return reconstruction(records, labels=classes)
 
 
 def possible_inputs(free: Tensor, columns: TableColumns) -> Tensor:
     """``(..., D)`` inputs of free numbers ``(..., D)``: softmax in a category, a number by sigmoid in its range."""
-    lowest, highest = (columns.origin + level * columns.step for level in (columns.lowest, columns.highest))
+    lowest = columns.origin + columns.lowest * columns.step
+    highest = columns.origin + columns.highest * columns.step
     numbers = lowest.to(free) + (highest - lowest).to(free) * free.sigmoid()
-    parts = [
-        free[..., own].softmax(-1) if bool(columns.category[own[0]]) else numbers[..., own] for own in columns.groups
-    ]
+    parts = []
+    for inputs in columns.groups:
+        is_category = bool(columns.category[inputs[0]])
+        parts.append(free[..., inputs].softmax(-1) if is_category else numbers[..., inputs])
     return torch.cat(parts, dim=-1)

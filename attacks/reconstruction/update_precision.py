@@ -7,6 +7,8 @@ of a step, and leave out small numbers. A quotient of two such numbers is known 
 import torch
 from torch import Tensor
 
+_WEIGHT_AND_BIAS = (slice(0, -1), slice(-1, None))
+"""Columns of a layer's weight, and of its bias."""
 _DIGITS = 53
 """Binary digits of float64, in which all is computed here."""
 _ARITHMETIC = 4.0
@@ -19,8 +21,10 @@ _SMALLER = 16.0
 """Changes are compared with the spacing of parameters that are so many times larger; others may have it by chance."""
 _GAPS = 48
 """Smallest gaps between different numbers, of which the step is a common divisor."""
-_NEAR, _DIFFERENCE = 1e-3, 2.0
-"""Largest distance from a whole multiple, in steps, and in roundings of the largest number."""
+_NEAR = 1e-3
+"""Largest distance from a whole multiple, in steps."""
+_DIFFERENCE = 2.0
+"""The same in roundings of the largest number."""
 _FITTED = 2
 """Numbers that are multiples of any step: the median, and the one to which the step is fitted."""
 _CHANCE = 1e-6
@@ -54,25 +58,27 @@ def number_errors(rows: Tensor, before: Tensor) -> Tensor:
         rows: ``(N, D + 1)`` float64, changes of the weight, and of the bias in the last column.
         before: ``(N, D + 1)`` float64, the parameters before.
     """
-    errors = []
-    steps = []
     live = int((rows[:, :-1] != 0).any(1).sum())  # of one row alone, the step may be that of an image
-    for place in (slice(0, -1), slice(-1, None)):
-        values, parameters = rows[:, place], before[:, place]
+    errors = []
+    relative_steps = []
+    for tensor in _WEIGHT_AND_BIAS:
+        values = rows[:, tensor]
+        parameters = before[:, tensor]
         digits = _digits(values)
+        # Numbers of so many digits are computed with rounding at each operation; those of fewer are rounded once.
         roundings = _ARITHMETIC if digits > _STORED else 1.0
         error = roundings * 2.0**-digits * values.abs()
         if _are_differences(values, parameters):
             error = error + _spacing(parameters)
         step = common_step(values.flatten()) if live >= _FEWEST_ROWS else 0.0
-        steps.append(step / float(values.abs().max().clamp(min=1e-300)))
+        relative_steps.append(step / float(values.abs().max().clamp(min=1e-300)))
         errors.append(error)
     # Whoever quantises the weight quantises the bias as coarsely, but a few numbers may not show their step.
-    for error, place in zip(errors, (slice(0, -1), slice(-1, None)), strict=True):
-        error += max(steps) * rows[:, place].abs().max()
-    weight = errors[0]
-    weight += _row_steps(rows)[:, None]
-    weight += _left_out(rows) * (rows[:, :-1] == 0)
+    for error, tensor in zip(errors, _WEIGHT_AND_BIAS, strict=True):
+        error += max(relative_steps) * rows[:, tensor].abs().max()
+    weight_errors = errors[0]
+    weight_errors += _row_steps(rows)[:, None]
+    weight_errors += _left_out(rows) * (rows[:, :-1] == 0)
     return torch.cat(errors, dim=1)
 
 
@@ -80,8 +86,8 @@ def _digits(values: Tensor) -> int:
     """Largest number of binary digits of the significands."""
     significands = torch.frexp(values).mantissa.abs().mul(2.0**_DIGITS).long()
     lowest = significands & -significands  # the last digit that is 1
-    used = _DIGITS - torch.log2(lowest[lowest > 0].double())
-    return int(used.max()) if len(used) else _DIGITS
+    digits = _DIGITS - torch.log2(lowest[lowest > 0].double())
+    return int(digits.max()) if len(digits) else _DIGITS
 
 
 def _spacing(values: Tensor) -> Tensor:
@@ -92,11 +98,11 @@ def _spacing(values: Tensor) -> Tensor:
 
 def _are_differences(changes: Tensor, parameters: Tensor) -> bool:
     """Whether changes are differences of parameters, so that they are multiples of the parameters' spacing."""
-    small = (changes != 0) & (changes.abs() * _SMALLER < parameters.abs())
-    if not bool(small.any()):
+    is_small = (changes != 0) & (changes.abs() * _SMALLER < parameters.abs())
+    if not bool(is_small.any()):
         return False
     # The parameters afterwards may be below the next power of two, where the spacing is half.
-    multiples = 2 * changes[small] / _spacing(parameters)[small]
+    multiples = 2 * changes[is_small] / _spacing(parameters)[is_small]
     return float((multiples == multiples.round()).double().mean()) >= _SHARE
 
 
@@ -110,12 +116,15 @@ def common_step(values: Tensor) -> float:
     if len(distinct) <= _FITTED:
         return 0.0
     rounding = 2.0 ** -_digits(values) * float(values.abs().max())
+    # The greatest common divisor of the smallest gaps.
     gaps = (distinct[1:] - distinct[:-1]).sort().values
     step = 0.0
     for gap in gaps[gaps > _CLEAR * rounding][:_GAPS].tolist():
         step = _divisor(step, gap, _CLEAR / 2 * rounding)
         if not step:
             return 0.0
+    # Least squares of distances that are whole multiples m of the step: sum d m / sum m^2. The error of the step times
+    # m must stay below half a step, so numbers twice as far away join with each pass.
     distances = (distinct - values.median()).abs().sort().values
     reach = 16.0
     while step and reach * step < 4 * float(distances[-1]):
@@ -125,14 +134,16 @@ def common_step(values: Tensor) -> float:
             step = float((near * multiples).sum() / multiples.square().sum())
         reach *= 2
     apart = (distances - (distances / max(step, 1e-300)).round() * step).abs()
-    near = max(_NEAR * step, _DIFFERENCE * rounding)
-    fits = float((apart < near).double().mean()) >= _SHARE
-    chance = min(1.0, 2 * near / max(step, near)) ** (len(distinct) - _FITTED)
+    allowed = max(_NEAR * step, _DIFFERENCE * rounding)
+    fits = float((apart < allowed).double().mean()) >= _SHARE
+    # A number is within d of a multiple of s by chance with probability 2 d / s.
+    chance = min(1.0, 2 * allowed / max(step, allowed)) ** (len(distinct) - _FITTED)
     return step if fits and chance < _CHANCE else 0.0
 
 
 def _divisor(first: float, second: float, least: float) -> float:
     """Common divisor of two numbers with errors; 0 if it is below `least`."""
+    # Euclid's algorithm with the nearest quotient, so that remainders of errors stay small.
     while second > least:
         if first == 0.0:
             return second
@@ -145,16 +156,22 @@ def _row_steps(rows: Tensor) -> Tensor:
 
     A row that one 8-bit image alone changes has a step too, which is a whole number of the change of its bias by 255.
     """
-    live = (rows[:, :-1] != 0).any(1).nonzero().flatten()
+    weight = rows[:, :-1]
+    bias = rows[:, -1]
+    live = (weight != 0).any(1).nonzero().flatten()
     # Rows from all of the layer; most of them have a step, or none.
-    chosen = live[torch.linspace(0, len(live) - 1, min(len(live), _ROWS)).long()]
-    steps = torch.tensor([common_step(row) for row in rows[chosen, :-1]], dtype=torch.float64)
-    of_image = _LEVELS * steps / rows[chosen, -1].abs().clamp(min=1e-300)
-    foreign = (steps > 0) & ((of_image - of_image.round()).abs() > 0.01 * of_image.clamp(max=1.0))
-    if 2 * int(foreign.sum()) <= len(chosen):
+    count = min(len(live), _ROWS)
+    chosen = live[torch.linspace(0, len(live) - 1, count).long()]
+    steps = torch.tensor([common_step(row) for row in weight[chosen]], dtype=torch.float64)
+    # A step that is a whole part of the bias' change over 255 is that of an image, and no quantisation.
+    multiples = _LEVELS * steps / bias[chosen].abs().clamp(min=1e-300)
+    distance = (multiples - multiples.round()).abs()
+    is_quantised = (steps > 0) & (distance > 0.01 * multiples.clamp(max=1.0))
+    if 2 * int(is_quantised.sum()) <= len(chosen):
         return torch.zeros(len(rows), dtype=torch.float64)
-    largest = rows[:, :-1].abs().amax(1)
-    return (steps[foreign] / largest[chosen[foreign]]).max() * largest
+    largest = weight.abs().amax(1)
+    coarsest = (steps[is_quantised] / largest[chosen[is_quantised]]).max()
+    return coarsest * largest
 
 
 def _left_out(rows: Tensor) -> float:
@@ -163,13 +180,16 @@ def _left_out(rows: Tensor) -> float:
     Then rows have about the same smallest number. Rows of single images have the same share of the bias' change.
     """
     sizes = rows[:, :-1].abs()
-    live = (sizes.amax(1) > 0) & (rows[:, -1] != 0)
-    bias = rows[live, -1].abs()
-    sizes = sizes[live][:, sizes.amax(0) > 0]
+    is_live = (sizes.amax(1) > 0) & (rows[:, -1] != 0)
+    bias = rows[is_live, -1].abs()
+    sizes = sizes[is_live][:, sizes.amax(0) > 0]
     if len(sizes) < _FEWEST_ROWS or not bool((sizes == 0).any()):
         return 0.0
     smallest = sizes.masked_fill(sizes == 0, torch.inf).amin(1)
-    least = float(smallest.min())
-    near = float((smallest < _CUT * least).double().mean())
+    threshold = float(smallest.min())
+    near_threshold = float((smallest < _CUT * threshold).double().mean())
+    # A threshold is the same in all rows; the least pixel of an image is the same share of each row's bias.
     is_of_images = float((smallest / bias).log().var()) < float(smallest.log().var())
-    return least if near > _CUT_ROWS and not is_of_images else 0.0
+    if near_threshold > _CUT_ROWS and not is_of_images:
+        return threshold
+    return 0.0

@@ -10,6 +10,7 @@ sparse non-negative combination of the states of known prefixes and their extens
 """
 
 import functools
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -65,7 +66,7 @@ class WordChains:
 
     def _advance(self) -> bool:
         """The first search that finds something, in the order of their costs."""
-        for cost, search in sorted(self._searches(), key=lambda one: one[0]):
+        for cost, search in sorted(self._searches(), key=operator.itemgetter(0)):
             if cost > self.budget:
                 return False
             self.budget -= cost
@@ -76,85 +77,99 @@ class WordChains:
     def _searches(self) -> Iterator[tuple[int, Callable[[], bool]]]:
         """Searches with their costs: the number of states that each computes or combines."""
         forest = self.forest
-        frequent, usual = (int((self.inside & (forest.left >= least)).sum()) for least in (2, 1))
-        known = [place for place, parent in enumerate(forest.parents) if parent != GONE]
-        opened = [place for place in known if forest.open(place)]
-        yield 0, functools.partial(self._match, known, 0)
+        frequent = int((self.inside & (forest.left >= 2)).sum())
+        remaining = int((self.inside & (forest.left >= 1)).sum())
+        prefixes = [prefix for prefix, parent in enumerate(forest.parents) if parent != GONE]
+        opened = [prefix for prefix in prefixes if forest.open(prefix)]
+        yield 0, functools.partial(self._match, prefixes, 0)
         yield 0, self._link
         for depth in range(_DEEPEST + 1):
             # Once all sentences have begun, only prefixes that are reached more often than they are left go on.
-            for base in (opened, known) if forest.begun < self.sentences or not depth else (opened,):
+            bases = [opened]
+            if forest.begun < self.sentences or depth == 0:
+                bases.append(prefixes)
+            for base in bases:
                 if not base:
                     continue
-                columns = len(base) * sum(usual**length for length in range(depth + 1))
                 if depth:
+                    # Extensions by n words: as many as there are sequences of n frequent ones.
                     computed = len(base) * sum(frequent**length for length in range(1, depth + 1))
                     yield computed, functools.partial(self._match, base, depth)
+                columns = len(base) * sum(remaining**length for length in range(depth + 1))
                 if columns <= _COLUMNS:
                     yield columns, functools.partial(self._combine, base, depth)
 
     def _match(self, base: list[int], depth: int) -> bool:
         """Prefixes, extended by frequent words, whose state is that of a single word or of a root."""
         forest = self.forest
-        single, roots = (forest.left == 1).nonzero().flatten(), forest.roots()
+        single = (forest.left == 1).nonzero().flatten()
+        roots = forest.roots()
+        # The sum of a word that is left once is the state of its predecessor; a root's state is known.
         goals = torch.cat([forest.sums[single], forest.carried[roots, : forest.width]])
-        least = torch.full((len(goals),), _EQUAL * self.error, dtype=torch.float64)
-        nearest: list[tuple[int, list[int]]] = [(-1, [])] * len(goals)
         if not len(goals):
             return False
+        least = torch.full((len(goals),), _EQUAL * self.error, dtype=torch.float64)
+        nearest: list[tuple[int, list[int]]] = [(-1, [])] * len(goals)
         for states, origin, path in self._extended(base, forest.left >= 2, depth):
             if not len(states):
                 continue
             distances = torch.cdist(states[:, : forest.width], goals)
             if not depth:
-                own = torch.tensor([forest.parents[place] == ROOT for place in base])
-                distances[own, len(single) :] = torch.inf
-            shortest, place = distances.min(0)
+                # A root is no continuation of itself or of another root.
+                is_root = torch.tensor([forest.parents[prefix] == ROOT for prefix in base])
+                distances[is_root, len(single) :] = torch.inf
+            shortest, row = distances.min(0)
             for goal in (shortest < least).nonzero().flatten().tolist():
                 least[goal] = shortest[goal]
-                nearest[goal] = int(origin[place[goal]]), path[place[goal]].tolist()
-        found = False
+                nearest[goal] = int(origin[row[goal]]), path[row[goal]].tolist()
+        has_changed = False
+        # The clearest first: each changes what is left, which later ones are checked against.
         for goal in least.argsort(stable=True).tolist():
             start, words = nearest[goal]
             if start < 0 or forest.parents[start] == GONE:
                 continue
             if goal >= len(single):
-                found |= forest.identify(roots[goal - len(single)], start, words)
+                has_changed |= forest.identify(roots[goal - len(single)], start, words)
             elif int(forest.left[single[goal]]) == 1:
-                found |= forest.attach(start, [*words, int(single[goal])])
-        return found
+                has_changed |= forest.attach(start, [*words, int(single[goal])])
+        return has_changed
 
     def _link(self) -> bool:
         """Single words of which one follows another: roots of which the words before are unknown."""
         forest = self.forest
         single = (forest.left == 1).nonzero().flatten()
         first = single[self.inside[single]]
-        found = False
+        has_changed = False
         for before, after, state in self.states.links(forest.sums[first], forest.words[first], forest.sums[single]):
             pair = [int(first[before]), int(single[after])]
             if pair[0] != pair[1] and all(int(forest.left[word]) == 1 for word in pair):
                 forest.add_root(state, pair)
-                found = True
-        return found
+                has_changed = True
+        return has_changed
 
     def _combine(self, base: list[int], depth: int) -> bool:
         """Words whose sum is a combination of the states of prefixes and of their extensions by words that are left."""
-        parts = [part for length in range(depth + 1) for part in self._extended(base, self.forest.left >= 1, length)]
-        columns = torch.cat([states[:, : self.forest.width] for states, _, _ in parts]).T.numpy()
-        starts = [int(place) for _, origin, _ in parts for place in origin]
-        paths = [words for _, _, path in parts for words in path.tolist()]
+        states, starts, paths = list[Tensor](), list[int](), list[list[int]]()
+        for length in range(depth + 1):
+            for part, origin, path in self._extended(base, self.forest.left >= 1, length):
+                states.append(part[:, : self.forest.width])
+                starts += origin.tolist()
+                paths += path.tolist()
+        columns = torch.cat(states).T.numpy()
         several = (self.forest.left >= 2).nonzero().flatten()
-        found = False
+        has_changed = False
+        # Words that are left least often first: sums of few states are decided best.
         for word in several[self.forest.left[several].argsort(stable=True)].tolist():
-            left = int(self.forest.left[word])
-            times = _combination(columns, self.forest.sums[word].numpy(), left, _EQUAL * self.error)
-            if left < 2 or times is None:
+            times_left = int(self.forest.left[word])
+            times = _combination(columns, self.forest.sums[word].numpy(), times_left, _EQUAL * self.error)
+            if times_left < 2 or times is None:
                 continue
             trial = self.forest.copy()
-            chosen = [place for place in np.flatnonzero(times).tolist() for _ in range(times[place])]
-            if all(trial.attach(starts[place], [*paths[place], word]) for place in chosen):
-                self.forest, found = trial, True
-        return found
+            chosen = np.repeat(np.arange(len(times)), times).tolist()
+            if all(trial.attach(starts[column], [*paths[column], word]) for column in chosen):
+                self.forest = trial
+                has_changed = True
+        return has_changed
 
     def _extended(self, base: list[int], words: Tensor, depth: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """States ``(N, C)``, prefixes ``(N,)`` and extensions ``(N, depth)`` by words that occur inside, in parts."""
@@ -168,22 +183,27 @@ class WordChains:
         if not depth:
             yield states, origin, path
             return
-        size, more = max(1, _NUMBERS // max(1, len(words) * states.shape[1])), len(words)
-        for some in torch.split(torch.arange(len(states) if more else 0), size):
-            grown = self.states.after(states[some], self.forest.words[words]).flatten(0, 1)
-            paths = torch.cat([path[some].repeat_interleave(more, 0), words.repeat(len(some))[:, None]], dim=1)
-            yield from self._longer(grown, origin[some].repeat_interleave(more), paths, words, depth - 1)
+        count = len(words)
+        if not count:
+            return
+        at_once = max(1, _NUMBERS // max(1, count * states.shape[1]))
+        for some in torch.split(torch.arange(len(states)), at_once):
+            longer = self.states.after(states[some], self.forest.words[words]).flatten(0, 1)
+            last_word = words.repeat(len(some))[:, None]
+            longer_path = torch.cat([path[some].repeat_interleave(count, 0), last_word], dim=1)
+            longer_origin = origin[some].repeat_interleave(count)
+            yield from self._longer(longer, longer_origin, longer_path, words, depth - 1)
 
 
-def _combination(columns: np.ndarray, wanted: np.ndarray, total: int, tolerance: float) -> np.ndarray | None:
+def _combination(columns: np.ndarray, target: np.ndarray, total: int, tolerance: float) -> np.ndarray | None:
     """Whole numbers of columns ``(D, N)`` with a total that add up to a vector; None if there are none."""
     try:
-        amounts = nnls(columns, wanted, maxiter=3 * columns.shape[1])[0]
+        amounts = nnls(columns, target, maxiter=3 * columns.shape[1])[0]
     except RuntimeError:  # too many iterations
         return None
     times = np.rint(amounts).astype(int)
-    fits = times.sum() == total and np.linalg.norm(columns @ times - wanted) <= tolerance
-    return times if fits else None
+    is_explained = times.sum() == total and np.linalg.norm(columns @ times - target) <= tolerance
+    return times if is_explained else None
 
 
 def word_chains(
@@ -199,7 +219,20 @@ def word_chains(
         most_states: number of states to compute, after which the search ends.
     """
     words = torch.unique(torch.cat([inside, sums.counts.nonzero().flatten()]))
-    occurs = torch.isin(words, inside)
-    begins = occurs.nonzero().flatten()
-    forest = PrefixForest(states.after, states.empty(), words, begins, sums.counts[words], sums.sums[words])
-    return WordChains(states, forest, occurs, sums.error, sentences, most_states)
+    is_inside = torch.isin(words, inside)
+    forest = PrefixForest(
+        states.after,
+        empty=states.empty(),
+        words=words,
+        starts=is_inside.nonzero().flatten(),
+        counts=sums.counts[words],
+        sums=sums.sums[words],
+    )
+    return WordChains(
+        states,
+        forest=forest,
+        inside=is_inside,
+        error=sums.error,
+        sentences=sentences,
+        budget=most_states,
+    )

@@ -29,18 +29,23 @@ class RecurrentLayers:
         The first layer's input is a sum of one part for its word and place, and one for the words before; the second
         is deeper; the third is the last, with a row for each word.
         """
-        parts = [deltas[f"{LSTM}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih")]
+        # The gates are one layer of the input (x_t, h_{t-1}, 1); the bias of the hidden state is the same once more.
+        of_word = deltas[f"{LSTM}.weight_ih_l0"]
+        of_hidden = deltas[f"{LSTM}.weight_hh_l0"]
+        of_bias = deltas[f"{LSTM}.bias_ih_l0"]
         last = with_bias(deltas, (OUTPUT,))
-        return torch.cat([*parts[:2], parts[2][..., None]], dim=-1), last, last
+        return torch.cat([of_word, of_hidden, of_bias[..., None]], dim=-1), last, last
 
-    def word_inputs(self, model: Mapping[str, Tensor], place: int) -> Tensor:
+    def word_inputs(self, model: Mapping[str, Tensor], position: int) -> Tensor:
         """``(W, D)`` float64 part of the first layer's input for every word at a place, from 0."""
         return functional.pad(model[EMBEDDING].double(), (0, self.algorithm.network.hidden + 1))
 
     def prefix_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
         """``(P, D)`` float64 part of the first layer's input for the words before: prefixes ``(P, L)``."""
-        start = prefixes.new_zeros(1, self.algorithm.network.hidden)
-        hidden = self._last_states(model, prefixes) if prefixes.shape[1] else start
+        if prefixes.shape[1]:
+            hidden = self._last_states(model, prefixes)
+        else:
+            hidden = prefixes.new_zeros(1, self.algorithm.network.hidden)  # before the first word
         return functional.pad(with_one(hidden.double()), (self.algorithm.network.embedding, 0))
 
     def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
@@ -53,10 +58,10 @@ class RecurrentLayers:
 
     def _last_states(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
         """``(P, H)`` float64 hidden states after prefixes."""
-        own = {name.removeprefix(f"{LSTM}."): value.double() for name, value in model.items() if LSTM in name}
+        weights = {name.removeprefix(f"{LSTM}."): value.double() for name, value in model.items() if LSTM in name}
         inputs = functional.embedding(prefixes.T, model[EMBEDDING].double())
-        _, (last, _) = functional_call(self.algorithm.body, own, (inputs,))
-        states: Tensor = last[0]
+        _, (hidden, _) = functional_call(self.algorithm.body, weights, (inputs,))
+        states: Tensor = hidden[0]
         return states
 
 
@@ -67,41 +72,49 @@ class DecoderLayers(RecurrentLayers):
     algorithm: DecoderAlgorithm
 
     def layer_gradients(self, deltas: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        first = f"{BODY}.layers.0"
-        attention = [f"{first}.{part}" for part in ("query", "key", "value")]
-        return with_bias(deltas, attention), with_bias(deltas, [f"{first}.enter"]), with_bias(deltas, [OUTPUT])
+        block = f"{BODY}.layers.0"
+        attention = with_bias(deltas, [f"{block}.{part}" for part in ("query", "key", "value")])
+        feed_forward = with_bias(deltas, [f"{block}.enter"])
+        last = with_bias(deltas, [OUTPUT])
+        return attention, feed_forward, last
 
-    def word_inputs(self, model: Mapping[str, Tensor], place: int) -> Tensor:
-        norm = f"{BODY}.layers.0.norm"
-        vectors = (model[EMBEDDING] + model[f"{BODY}.position.weight"][place]).double()
-        scale, shift = (model[f"{norm}.{part}"].double() for part in ("weight", "bias"))
+    def word_inputs(self, model: Mapping[str, Tensor], position: int) -> Tensor:
+        vectors = (model[EMBEDDING] + model[f"{BODY}.position.weight"][position]).double()
+        scale = model[f"{BODY}.layers.0.norm.weight"].double()
+        shift = model[f"{BODY}.layers.0.norm.bias"].double()
         return with_one(functional.layer_norm(vectors, vectors.shape[1:], scale, shift))
 
     def prefix_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
         return torch.zeros(max(len(prefixes), 1), self.algorithm.network.embedding + 1, dtype=torch.float64)
 
     def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
-        body, table = self.body(model), model[EMBEDDING].double()
+        body = self.body(model)
+        table = model[EMBEDDING].double()
+        # Prefixes that share all words but the last, and those that share the last, are computed once.
         padded = functional.pad(prefixes[:, :-1], (0, 1))  # `unique` takes no empty rows
         before, parent = torch.unique(padded, dim=0, return_inverse=True)
         before = before[:, :-1]
         words, word = torch.unique(prefixes[:, -1], return_inverse=True)
-        places = body.position.weight
+        length = before.shape[1]
+        positions = body.position.weight
         layer = body.layers[0]
         assert isinstance(layer, DecoderLayer)
-        seen = layer.between(table[before] + places[: before.shape[1]], table[words] + places[before.shape[1]])
-        return with_one(seen[parent, word])
+        inputs = layer.between(table[before] + positions[:length], table[words] + positions[length])
+        return with_one(inputs[parent, word])
 
     def last_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
-        made: Tensor = self.body(model)(functional.embedding(prefixes, model[EMBEDDING].double()))
-        return with_one(made[:, -1])
+        outputs: Tensor = self.body(model)(functional.embedding(prefixes, model[EMBEDDING].double()))
+        return with_one(outputs[:, -1])
 
     def body(self, model: Mapping[str, Tensor]) -> Decoder:
         """The network with the weights of a model, in double precision."""
         with torch.device("meta"):
             body = self.algorithm.network.body()
-        own = {n.removeprefix(f"{BODY}."): v.double() for n, v in model.items() if n.startswith(f"{BODY}.")}
-        body.load_state_dict(own, assign=True)
+        weights = {}
+        for name, value in model.items():
+            if name.startswith(f"{BODY}."):
+                weights[name.removeprefix(f"{BODY}.")] = value.double()
+        body.load_state_dict(weights, assign=True)
         return body.requires_grad_(False)
 
 
@@ -117,6 +130,7 @@ def with_one(inputs: Tensor) -> Tensor:
 
 def with_bias(deltas: Mapping[str, Tensor], layers: Sequence[str]) -> Tensor:
     """``(V, M, D + 1)`` changes of the weights and biases of layers with common inputs, one under the other."""
-    return torch.cat(
-        [torch.cat([deltas[f"{name}.weight"], deltas[f"{name}.bias"][..., None]], dim=-1) for name in layers], dim=-2
-    )
+    changes = []
+    for name in layers:
+        changes.append(torch.cat([deltas[f"{name}.weight"], deltas[f"{name}.bias"][..., None]], dim=-1))
+    return torch.cat(changes, dim=-2)

@@ -36,22 +36,33 @@ def word_sums(change: Tensor, last: Tensor, rate: float) -> WordSums:
         rate: learning rate of the step.
     """
     change = change.double() / rate
-    bias, weights = last[:, -1].double(), functional.pad(last[:, :-1].double(), (0, 1), value=1.0)
+    bias = last[:, -1].double()
+    weights = functional.pad(last[:, :-1].double(), (0, 1), value=1.0)
+    nothing = WordSums(torch.zeros(len(last), dtype=torch.int64), change[:, :-1], float("inf"))
+    # The bias of a word that does not occur falls by its mean probability, the logarithm of which is about linear in
+    # its weights: log q_w = b_w + w.z for a mean input z, with the normalisation as a constant.
     lost = -change[:, -1]
     falls = lost > 0
     if int(falls.sum()) <= weights.shape[1]:
-        return WordSums(torch.zeros(len(last), dtype=torch.int64), change[:, :-1], float("inf"))
-    logits = torch.linalg.lstsq(weights[falls], lost[falls].log()[:, None] - bias[falls, None]).solution[:, 0]
-    predicted = (bias + weights @ logits).exp()
+        return nothing
+    log_ratio = lost[falls].log()[:, None] - bias[falls, None]
+    mean_input = torch.linalg.lstsq(weights[falls], log_ratio).solution[:, 0]
+    predicted = (bias + weights @ mean_input).exp()
+    # What the bias gains beyond it is n_w / T. The smallest gains are 1 / T, of words that occur once: those below a
+    # fifth of the median are error, and those up to 1.4 times the smallest are no 2 / T.
     shares = change[:, -1] + predicted
-    rises = shares[~falls & (shares > 0)]
-    smallest = rises[rises > rises.median() / 5].min() if len(rises) else shares.new_tensor(torch.inf)
-    total = round(float(1 / rises[rises < 1.4 * smallest].median())) if len(rises) else 0
+    gains = shares[~falls & (shares > 0)]
+    total = 0
+    if len(gains):
+        smallest = gains[gains > gains.median() / 5].min()
+        total = round(float(1 / gains[gains < 1.4 * smallest].median()))
     total = int((shares * total).round().clamp(min=0).sum())  # the whole number that the counts add up to
     counts = (shares * total).round().clamp(min=0).long()
     absent = counts == 0
     if int(absent.sum()) <= weights.shape[1]:
-        return WordSums(torch.zeros_like(counts), change[:, :-1], float("inf"))
+        return nothing
+    # Rows of absent words give sum_t q_tw z_t, over the mean probability linear in the word's weights; what a row has
+    # besides is the sum of the states before the word.
     predictions = total * change[:, :-1] / predicted[:, None]
     slopes = torch.linalg.lstsq(weights[absent], predictions[absent]).solution
     sums = predicted[:, None] * (predictions - weights @ slopes)

@@ -10,7 +10,7 @@ from fedleak.attacks.composition.output_mean import PositiveShare, TargetMean
 from fedleak.attacks.identifiability.pac import VectorEstimate
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.membership.retrieval import RetrievalEstimate
-from fedleak.attacks.reconstruction.sentence_span import SpanEstimate
+from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
 from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
 from fedleak.attacks.words.estimates import WordSetEstimate

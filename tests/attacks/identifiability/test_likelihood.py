@@ -3,7 +3,7 @@
 import torch
 
 from fedleak.attacks.identifiability.likelihood import PACLikelihood
-from fedleak.attacks.identifiability.pac import MessageSums
+from fedleak.attacks.identifiability.pac import VectorMessages
 from fedleak.core.seeding import generator_for
 
 
@@ -13,7 +13,7 @@ def test_the_vector_is_the_mean_with_the_expected_labels() -> None:
     labels = torch.where(torch.rand(3, 30, generator=generator) < 0.3, 1.0, -1.0)
     drawn = torch.randn(3, 31, 4, generator=generator, dtype=torch.float64)
     sums = (labels * updates)[..., None] * drawn[:, :1] + noise * updates.sqrt()[..., None] * drawn[:, 1:]
-    messages = MessageSums(sums, updates, torch.ones(3), 1.0)
+    messages = VectorMessages(sums, updates, torch.ones(3), 1.0)
     vectors, votes = PACLikelihood(iterations=500).up_to_sign(messages, noise)
     likes = ((votes + 30) / 2 + 1) / 32  # with one more item of each kind
     expected = torch.tanh(torch.einsum("vrd,vd->vr", sums, vectors) / noise**2 + likes.logit()[:, None] / 2)

@@ -23,7 +23,7 @@ def estimated(view: RoundView, max_iter: int) -> InteractionEstimate:
 
 def losses(view: RoundView, logits: Tensor) -> Tensor:
     update = pointwise_update(view)
-    return update.way(torch.sigmoid(logits))[-1].plus(update.sent.plus(update.change), -1.0).squares()
+    return update.path(torch.sigmoid(logits))[-1].plus(update.sent.plus(update.change), -1.0).squares()
 
 
 @pytest.mark.parametrize("ranker", ["linear", "neural"])

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedleak.attacks.reconstruction.adapter_sentences import AdapterSentences
 from fedleak.attacks.reconstruction.last_words import last_words
-from fedleak.attacks.reconstruction.sentence_span import SpanEstimate
 from fedleak.attacks.reconstruction.simulated_step import explains
+from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError

@@ -8,19 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedleak.attacks.reconstruction import ColumnPrior, LinearInversion, MajorityRow, TabLeak, possible_rows
+from fedleak.attacks.reconstruction import (
+    ColumnPrior,
+    LinearInversion,
+    MajorityRow,
+    TabLeak,
+)
 from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate
 from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
 from fedleak.attacks.reconstruction.peeled_rows import RowChanges
-from fedleak.attacks.reconstruction.possible_rows import (
-    _Atoms,
-    _first_copies,
-    _is_certain,
-    _repaired,
-    _repaired_sum,
-    nonnegative_least_squares,
-    search_possible,
-)
+from fedleak.attacks.reconstruction.possible_rows import _first_copies, search_possible
 from fedleak.attacks.reconstruction.table_rows import row_accuracy
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.image_classifier import ImageClassifierAlgorithm
@@ -167,34 +164,6 @@ def test_sum_of_clients_is_solved_too(reported: int) -> None:
     assert Counter(map(tuple, found)) == Counter(map(tuple, true))
 
 
-def test_numbers_of_a_sum_are_repaired_though_their_sum_is_wrong() -> None:
-    """Rows missing, too many and in place of others, of which exchanges alone keep the wrong number of records."""
-    draws = generator_for(0, "atoms")
-    points = torch.cat([torch.rand(20, 6, generator=draws), torch.ones(20, 1)], dim=1).double()
-    changes = torch.randn(20, 12, generator=draws).double()
-    atoms = _Atoms(points, changes, torch.arange(20), torch.zeros(20).long())
-    chosen, true, rate = torch.arange(12), torch.tensor([3, 1, 2, 5, 1, 1, 2, 4, 1, 2, 3, 1]), 0.05
-    rows = -rate * (true.double() @ atoms.matrices(chosen)).reshape(12, 7)
-    rough = true.double()
-    rough[[0, 3, 7]] -= 1
-    rough[4] += 1
-    found = _repaired_sum(rows, atoms, chosen, rate * rough, rate, 1e-9)
-    assert found is not None
-    assert torch.equal(found[1], true)
-    assert _repaired(rows, atoms, chosen, rough.long(), 1e-9) is None
-    assert _repaired_sum(rows + 0.1, atoms, chosen, rate * rough, rate, 1e-9) is None
-
-
-@pytest.mark.parametrize(("shares", "certain"), [((1.0, 1.0), False), ((0.5, 0.5), False), ((0.5, 0.7), True)])
-def test_certificate_of_a_sum_excludes_other_numbers_of_records(shares: tuple[float, float], certain: bool) -> None:
-    """A third row that changes as much as whole numbers of copies of two others together may be in their place."""
-    changes = torch.tensor([[1.0, 0.0], [0.0, 1.0], shares], dtype=torch.float64)
-    atoms = _Atoms(torch.ones(1, 1).double(), changes, torch.zeros(3).long(), torch.arange(3))
-    copies = torch.tensor([3, 3])
-    rows = -3 * (changes[0] + changes[1])[:, None]
-    assert _is_certain(rows, atoms, torch.arange(2), copies, 1e-6, is_sum=True) == certain
-
-
 def test_order_of_records_and_clients_does_not_matter() -> None:
     view, truth = server_view(3, 10)
     order = torch.tensor([2, 0, 1])
@@ -255,24 +224,6 @@ def test_update_of_zeros_gives_no_row() -> None:
         one_step=True,
     )
     assert not bool(nothing.certain.any())
-
-
-def test_least_squares_ends_after_a_number_of_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = torch.randn(200, 60, generator=generator_for(0, "vectors")).double()
-    target = torch.randn(60, generator=generator_for(1, "target")).double()
-
-    def chosen_of() -> Tensor:
-        return nonnegative_least_squares(
-            lambda chosen: vectors @ vectors[chosen].T,
-            vectors @ target,
-            vectors.square().sum(1),
-            floor=1e-9,
-            is_enough=lambda *_: False,
-        )[0]
-
-    complete = len(chosen_of())
-    monkeypatch.setattr(possible_rows, "_MOST_WORK", 1000)
-    assert 0 < len(chosen_of()) < complete
 
 
 def test_columns_are_scored_after_matching_row_by_row() -> None:

@@ -5,7 +5,9 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.reconstruction.pixel_grid import as_levels, on_grid
-from fedleak.attacks.reconstruction.record_span import RecordErrors, RecordSpan, confirm, decomposed
+from fedleak.attacks.reconstruction.record_candidates import RecordErrors, confirm
+from fedleak.attacks.reconstruction.record_span import RecordSpan
+from fedleak.attacks.reconstruction.row_span import decomposed
 from fedleak.core.seeding import generator_for
 
 PIXELS, NEURONS, CLASSES, RATE = 40, 24, 10, 0.1

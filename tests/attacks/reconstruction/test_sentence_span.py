@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.reconstruction import SentenceSpan
-from fedleak.attacks.reconstruction.sentence_span import SpanEstimate, moved_rows
+from fedleak.attacks.reconstruction.sentence_span import moved_rows
+from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
 from fedleak.core.seeding import generator_for

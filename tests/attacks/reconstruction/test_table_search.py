@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedleak.attacks.reconstruction import LinearInversion, LinearPeeling, LinearRatio
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack
+from fedleak.attacks.reconstruction.found_records import FoundRecords
 from fedleak.attacks.reconstruction.linear_layer import LinearEstimate
-from fedleak.attacks.reconstruction.record_supports import FoundRecords
 from fedleak.attacks.reconstruction.table_search import TableUpdate, distinct_rows, search_table
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.view import RoundView
