@@ -60,7 +60,9 @@ def without_texts(view: View, truth: Collection[str]) -> str | None:
 def without_sums(view: View, truth: Collection[str]) -> str | None:  # noqa: ARG001
     """Why a question about sums of updates does not apply; the ground truth does not matter."""
     summed = view.participants is not None or any(release.participants > 1 for release in view.releases)
-    return None if summed else "the server receives the update of each client by itself"
+    if summed:
+        return None
+    return "the server receives the update of each client by itself"
 
 
 def without_classes(view: View, truth: Collection[str]) -> str | None:
@@ -82,19 +84,24 @@ def without_one_output(view: View, truth: Collection[str], *, binary: bool) -> s
         truth: names in the ground truth.
         binary: whether the question is about a logit of two classes, instead of the mean of a regression.
     """
-    outputs = None if isinstance(view.algorithm, _ITEMS) else number_of_outputs(view)
+    outputs = None
+    if not isinstance(view.algorithm, _ITEMS):
+        outputs = number_of_outputs(view)
     if isinstance(view.algorithm, ClassifierAlgorithm) or (outputs is not None and outputs > 1):
         return "the network has several outputs"
     # The loss of the learner decides; without one, the ground truth does, where it has either classes or targets.
-    head = OneOutput.of(view.algorithm) if isinstance(view.algorithm, NetworkAlgorithm) else None
-    has_classes, has_targets = "class_counts" in truth, "target_mean" in truth
-    learns_classes = None if head is None else head.binary
-    if head is None and has_classes != has_targets:
+    head = None
+    if isinstance(view.algorithm, NetworkAlgorithm):
+        head = OneOutput.of(view.algorithm)
+    has_classes = "class_counts" in truth
+    has_targets = "target_mean" in truth
+    learns_classes: bool | None = None
+    if head is not None:
+        learns_classes = head.binary
+    elif has_classes != has_targets:
         learns_classes = has_classes
     if learns_classes is not None and learns_classes != binary:
-        return (
-            "the clients' examples have two classes, and no numbers as targets"
-            if learns_classes
-            else "the clients' examples have numbers as targets, and no classes"
-        )
+        if learns_classes:
+            return "the clients' examples have two classes, and no numbers as targets"
+        return "the clients' examples have numbers as targets, and no classes"
     return without_records(view, truth)

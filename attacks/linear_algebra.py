@@ -13,7 +13,9 @@ _LEAST_EIGENVALUE = 1e-10
 _LEAST_VARIANCE = 1e-14
 """Variance of every direction where errors and noise are zero."""
 _COLUMNS_AT_ONCE = 2**15
+"""Columns that are converted to float64 together: 256 KiB for each vector."""
 _TINY = torch.finfo(torch.float64).tiny
+"""Smallest normal number, which keeps divisions by zero finite."""
 
 
 def inner_products(left: Tensor, right: Tensor) -> Tensor:
@@ -45,13 +47,14 @@ def orthonormal_combinations(gram: Tensor, *, least: float = _LEAST_EIGENVALUE) 
         >>> (weights.T @ vectors).norm(dim=1)
         tensor([1., 1.], dtype=torch.float64)
     """
+    # G = U diag(l) U': the combination U_r / sqrt(l_r) has length 1, because U_r' G U_r = l_r.
     eigenvalues, eigenvectors = torch.linalg.eigh(gram)
     is_direction = eigenvalues > least * eigenvalues[-1].clamp(min=_TINY)
     weights: Tensor = eigenvectors[:, is_direction] / eigenvalues[is_direction].sqrt()
     return weights
 
 
-def in_span(training: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+def in_span(training: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Coordinates ``(P, R)`` and ``(V, R)`` in an orthonormal basis of the span of the training vectors, R its rank.
 
     Linear machines, nearest neighbours and the first layer of a network depend on a vector only through its inner
@@ -65,13 +68,16 @@ def in_span(training: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """
     products = inner_products(training, training)
     weights = orthonormal_combinations(products)
-    return (products @ weights).to(training), (inner_products(others, training) @ weights).to(training)
+    training_coordinates = products @ weights
+    other_coordinates = inner_products(vectors, training) @ weights
+    return training_coordinates.to(training), other_coordinates.to(training)
 
 
 def triangle(matrix: Tensor) -> Tensor:
     """At most D rows with the same row space and the same singular values as the rows of a matrix ``(M, D)``."""
     if matrix.shape[0] <= matrix.shape[1]:
         return matrix
+    # M = Q R with orthonormal columns of Q, so M'M = R'R, which fixes row space and singular values.
     rows: Tensor = torch.linalg.qr(matrix, mode="r")[1]
     return rows
 
@@ -114,37 +120,38 @@ def covariance_within(vectors: Tensor, labels: Tensor) -> Tensor:
         >>> covariance_within(vectors, labels)  # 1 + 1 + 0 over 3
         tensor([[0.6667]], dtype=torch.float64)
     """
-    _, place, counts = torch.unique(labels, return_inverse=True, return_counts=True)
-    sums = torch.zeros(len(counts), vectors.shape[1], dtype=torch.float64).index_add_(0, place, vectors.double())
-    rest = vectors.double() - (sums / counts[:, None])[place]
+    _, group, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(counts), vectors.shape[1], dtype=torch.float64).index_add_(0, group, vectors.double())
+    means = sums / counts[:, None]
+    rest = vectors.double() - means[group]
     covariance: Tensor = rest.T @ rest / len(rest)
     return covariance
 
 
-def shrunk_eigenvalues(covariance: Tensor, *, kept: float, added: float) -> tuple[Tensor, Tensor]:
+def shrunk_eigenvalues(covariance: Tensor, *, factor: float, added: float) -> tuple[Tensor, Tensor]:
     """Eigenvalues ``(R,)`` of a covariance ``(R, R)`` after shrinkage, and its eigenvectors ``(R, R)``, as columns.
 
-    An eigenvalue becomes `kept` times itself plus `added` times the mean of all, so that none is zero: with ``kept=1 -
-    s`` and ``added=s`` this is shrinkage by s, and with ``kept=1`` a floor.
+    An eigenvalue becomes `factor` times itself plus `added` times the mean of all, so that none is zero: with
+    ``factor=1 - s`` and ``added=s`` this is shrinkage by s, and with ``factor=1`` a floor.
 
     Example:
-        >>> shrunk_eigenvalues(torch.diag(torch.tensor([0.0, 4.0])), kept=0.5, added=0.5)[0]
+        >>> shrunk_eigenvalues(torch.diag(torch.tensor([0.0, 4.0])), factor=0.5, added=0.5)[0]
         tensor([1., 3.])
     """
     eigenvalues, eigenvectors = torch.linalg.eigh(covariance)
     mean = eigenvalues.mean().clamp(min=_TINY)
-    return kept * eigenvalues.clamp(min=0) + added * mean, eigenvectors
+    return factor * eigenvalues.clamp(min=0) + added * mean, eigenvectors
 
 
-def whitening(covariance: Tensor, *, kept: float, added: float) -> Tensor:
+def whitening(covariance: Tensor, *, factor: float, added: float) -> Tensor:
     """``(R, R)`` inverse square root of a covariance after shrinkage, see `shrunk_eigenvalues`.
 
     Example:
-        >>> whitening(torch.diag(torch.tensor([0.0, 4.0])), kept=0.75, added=0.5)  # of 1 and 4
+        >>> whitening(torch.diag(torch.tensor([0.0, 4.0])), factor=0.75, added=0.5)  # of 1 and 4
         tensor([[1.0000, 0.0000],
                 [0.0000, 0.5000]])
     """
-    eigenvalues, eigenvectors = shrunk_eigenvalues(covariance, kept=kept, added=added)
+    eigenvalues, eigenvectors = shrunk_eigenvalues(covariance, factor=factor, added=added)
     return (eigenvectors * eigenvalues.rsqrt()) @ eigenvectors.T
 
 
@@ -169,8 +176,12 @@ class WhiteningOfFew:
     def __init__(self, errors: Tensor, *, shrinkage: float, floor: float, noise: float) -> None:
         count, width = errors.shape[1:]
         _, values, self.directions = torch.linalg.svd(errors, full_matrices=False)
+        # Variance of the shrunk covariance along each of the R directions of the errors.
         variances = (1 - shrinkage) * values.square() / count
-        everywhere = floor * variances.sum(1, keepdim=True) / width + noise**2 + _LEAST_VARIANCE
+        # The same variance in all P directions: the floor, declared noise, and a little so that nothing is zero.
+        mean_variance_floor = floor * variances.sum(1, keepdim=True) / width
+        everywhere = mean_variance_floor + noise**2 + _LEAST_VARIANCE
+        # Inverse root of the covariance: `scale` times the identity, plus an excess along the R directions.
         self.scale = everywhere.rsqrt()
         self.excess = (variances + everywhere).rsqrt() - self.scale
 
@@ -197,8 +208,13 @@ def ledoit_wolf_of_gram(gram: Tensor, width: int) -> float:
         0.0507
     """
     count, norms = len(gram), gram.diagonal()
-    # Mean squared entry of the covariance, how far it is from a multiple of the identity, and its own error.
+    # |S|^2 / D, the squared norm of the covariance S per row: |X'X|^2 = |XX'|^2, so inner products are enough.
     squared = float(gram.square().sum()) / count**2 / width
+    # How far S is from the multiple of the identity with the same trace.
     spread = squared - (float(norms.mean()) / width) ** 2
+    # Sampling error of S: how far x x' of single rows is from their mean.
     error = (float(norms.square().mean()) / width - squared) / count
-    return min(max(error, 0.0), spread) / spread if spread > 0 else 1.0
+    if spread <= 0:
+        return 1.0
+    # The share of the spread that is sampling error, in [0, 1].
+    return min(max(error, 0.0), spread) / spread

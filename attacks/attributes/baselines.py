@@ -3,7 +3,7 @@
 import torch
 
 from fedleak.attacks.attributes.estimates import AttributeEstimate
-from fedleak.attacks.attributes.messages import AttributeAttack, People
+from fedleak.attacks.attributes.messages import AttributeAttack, AttributePeople
 from fedleak.core.history import History
 from fedleak.core.threat_model import ThreatModel
 
@@ -27,11 +27,13 @@ class MajorityValue(AttributeAttack):
     )
 
     def run(self, view: History, *, generator: torch.Generator) -> AttributeEstimate:
-        people = People.of(view)
+        people = AttributePeople.of(view)
         evidence = {}
         for name, values in people.values.items():
-            shares = values[values >= 0].bincount()
-            evidence[name] = ((shares + 0.5) / (shares + 0.5).sum()).double().log().expand(len(people.names), -1)
+            # Half a person more of each value (Jeffreys' prior), so that no value is impossible.
+            counts = values[values >= 0].bincount() + 0.5
+            log_shares = (counts / counts.sum()).double().log()
+            evidence[name] = log_shares.expand(len(people.names), -1)
         return people.estimate(evidence)
 
 
@@ -56,21 +58,29 @@ class ExampleCounts(AttributeAttack):
     )
 
     def run(self, view: History, *, generator: torch.Generator) -> AttributeEstimate:
-        people = People.of(view)
-        place, logs = people.places(view.pseudonyms), view.example_counts.double().clamp(min=1).log()
+        people = AttributePeople.of(view)
+        senders = people.places(view.pseudonyms)
+        log_counts = view.example_counts.double().clamp(min=1).log()
+        # A person's mean of log n over its messages.
         size = torch.zeros(len(people.names), dtype=torch.float64).scatter_reduce(
-            0, place, logs, "mean", include_self=False
+            0, senders, log_counts, "mean", include_self=False
         )
         evidence = {}
         for name, values in people.values.items():
-            own = (values >= 0).nonzero().flatten()
-            whole = size[own].var(correction=0).clamp(min=1e-12)
-            found = torch.zeros(len(size), people.classes(name), dtype=torch.float64)
+            known = (values >= 0).nonzero().flatten()
+            variance_of_all = size[known].var(correction=0).clamp(min=1e-12)
+            log_likelihoods = torch.zeros(len(size), people.classes(name), dtype=torch.float64)
             for value in range(people.classes(name)):
-                inside = size[own[values[own] == value]]
-                if len(inside):  # a variance of few people is drawn to that of all
-                    spread = (inside.var(correction=0) * len(inside) + whole) / (len(inside) + 1)
-                    found[:, value] = -((size - inside.mean()).square() / spread + spread.log()) / 2
-            shares = values[own].bincount().double() / len(own)
-            evidence[name] = found - torch.logsumexp(found + shares.log(), dim=1, keepdim=True)
+                sizes_of_value = size[known[values[known] == value]]
+                if not len(sizes_of_value):
+                    continue
+                # A variance of few people is drawn to that of all, which counts as one more person.
+                count = len(sizes_of_value)
+                variance = (sizes_of_value.var(correction=0) * count + variance_of_all) / (count + 1)
+                # log N(size; mean, variance), but for a constant.
+                log_likelihoods[:, value] = -((size - sizes_of_value.mean()).square() / variance + variance.log()) / 2
+            shares = values[known].bincount().double() / len(known)
+            # Posterior over prior: log p(size | value) - log sum_v p(v) p(size | v).
+            log_marginal = torch.logsumexp(log_likelihoods + shares.log(), dim=1, keepdim=True)
+            evidence[name] = log_likelihoods - log_marginal
         return people.estimate(evidence)

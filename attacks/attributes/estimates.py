@@ -47,7 +47,8 @@ class AttributeEstimate(Estimate):
         for name, values in self.evidence.items():
             check_tensor(name, values, (len(self.messages), values.shape[-1]))
         senders = view.pseudonyms[self.messages]
-        if len(torch.unique(senders)) != len(senders) or bool(torch.isin(senders, known_people(view)).any()):
+        is_repeated = len(torch.unique(senders)) != len(senders)
+        if is_repeated or bool(torch.isin(senders, known_people(view)).any()):
             raise EstimateError("messages: expected one of each person of whom nothing is known")
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
@@ -63,85 +64,109 @@ class AttributeEstimate(Estimate):
             E. R. DeLong, D. M. DeLong and D. L. Clarke-Pearson, "Comparing the Areas under Two or More Correlated
             Receiver Operating Characteristic Curves: A Nonparametric Approach", Biometrics 44(3), 1988.
         """
-        held, people = truth["attributes"][self.messages].long(), truth["clients"][self.messages]
-        if held.shape[1] != len(self.evidence):
-            found = f"{len(self.evidence)} attributes, but {held.shape[1]} in truth/"
-            raise ViewError(f"expected as many attributes of known people as in the ground truth, got {found}")
-        return self._scored(held, people)
+        true_values = truth["attributes"][self.messages].long()
+        people = truth["clients"][self.messages]
+        if true_values.shape[1] != len(self.evidence):
+            raise ViewError(
+                "expected as many attributes of known people as in the ground truth, got"
+                f" {len(self.evidence)} attributes, but {true_values.shape[1]} in truth/"
+            )
+        return self._scored(true_values, people)
 
-    def _scored(self, held: Tensor, people: Tensor) -> Scores:
-        parts = []
+    def _scored(self, true_values: Tensor, people: Tensor) -> Scores:
+        """Scores of ``true_values (W, A)`` of ``people (W,)``, by attribute; -1 where truth/ lacks it."""
+        values: dict[str, list[Tensor]] = {"auc": [], BALANCED: []}
+        influences: dict[str, list[Tensor]] = {"auc": [], BALANCED: []}
+        units: list[Tensor] = []
+        names: list[str] = []
+        sizes: list[int] = []
         for column, (name, evidence) in enumerate(self.evidence.items()):
-            asked = (held[:, column] >= 0).nonzero().flatten()
-            values, influences = scores_of_people(evidence[asked].double(), held[asked, column])
-            parts.append((name, people[asked], values, influences))
-        names = [name for name, own, _, _ in parts for _ in own]
-        sizes = [
-            evidence.shape[1]
-            for (_, own, _, _), evidence in zip(parts, self.evidence.values(), strict=True)
-            for _ in own
-        ]
+            with_truth = (true_values[:, column] >= 0).nonzero().flatten()
+            of_people, influences_of_people = scores_of_people(
+                evidence[with_truth].double(), true_values[with_truth, column]
+            )
+            for key in values:
+                values[key].append(of_people[key])
+                influences[key].append(influences_of_people[key])
+            units.append(people[with_truth])
+            names += [name] * len(with_truth)
+            sizes += [evidence.shape[1]] * len(with_truth)
         return Scores(
-            {key: torch.cat([values[key] for _, _, values, _ in parts]) for key in ("auc", BALANCED)},
+            {key: torch.cat(parts) for key, parts in values.items()},
             torch.tensor(sizes, dtype=torch.int64),
             torch.ones(len(names), dtype=torch.int64),
-            units=torch.cat([own for _, own, _, _ in parts]),
-            influences={key: torch.cat([own[key] for _, _, _, own in parts]) for key in ("auc", BALANCED)},
+            units=torch.cat(units),
+            influences={key: torch.cat(parts) for key, parts in influences.items()},
             settings={"attribute": names},
-            answers=self._answers(held, people),
+            answers=self._answers(true_values, people),
         )
 
-    def _answers(self, held: Tensor, people: Tensor) -> Choices:
-        """The values ``(N,)`` of all attributes and people, with a question for each attribute of a person."""
-        asked = [(held[:, column] >= 0).nonzero().flatten() for column in range(held.shape[1])]
-        shapes = [(len(own), values.shape[1]) for own, values in zip(asked, self.evidence.values(), strict=True)]
-        number = torch.arange(sum(map(len, asked)))
+    def _answers(self, true_values: Tensor, people: Tensor) -> Choices:
+        """The values ``(N,)`` of all attributes and people, with a question for each attribute of a person.
+
+        A question of an attribute with K values takes K rows, one for each value that could be the answer.
+        """
+        with_truth = [(column >= 0).nonzero().flatten() for column in true_values.T]
+        attributes = list(zip(self.evidence.values(), with_truth, strict=True))
+        shapes = [(len(rows), evidence.shape[1]) for evidence, rows in attributes]
+        question = torch.arange(sum(map(len, with_truth)))
         widths = torch.cat([torch.full((count,), width) for count, width in shapes])
-        known = torch.cat([held[own, column] for column, own in enumerate(asked)]).repeat_interleave(widths)
-        value = torch.cat([torch.arange(width).repeat(count) for count, width in shapes])
+        answer = torch.cat([true_values[rows, column] for column, rows in enumerate(with_truth)])
+        candidate = torch.cat([torch.arange(width).repeat(count) for count, width in shapes])
+        sizes = [count * width for count, width in shapes]
 
         def rescored(odds: Tensor) -> Scores:
-            found, parts = {}, torch.split(odds, [count * width for count, width in shapes])
-            for (name, values), own, part in zip(self.evidence.items(), asked, parts, strict=True):
-                found[name] = torch.zeros(values.shape, dtype=torch.float64).index_copy(0, own, part.view(len(own), -1))
-            return AttributeEstimate(messages=self.messages, evidence=found)._scored(held, people)
+            evidence_from_odds = {}
+            parts = torch.split(odds, sizes)
+            for (name, evidence), rows, part in zip(self.evidence.items(), with_truth, parts, strict=True):
+                empty = torch.zeros(evidence.shape, dtype=torch.float64)
+                evidence_from_odds[name] = empty.index_copy(0, rows, part.view(len(rows), -1))
+            return AttributeEstimate(messages=self.messages, evidence=evidence_from_odds)._scored(true_values, people)
 
         return Choices(
-            scores=torch.cat([v[own].double().flatten() for v, own in zip(self.evidence.values(), asked, strict=True)]),
-            labels=value == known,
-            places=number.repeat_interleave(widths),
-            people=torch.cat([people[own] for own in asked]).repeat_interleave(widths),
-            questions=number.repeat_interleave(widths),
-            strata=torch.cat([torch.full((count * width,), place) for place, (count, width) in enumerate(shapes)]),
+            scores=torch.cat([evidence[rows].double().flatten() for evidence, rows in attributes]),
+            labels=candidate == answer.repeat_interleave(widths),
+            places=question.repeat_interleave(widths),
+            people=torch.cat([people[rows] for rows in with_truth]).repeat_interleave(widths),
+            questions=question.repeat_interleave(widths),
+            strata=torch.cat([torch.full((size,), attribute) for attribute, size in enumerate(sizes)]),
             rescored=rescored,
         )
 
 
-def scores_of_people(evidence: Tensor, held: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Values and influences ``(W,)`` by metric, see `AttributeEstimate.score`, of people with values ``held (W,)``.
+def scores_of_people(evidence: Tensor, true_values: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Values and influences ``(W,)`` by metric, see `AttributeEstimate.score`, of people with ``true_values (W,)``.
 
     Higher ``evidence (W, K)`` means more likely.
     """
-    people, found = len(held), torch.unique(held)
-    right = (evidence.argmax(1) == held).double()
+    people = len(true_values)
+    classes = torch.unique(true_values)
+    is_found = (evidence.argmax(1) == true_values).double()
     values = {name: torch.zeros(people, dtype=torch.float64) for name in ("auc", BALANCED)}
     influences = {name: torch.zeros(people, dtype=torch.float64) for name in values}
-    if len(found) < 2:
-        nothing = {name: torch.full((people,), torch.nan, dtype=torch.float64) for name in values}
-        return nothing, nothing
-    for value in found.tolist():
-        own = held == value
-        weight, other = people / int(own.sum()), people / int((~own).sum())
+    if len(classes) < 2:
+        undefined = {name: torch.full((people,), torch.nan, dtype=torch.float64) for name in values}
+        return undefined, undefined
+    for value in classes.tolist():
+        positive = true_values == value
+        # The mean over all people with these weights is the mean over those with the value, or over those without.
+        positive_weight = people / int(positive.sum())
+        negative_weight = people / int((~positive).sum())
         # A value that no known person has is never inferred: the order of the others is that of guessing.
-        scores = evidence[:, value] if value < evidence.shape[1] else torch.zeros(people, dtype=torch.float64)
-        below = wins_over_negatives(scores, own)
-        above = 1 - wins_over_negatives(scores, ~own)
-        auc, recall = below.mean(), right[own].mean()
-        values["auc"][own] = weight * below / len(found)
-        influences["auc"][own] += weight * (below - auc) / len(found)
-        influences["auc"][~own] += other * (above - auc) / len(found)
-        values[BALANCED][own] = weight * right[own] / len(found)
-        influences[BALANCED][own] += weight * (right[own] - recall) / len(found)
+        scores = torch.zeros(people, dtype=torch.float64)
+        if value < evidence.shape[1]:
+            scores = evidence[:, value]
+        # DeLong's components of the AUC: a positive's share of negatives below it, a negative's of positives above it.
+        below = wins_over_negatives(scores, positive)
+        above = 1 - wins_over_negatives(scores, ~positive)
+        auc = below.mean()
+        recall = is_found[positive].mean()
+        values["auc"][positive] = positive_weight * below / len(classes)
+        influences["auc"][positive] += positive_weight * (below - auc) / len(classes)
+        influences["auc"][~positive] += negative_weight * (above - auc) / len(classes)
+        values[BALANCED][positive] = positive_weight * is_found[positive] / len(classes)
+        influences[BALANCED][positive] += positive_weight * (is_found[positive] - recall) / len(classes)
+    # Influences have a mean of zero; the metric itself is added, as for values.
     return values, {name: values[name].mean() + influence for name, influence in influences.items()}
 
 

@@ -2,22 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedleak.attacks.attributes.estimates import AttributeEstimate
-from fedleak.attacks.attributes.messages import AttributeAttack, People, blocks
+from fedleak.attacks.attributes.messages import AttributeAttack, AttributePeople, blocks
 from fedleak.core.history import History
 from fedleak.core.ranges import PositiveInt
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import RandomForestClassifier
 
 _NUMBERS = 2**28
 """Numbers of known people's messages that a forest is trained on, 1 GiB; of more, a random part of the messages."""
 _AT_ONCE = 2**24
 """Numbers of messages that are normalised at a time."""
 _LEAST = 1e-6
+"""Least probability whose logarithm is taken: a forest can give a value none at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,65 +55,93 @@ class PropertyForest(AttributeAttack):
     leaf: PositiveInt = 5
 
     def run(self, view: History, *, generator: torch.Generator) -> AttributeEstimate:
-        from sklearn.ensemble import RandomForestClassifier
-
-        people = People.of(view)
+        people = AttributePeople.of(view)
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
+        # Each number gets mean 0 and variance 1 over the known people's messages; constant ones are divided by 1.
         senders, vectors = self._known_messages(view, people, generator)
-        means, spread = vectors.mean(0), vectors.std(0, correction=0)
+        means = vectors.mean(0)
+        spread = vectors.std(0, correction=0)
         spread[spread == 0] = 1
         vectors = vectors.sub_(means).div_(spread)
-        forests, sums = {}, {}
-        for name, values in people.values.items():
-            held = values[senders]
-            forest = RandomForestClassifier(
-                self.trees, min_samples_leaf=self.leaf, min_samples_split=max(2, self.leaf), random_state=seed
-            )
-            whose = held >= 0
-            own = vectors if bool(whose.all()) else vectors[whose]  # all of them without a copy
-            forests[name] = forest.fit(own.numpy(), held[whose].numpy())
-            sums[name] = torch.zeros(len(people.names), people.classes(name), dtype=torch.float64)
+        forests = self._forests(people, senders, vectors, seed)
         del vectors
+        # Sums of a person's probabilities over its messages.
         counts = torch.zeros(len(people.names), dtype=torch.float64)
-        for place, part in _absolute(view, people, ~people.known):
-            asked = part.sub_(means).div_(spread).numpy()
-            counts.index_add_(0, place, torch.ones(len(place), dtype=torch.float64))
+        sums = {}
+        for name in people.values:
+            sums[name] = torch.zeros(len(people.names), people.classes(name), dtype=torch.float64)
+        for part_senders, part in _absolute(view, people, ~people.known):
+            standardised = part.sub_(means).div_(spread).numpy()
+            counts.index_add_(0, part_senders, torch.ones(len(part_senders), dtype=torch.float64))
             for name, forest in forests.items():
-                chances = torch.zeros(len(place), sums[name].shape[1], dtype=torch.float64)
-                chances[:, forest.classes_] = torch.from_numpy(np.asarray(forest.predict_proba(asked)))
-                sums[name].index_add_(0, place, chances)
+                probabilities = torch.zeros(len(part_senders), sums[name].shape[1], dtype=torch.float64)
+                probabilities[:, forest.classes_] = torch.from_numpy(np.asarray(forest.predict_proba(standardised)))
+                sums[name].index_add_(0, part_senders, probabilities)
+        # Log of the mean probability over that of guessing.
         evidence = {}
         for name, values in people.values.items():
-            shares = values[values >= 0].bincount(minlength=sums[name].shape[1]).double()
+            known_counts = values[values >= 0].bincount(minlength=sums[name].shape[1]).double()
             mean = sums[name] / counts.clamp(min=1)[:, None]
-            guess = shares / shares.sum()
+            guess = known_counts / known_counts.sum()
             evidence[name] = mean.clamp(min=_LEAST).log() - guess.clamp(min=_LEAST).log()
         return people.estimate(evidence)
 
-    def _known_messages(self, view: History, people: People, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _forests(
+        self, people: AttributePeople, senders: Tensor, vectors: Tensor, seed: int
+    ) -> dict[str, "RandomForestClassifier"]:
+        """One forest for each attribute, trained on the messages of people with a known value of it."""
+        from sklearn.ensemble import RandomForestClassifier
+
+        forests = {}
+        for name, values in people.values.items():
+            labels = values[senders]
+            has_label = labels >= 0
+            training = vectors
+            if not bool(has_label.all()):  # all of them without a copy
+                training = vectors[has_label]
+            forest = RandomForestClassifier(
+                self.trees,
+                min_samples_leaf=self.leaf,
+                min_samples_split=max(2, self.leaf),
+                random_state=seed,
+            )
+            forests[name] = forest.fit(training.numpy(), labels[has_label].numpy())
+        return forests
+
+    def _known_messages(
+        self, view: History, people: AttributePeople, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
         """``(M,)`` senders of the known people's messages, and ``(M, D)`` vectors, of all or of a random part."""
         width = sum(view.model[name].numel() for name in next(view.each_part()).deltas)
         total = int(people.known[people.places(view.pseudonyms)].sum())
         most = max(self.leaf, _NUMBERS // max(width, 1))
-        kept = torch.zeros(total, dtype=torch.bool)
-        kept[torch.randperm(total, generator=generator)[:most]] = True
-        senders, vectors = torch.empty(int(kept.sum()), dtype=torch.int64), torch.empty(int(kept.sum()), width)
-        seen = used = 0
-        for place, part in _absolute(view, people, people.known):
-            chosen = kept[seen : seen + len(place)]
-            seen, end = seen + len(place), used + int(chosen.sum())
-            senders[used:end], vectors[used:end] = place[chosen], part[chosen]
-            used = end
+        is_drawn = torch.zeros(total, dtype=torch.bool)
+        is_drawn[torch.randperm(total, generator=generator)[:most]] = True
+        senders = torch.empty(int(is_drawn.sum()), dtype=torch.int64)
+        vectors = torch.empty(int(is_drawn.sum()), width)
+        # Messages come a few at a time: `read` of them so far, of which `stored` were drawn.
+        read = 0
+        stored = 0
+        for part_senders, part in _absolute(view, people, people.known):
+            chosen = is_drawn[read : read + len(part_senders)]
+            read += len(part_senders)
+            end = stored + int(chosen.sum())
+            senders[stored:end] = part_senders[chosen]
+            vectors[stored:end] = part[chosen]
+            stored = end
         return senders, vectors
 
 
-def _absolute(view: History, people: People, which: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _absolute(view: History, people: AttributePeople, which: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Senders ``(M,)`` among some people ``(N,)``, and absolute values ``(M, D)`` of length one, a few at a time."""
     for part in view.each_part():
-        place = people.places(part.pseudonyms)
-        chosen = which[place].nonzero().flatten()
+        senders = people.places(part.pseudonyms)
+        chosen = which[senders].nonzero().flatten()
         width = sum(part.model[name].numel() for name in part.deltas)
         for few in torch.split(chosen, max(1, _AT_ONCE // width)):
-            own = part.select(few)
-            numbers = torch.cat([block.float() for name in own.deltas for block in blocks(own, name)], dim=1)
-            yield place[few], torch.nn.functional.normalize(numbers.abs_(), dim=1, out=numbers)
+            messages = part.select(few)
+            columns: list[Tensor] = []
+            for name in messages.deltas:
+                columns += [block.float() for block in blocks(messages, name)]
+            numbers = torch.cat(columns, dim=1)
+            yield senders[few], torch.nn.functional.normalize(numbers.abs_(), dim=1, out=numbers)

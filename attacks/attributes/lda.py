@@ -15,13 +15,18 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.attributes.estimates import AttributeEstimate
-from fedleak.attacks.attributes.messages import AttributeAttack, People, cosines, products_of_rounds
+from fedleak.attacks.attributes.messages import AttributeAttack, AttributePeople, cosines, products_of_rounds
 from fedleak.attacks.linear_algebra import covariance_within, orthonormal_combinations, whitening
 from fedleak.core.history import History
 from fedleak.core.ranges import AtLeastTwo
 
 _RANK = 1e-9
 """Share of the largest eigenvalue below which a direction is considered rounding."""
+
+
+_LEAST = 1e-6
+"""Least probability whose logarithm is taken."""
+_FLOOR = float(np.log(_LEAST))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,35 +58,48 @@ class AttributeLDA(AttributeAttack):
     fewest: AtLeastTwo = 10
 
     def run(self, view: History, *, generator: torch.Generator) -> AttributeEstimate:
-        people, machine = People.of(view), Discriminant(folds=self.folds)
+        people = AttributePeople.of(view)
+        discriminant = Discriminant(folds=self.folds)
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
+        # Evidence of each round and layer, by attribute: of all people, and of the known ones without themselves.
         of_all: dict[str, list[torch.Tensor]] = {name: [] for name in people.values}
         of_known: dict[str, list[torch.Tensor]] = {name: [] for name in people.values}
-        for senders, layers in products_of_rounds(view):
-            place = people.places(senders)
-            usable = [name for name, values in people.values.items() if _enough(values[place], self.fewest)]
-            for inner in map(cosines, layers.values() if usable else ()):
+        for pseudonyms, layers in products_of_rounds(view):
+            senders = people.places(pseudonyms)
+            usable = [name for name, values in people.values.items() if _enough(values[senders], self.fewest)]
+            if not usable:
+                continue
+            for products in layers.values():
+                inner = cosines(products)
                 for name in usable:
-                    held, classes = people.values[name][place], people.classes(name)
-                    known = (held >= 0).nonzero().flatten()
-                    found = machine.evidence(inner, known, held[known], classes, seed=seed)
-                    whole, left_out = torch.zeros(2, len(people.names), classes, dtype=torch.float64)
-                    whole[place], left_out[place[known]] = found
-                    of_all[name].append(whole)
+                    values = people.values[name][senders]
+                    classes = people.classes(name)
+                    with_value = (values >= 0).nonzero().flatten()
+                    evidence_of_all, evidence_left_out = discriminant.evidence(
+                        inner, with_value, values[with_value], classes, seed=seed
+                    )
+                    # People who are not in the round have evidence of zero: it says nothing of them.
+                    everyone = torch.zeros(len(people.names), classes, dtype=torch.float64)
+                    everyone[senders] = evidence_of_all
+                    left_out = torch.zeros(len(people.names), classes, dtype=torch.float64)
+                    left_out[senders[with_value]] = evidence_left_out
+                    of_all[name].append(everyone)
                     of_known[name].append(left_out)
+        # The weighted sum over rounds and layers; zero without any.
         evidence = {}
         for name, values in people.values.items():
             evidence[name] = torch.zeros(len(people.names), people.classes(name), dtype=torch.float64)
             if of_all[name]:
-                asked = values >= 0
-                evidence[name] = stacked(of_all[name], [found[asked] for found in of_known[name]], values[asked])
+                is_known = values >= 0
+                left_out_of_known = [left_out[is_known] for left_out in of_known[name]]
+                evidence[name] = stacked(of_all[name], left_out_of_known, values[is_known])
         return people.estimate(evidence)
 
 
 def _enough(values: torch.Tensor, fewest: int) -> bool:
     """Whether enough of the people in a round have known values ``(V,)``, and not all the same."""
-    known = values[values >= 0]
-    return len(known) >= fewest and len(torch.unique(known)) > 1
+    values_of_known = values[values >= 0]
+    return len(values_of_known) >= fewest and len(torch.unique(values_of_known)) > 1
 
 
 Floats = npt.NDArray[np.float64]
@@ -111,7 +129,7 @@ class Discriminant:
     folds: int = 5
 
     def evidence(
-        self, inner: Tensor, known: Tensor, values: Tensor, classes: int, *, seed: int
+        self, inner: Tensor, known_rows: Tensor, values: Tensor, classes: int, *, seed: int
     ) -> tuple[Tensor, Tensor]:
         """Logarithm of the probability of each value over that of guessing, of all people, and of the known ones.
 
@@ -121,43 +139,58 @@ class Discriminant:
         """
         from sklearn.model_selection import StratifiedKFold
 
-        coordinates = in_span_of_known(inner, known)
-        labels, own = values.numpy(), coordinates[known.numpy()]
-        left_out = {pair: np.zeros((len(own), classes)) for pair in itertools.product(self.shrinkages, self.penalties)}
+        coordinates = in_span_of_known(inner, known_rows)
+        labels = values.numpy()
+        vectors = coordinates[known_rows.numpy()]
+        candidates = list(itertools.product(self.shrinkages, self.penalties))
+        left_out = {candidate: np.zeros((len(vectors), classes)) for candidate in candidates}
+        # A value that one person has cannot be in two folds; with one fold, all evidence that is left out stays zero.
         folds = min(self.folds, int(np.bincount(labels).max()))
-        splits = StratifiedKFold(folds, shuffle=True, random_state=seed).split(own, labels) if folds > 1 else ()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of values with few people, and of steps that the penalty makes needless
+            splits = []
+            if folds > 1:
+                splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
+                splits = list(splitter.split(vectors, labels))
             for inside, outside in splits:
                 for shrinkage in self.shrinkages:
-                    found = self._trained(own[inside], labels[inside], own[outside], shrinkage, classes)
-                    for penalty, values_found in found:
-                        left_out[shrinkage, penalty][outside] = values_found
+                    evidence_by_penalty = self._trained(
+                        vectors[inside], labels[inside], vectors[outside], shrinkage, classes
+                    )
+                    for penalty, evidence in evidence_by_penalty:
+                        left_out[shrinkage, penalty][outside] = evidence
+            # The likeliest pair; of equal ones, the strongest shrinkage and the strongest penalty.
             shares = _shares(labels, classes)
-            losses = {pair: _loss(found, shares, labels) for pair, found in left_out.items()}
+            losses = {candidate: _loss(evidence, shares, labels) for candidate, evidence in left_out.items()}
             shrinkage, penalty = min(losses, key=lambda pair: (losses[pair], -pair[0], pair[1]))
+            # Everybody's evidence is that of a classifier of all known people.
             chosen = dataclasses.replace(self, penalties=(penalty,))
-            ((_, of_all),) = chosen._trained(own, labels, coordinates, shrinkage, classes)
+            ((_, of_all),) = chosen._trained(vectors, labels, coordinates, shrinkage, classes)
         return torch.from_numpy(of_all), torch.from_numpy(left_out[shrinkage, penalty])
 
     def _trained(
-        self, own: Floats, labels: Ints, asked: Floats, shrinkage: float, classes: int
+        self, vectors: Floats, labels: Ints, queries: Floats, shrinkage: float, classes: int
     ) -> list[tuple[float, Floats]]:
-        """By penalty, the evidence ``(M, K)`` of people asked for, from known ones ``(P, R)``."""
+        """By penalty, the evidence ``(M, K)`` of the people of ``queries (M, R)``, from known ones ``(P, R)``."""
         from sklearn.linear_model import LogisticRegression
 
-        found = np.zeros((len(asked), classes))
-        if len(np.unique(labels)) < 2 or own.shape[1] == 0:  # as in layers that do not move, such as A of new adapters
-            return [(penalty, found) for penalty in self.penalties]
-        shorter, shares, made = _whitening(own, labels, shrinkage), _shares(labels, classes), []
-        trained, vectors = own @ shorter, asked @ shorter
+        has_one_label = len(np.unique(labels)) < 2
+        if has_one_label or vectors.shape[1] == 0:  # as in layers that do not move, such as A of new adapters
+            nothing = np.zeros((len(queries), classes))
+            return [(penalty, nothing) for penalty in self.penalties]
+        whiten = _whitening(vectors, labels, shrinkage)
+        shares = _shares(labels, classes)
+        training = vectors @ whiten
+        whitened_queries = queries @ whiten
+        evidence_by_penalty = []
         for penalty in self.penalties:
-            model = LogisticRegression(C=penalty, max_iter=100).fit(trained, labels)
-            logs = np.zeros((len(asked), classes))
-            logs[:, model.classes_] = np.maximum(model.predict_log_proba(vectors), _FLOOR)
-            logs[:, model.classes_] -= np.log(shares[model.classes_])
-            made.append((penalty, logs))
-        return made
+            model = LogisticRegression(C=penalty, max_iter=100).fit(training, labels)
+            # log p(value | vector) - log p(value), for the values that somebody has.
+            evidence = np.zeros((len(queries), classes))
+            evidence[:, model.classes_] = np.maximum(model.predict_log_proba(whitened_queries), _FLOOR)
+            evidence[:, model.classes_] -= np.log(shares[model.classes_])
+            evidence_by_penalty.append((penalty, evidence))
+        return evidence_by_penalty
 
 
 def stacked(of_all: Sequence[Tensor], left_out: Sequence[Tensor], values: Tensor) -> Tensor:
@@ -167,8 +200,8 @@ def stacked(of_all: Sequence[Tensor], left_out: Sequence[Tensor], values: Tensor
     them.
     """
     weights = stacked_weights(torch.stack(list(left_out)), values)
-    found: Tensor = torch.tensordot(weights, torch.stack(list(of_all)), 1)
-    return found
+    evidence: Tensor = torch.tensordot(weights, torch.stack(list(of_all)), 1)
+    return evidence
 
 
 def stacked_weights(left_out: Tensor, values: Tensor, *, most: float = 1.0) -> Tensor:
@@ -179,39 +212,40 @@ def stacked_weights(left_out: Tensor, values: Tensor, *, most: float = 1.0) -> T
     """
     from scipy.optimize import minimize
 
-    parts, labels = left_out.numpy(), values.numpy()
-    prior = np.log(np.maximum(_shares(labels, parts.shape[2]), _LEAST))
+    evidence = left_out.numpy()
+    labels = values.numpy()
+    log_prior = np.log(np.maximum(_shares(labels, evidence.shape[2]), _LEAST))
     rows = np.arange(len(labels))
 
     def loss(weights: Floats) -> tuple[float, Floats]:
-        logits = prior + np.tensordot(weights, parts, 1)
+        """Mean negative log-likelihood of ``softmax(log prior + sum_b w_b evidence_b)``, and its gradient."""
+        logits = log_prior + np.tensordot(weights, evidence, 1)
         logits = logits - logits.max(1, keepdims=True)
-        chances = np.exp(logits)
-        chances /= chances.sum(1, keepdims=True)
-        wrong = chances.copy()
-        wrong[rows, labels] -= 1
-        slope = np.einsum("bpk,pk->b", parts, wrong) / len(rows)
-        return float(-np.log(np.maximum(chances[rows, labels], _LEAST)).mean()), slope
+        probabilities = np.exp(logits)
+        probabilities /= probabilities.sum(1, keepdims=True)
+        # The gradient by a logit is p - y.
+        error = probabilities.copy()
+        error[rows, labels] -= 1
+        gradient = np.einsum("bpk,pk->b", evidence, error) / len(rows)
+        return float(-np.log(np.maximum(probabilities[rows, labels], _LEAST)).mean()), gradient
 
-    start = np.full(len(parts), most / max(len(parts), 1))
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0, most)] * len(parts))
-    return torch.from_numpy(np.asarray(found.x))
+    # From equal weights of sum `most`; the problem is convex.
+    classifiers = len(evidence)
+    start = np.full(classifiers, most / max(classifiers, 1))
+    solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0, most)] * classifiers)
+    return torch.from_numpy(np.asarray(solution.x))
 
 
-_LEAST, _FLOOR = 1e-6, float(np.log(1e-6))
-"""Least probability."""
-
-
-def in_span_of_known(inner: Tensor, known: Tensor) -> Floats:
+def in_span_of_known(inner: Tensor, known_rows: Tensor) -> Floats:
     """``(N, R)`` coordinates of all vectors in an orthonormal basis of the span of the known ones ``(P,)``."""
-    weights = orthonormal_combinations(inner[known][:, known], least=_RANK)
-    return np.asarray((inner[:, known] @ weights).numpy(), dtype=np.float64)
+    weights = orthonormal_combinations(inner[known_rows][:, known_rows], least=_RANK)
+    return np.asarray((inner[:, known_rows] @ weights).numpy(), dtype=np.float64)
 
 
 def _whitening(vectors: Floats, labels: Ints, shrinkage: float) -> Floats:
     """``(R, R)`` inverse root of the shrunk covariance within the classes of vectors ``(P, R)``."""
     within = covariance_within(torch.from_numpy(vectors), torch.from_numpy(labels))
-    return np.asarray(whitening(within, kept=1 - shrinkage, added=shrinkage).numpy(), dtype=np.float64)
+    return np.asarray(whitening(within, factor=1 - shrinkage, added=shrinkage).numpy(), dtype=np.float64)
 
 
 def _shares(labels: Ints, classes: int) -> Floats:
@@ -222,6 +256,6 @@ def _shares(labels: Ints, classes: int) -> Floats:
 def _loss(evidence: Floats, shares: Floats, labels: Ints) -> float:
     """Mean negative log-likelihood of people's values ``(P,)`` with the evidence ``(P, K)`` and shares ``(K,)``."""
     logits = evidence + np.log(np.maximum(shares, _LEAST))
-    chances = np.exp(logits - logits.max(1, keepdims=True))
-    own = chances[np.arange(len(labels)), labels] / chances.sum(1)
-    return float(-np.log(np.maximum(own, _LEAST)).mean())
+    odds = np.exp(logits - logits.max(1, keepdims=True))
+    of_true_value = odds[np.arange(len(labels)), labels] / odds.sum(1)
+    return float(-np.log(np.maximum(of_true_value, _LEAST)).mean())

@@ -17,7 +17,7 @@ from fedleak.core.view import ATTRIBUTE, RoundView, View
 
 _NUMBERS = 2**23
 """Numbers of messages in memory at a time."""
-_HELD = 2**26
+_IN_MEMORY = 2**26
 """Numbers of messages in memory that all later ones of a large round are compared with."""
 _ALIKE = 1e-12
 """Share of the largest squared length below which a message without the round's mean is considered rounding."""
@@ -36,7 +36,7 @@ class AttributeAttack(Attack):
 
 
 @dataclass(frozen=True)
-class People:
+class AttributePeople:
     """The people behind the messages of a view.
 
     Attributes:
@@ -52,29 +52,32 @@ class People:
     first: Tensor
 
     @classmethod
-    def of(cls, view: History) -> "People":
+    def of(cls, view: History) -> "AttributePeople":
         """The people of a view.
 
         Raises:
             ViewError: all or none of the senders are known, or two of them do not differ in any attribute.
         """
-        names, place = torch.unique(view.pseudonyms, return_inverse=True)
+        names, senders = torch.unique(view.pseudonyms, return_inverse=True)
         first = torch.full_like(names, view.victims)
-        first = first.scatter_reduce(0, place, torch.arange(view.victims), "amin")
-        pseudonyms = known_people(view)
-        known = torch.isin(names, pseudonyms)
-        if not bool(known.any()) or bool(known.all()):
-            found = f"{int(known.sum())} known of {len(names)}"
-            raise ViewError(f"expected messages of people with known attributes and of others, got {found}")
-        order = pseudonyms.argsort()
-        row = order[torch.searchsorted(pseudonyms[order], names[known])]
+        first = first.scatter_reduce(0, senders, torch.arange(view.victims), "amin")
+        known_pseudonyms = known_people(view)
+        is_known = torch.isin(names, known_pseudonyms)
+        if not bool(is_known.any()) or bool(is_known.all()):
+            raise ViewError(
+                "expected messages of people with known attributes and of others, got"
+                f" {int(is_known.sum())} known of {len(names)}"
+            )
+        # Row of each known sender in the auxiliary data, whose pseudonyms come in any order.
+        order = known_pseudonyms.argsort()
+        row = order[torch.searchsorted(known_pseudonyms[order], names[is_known])]
         values = {}
         for name in attribute_names(view):
             values[name] = torch.full_like(names, -1)
-            values[name][known] = view.auxiliary[f"{ATTRIBUTE}{name}"].long()[row]
+            values[name][is_known] = view.auxiliary[f"{ATTRIBUTE}{name}"].long()[row]
             if len(torch.unique(values[name][values[name] >= 0])) < 2:
                 raise ViewError(f"expected known people with different values of {name}, got one value or none")
-        return cls(names, known, values, first)
+        return cls(names, is_known, values, first)
 
     def places(self, pseudonyms: Tensor) -> Tensor:
         """``(V,)`` number here of each sender."""
@@ -87,9 +90,8 @@ class People:
     def estimate(self, evidence: dict[str, Tensor]) -> AttributeEstimate:
         """The estimate of evidence ``(N, K)`` by attribute, of the people who are not known."""
         unknown = ~self.known
-        return AttributeEstimate(
-            messages=self.first[unknown], evidence={name: own[unknown] for name, own in evidence.items()}
-        )
+        of_unknown = {name: of_everyone[unknown] for name, of_everyone in evidence.items()}
+        return AttributeEstimate(messages=self.first[unknown], evidence=of_unknown)
 
 
 def layers_of(view: View) -> dict[str, list[str]]:
@@ -105,27 +107,31 @@ def blocks(view: View, name: str, among: int | None = None) -> Iterator[Tensor]:
 
     The number of columns is that for `among` messages in memory, by default those of the view.
     """
-    delta, most = view.deltas[name], max(1, _NUMBERS // (among or view.victims))
+    delta = view.deltas[name]
+    most = max(1, _NUMBERS // (among or view.victims))
     if name not in view.row_parameters:
         yield from torch.split(delta.flatten(1), most, dim=1)
         return
-    table, width = view.model[name].shape[0], delta[0, 0].numel()
+    # Of a table, a few rows at a time: those that a client sent go to their places, all others stay zero.
+    table_rows = view.model[name].shape[0]
+    width = delta[0, 0].numel()
     served = view.served_items
-    rows = max(1, most // width)
-    for start in range(0, table, rows):
-        message, place = ((served >= start) & (served < start + rows)).nonzero(as_tuple=True)
-        block = delta.new_zeros(len(delta), min(rows, table - start), width)
-        block[message, served[message, place] - start] = delta[message, place].flatten(1)
+    rows_at_once = max(1, most // width)
+    for start in range(0, table_rows, rows_at_once):
+        in_block = (served >= start) & (served < start + rows_at_once)
+        message, column = in_block.nonzero(as_tuple=True)
+        block = delta.new_zeros(len(delta), min(rows_at_once, table_rows - start), width)
+        block[message, served[message, column] - start] = delta[message, column].flatten(1)
         yield block.flatten(1)
 
 
-def products(view: View, other: View, names: list[str]) -> Tensor:
+def products(first: View, second: View, names: list[str]) -> Tensor:
     """``(V, W)`` float64 inner products of the deltas of some parameters in two views of a round."""
-    total = torch.zeros(view.victims, other.victims, dtype=torch.float64)
-    among = max(view.victims, other.victims)
+    total = torch.zeros(first.victims, second.victims, dtype=torch.float64)
+    among = max(first.victims, second.victims)
     for name in names:
-        for own, theirs in zip(blocks(view, name, among), blocks(other, name, among), strict=True):
-            total += (own.float() @ theirs.float().T).double()
+        for mine, theirs in zip(blocks(first, name, among), blocks(second, name, among), strict=True):
+            total += (mine.float() @ theirs.float().T).double()
     return total
 
 
@@ -135,29 +141,34 @@ def products_of_rounds(view: History) -> Iterator[tuple[Tensor, dict[str, Tensor
     Of a round that is large, some messages are in memory while all later ones are read for them.
     """
     for number in torch.unique(view.sent_in).tolist():
-        left = (view.sent_in == number).nonzero().flatten()
-        senders = view.pseudonyms[left].sort().values
-        found: dict[str, Tensor] = {}
-        while len(left):
-            held: list[tuple[Tensor, RoundView]] = []
-            size, full = 0, False
-            for part in view.each_part(left):
+        remaining = (view.sent_in == number).nonzero().flatten()
+        senders = view.pseudonyms[remaining].sort().values
+        inner_of_layers: dict[str, Tensor] = {}
+        # Each pass holds the first messages that remain, and compares them with themselves and all later ones.
+        while len(remaining):
+            in_memory: list[tuple[Tensor, RoundView]] = []
+            size = 0
+            is_full = False
+            for part in view.each_part(remaining):
                 ordered = part.select(part.pseudonyms.argsort())
-                place = torch.searchsorted(senders, ordered.pseudonyms)
+                columns = torch.searchsorted(senders, ordered.pseudonyms)
                 size += sum(delta.numel() for delta in ordered.deltas.values())
-                full = full or (bool(held) and size > _HELD)
-                if not full:
-                    held.append((place, ordered))
+                # The first part is always held, so that every pass gets on.
+                is_full = is_full or (bool(in_memory) and size > _IN_MEMORY)
+                if not is_full:
+                    in_memory.append((columns, ordered))
                 for layer, names in layers_of(ordered).items():
-                    total = found.setdefault(layer, torch.zeros(len(senders), len(senders), dtype=torch.float64))
-                    for rows, earlier in held:
+                    if layer not in inner_of_layers:
+                        inner_of_layers[layer] = torch.zeros(len(senders), len(senders), dtype=torch.float64)
+                    total = inner_of_layers[layer]
+                    for rows, earlier in in_memory:
                         inner = products(earlier, ordered, names)
-                        total[place[:, None], rows] = inner.T
-                        total[rows[:, None], place] = inner
+                        total[columns[:, None], rows] = inner.T
+                        total[rows[:, None], columns] = inner
                 del part, ordered  # before the next part is read
-            done = senders[torch.cat([place for place, _ in held])]
-            left = left[~torch.isin(view.pseudonyms[left], done)]
-        yield senders, found
+            compared = senders[torch.cat([rows for rows, _ in in_memory])]
+            remaining = remaining[~torch.isin(view.pseudonyms[remaining], compared)]
+        yield senders, inner_of_layers
 
 
 def cosines(inner: Tensor) -> Tensor:
@@ -168,10 +179,11 @@ def cosines(inner: Tensor) -> Tensor:
     >>> cosines(torch.tensor([[2.0, 0.0], [0.0, 2.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
+    # <x - m, y - m> = <x, y> - <x, m> - <m, y> + <m, m>, where the products with m are means of products.
     means = inner.mean(0)
     centred = inner - means - means[:, None] + inner.mean()
     squares = centred.diagonal().clamp(min=0)
-    kept = squares > _ALIKE * squares.max().clamp(min=torch.finfo(torch.float64).tiny)
-    lengths = torch.where(kept, squares.sqrt(), torch.inf)
-    found: Tensor = centred / lengths / lengths[:, None]
-    return found
+    is_message = squares > _ALIKE * squares.max().clamp(min=torch.finfo(torch.float64).tiny)
+    lengths = torch.where(is_message, squares.sqrt(), torch.inf)
+    cosine: Tensor = centred / lengths / lengths[:, None]
+    return cosine

@@ -41,11 +41,12 @@ class CompositionAttack(Attack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         if self.rounds == "last":
             return self.estimate(without_refuted_noise(view), generator=generator)
-        views = [without_refuted_noise(one) for one in (*view.earlier, view)]
-        for one in views:
-            if not torch.equal(one.pseudonyms, view.pseudonyms):
-                raise ViewError(f"round {one.round}: expected the same victims in the same order, got others")
-        return self.combine([self.estimate(one, generator=generator) for one in views])
+        views = [without_refuted_noise(round_view) for round_view in (*view.earlier, view)]
+        for round_view in views:
+            if not torch.equal(round_view.pseudonyms, view.pseudonyms):
+                raise ViewError(f"round {round_view.round}: expected the same victims in the same order, got others")
+        estimates = [self.estimate(round_view, generator=generator) for round_view in views]
+        return self.combine(estimates)
 
     def misfit(self, view: View, truth: Mapping[str, Tensor]) -> Misfit | None:
         """That the model's last layer has other classes than the ground truth counts."""
@@ -69,15 +70,21 @@ class CompositionAttack(Attack):
 
     def combine(self, estimates: Sequence[CompositionEstimate]) -> CompositionEstimate:
         """Mean over the rounds (Decaf, section IV-B); a class is present if it is present in any round."""
-        mean = torch.stack([e.proportions for e in estimates]).mean(0)
-        return certain(mean, torch.stack([e.present for e in estimates]).any(0))
+        mean = torch.stack([estimate.proportions for estimate in estimates]).mean(0)
+        present = torch.stack([estimate.present for estimate in estimates]).any(0)
+        return certain(mean, present)
 
 
 def certain(proportions: Tensor, present: Tensor) -> CompositionEstimate:
     """An estimate without intervals; the proportions are normalised."""
     total = proportions.sum(1, keepdim=True)
-    nothing = torch.full_like(proportions, torch.nan)
-    return CompositionEstimate(proportions=proportions / total, low=nothing, high=nothing, present=present)
+    no_interval = torch.full_like(proportions, torch.nan)
+    return CompositionEstimate(
+        proportions=proportions / total,
+        low=no_interval,
+        high=no_interval,
+        present=present,
+    )
 
 
 def by_information(estimates: Sequence[CompositionEstimate]) -> CompositionEstimate:
@@ -86,24 +93,35 @@ def by_information(estimates: Sequence[CompositionEstimate]) -> CompositionEstim
     The errors of the rounds are assumed to be independent. A round in which a class is null has no weight for this
     class if another round has it present.
     """
-    centre = torch.stack([e.proportions for e in estimates])
-    half = torch.stack([(e.high - e.low) / 2 for e in estimates]).clamp(min=1e-6)
-    found = torch.stack([e.present for e in estimates])
-    present = found.any(0)
-    information = half**-2 * found
+    proportions = torch.stack([estimate.proportions for estimate in estimates])
+    half_widths = torch.stack([(estimate.high - estimate.low) / 2 for estimate in estimates]).clamp(min=1e-6)
+    present_by_round = torch.stack([estimate.present for estimate in estimates])
+    present = present_by_round.any(0)
+    # The half-width is a multiple of the standard error: its inverse square is the information, up to one factor.
+    information = half_widths**-2 * present_by_round
     total = information.sum(0).where(present, 1)
-    mean = (centre * information).sum(0) / total
+    mean = (proportions * information).sum(0) / total
     mean = mean / mean.sum(1, keepdim=True)
-    width = total**-0.5 * present
+    # Information adds up, so the combined half-width is 1 / sqrt(sum of 1 / h^2); a null class has no interval.
+    half_width = total**-0.5 * present
     return CompositionEstimate(
-        proportions=mean, low=(mean - width).clamp(0, 1), high=(mean + width).clamp(0, 1), present=present
+        proportions=mean,
+        low=(mean - half_width).clamp(0, 1),
+        high=(mean + half_width).clamp(0, 1),
+        present=present,
     )
 
 
 def trained_models(view: RoundView, deltas: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """``(B, *shape)`` models after local training that changes the global model by these deltas."""
     count = len(next(iter(deltas.values())))
-    return {n: v + deltas[n] if n in deltas else v.expand(count, *v.shape) for n, v in view.model.items()}
+    models = {}
+    for name, parameter in view.model.items():
+        if name in deltas:
+            models[name] = parameter + deltas[name]
+        else:
+            models[name] = parameter.expand(count, *parameter.shape)
+    return models
 
 
 @torch.no_grad()
@@ -114,10 +132,15 @@ def network_outputs(
 
     Batch norms use the statistics of these images.
     """
-    network, features, logits = copy.deepcopy(algorithm.template), list[Tensor](), []
+    network = copy.deepcopy(algorithm.template)
     mask_batches(network, None)
-    network.get_submodule(algorithm.output_layer).register_forward_pre_hook(lambda _, given: features.append(given[0]))
-    for position in range(len(next(iter(models.values())))):
-        own = {name: value[position] for name, value in algorithm.trained(models).items()}
-        logits.append(functional_call(network, own, (images,)))
+    features: list[Tensor] = []
+    logits: list[Tensor] = []
+    # The last layer's input is caught on its way in.
+    network.get_submodule(algorithm.output_layer).register_forward_pre_hook(
+        lambda _, inputs: features.append(inputs[0])
+    )
+    for number in range(len(next(iter(models.values())))):
+        parameters = {name: values[number] for name, values in algorithm.trained(models).items()}
+        logits.append(functional_call(network, parameters, (images,)))
     return torch.stack(features), torch.stack(logits)

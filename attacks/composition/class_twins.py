@@ -47,26 +47,27 @@ class ClassTwins(Twins):
         if not {IMAGES, LABELS} <= view.auxiliary.keys():
             raise ViewError("expected auxiliary images with their labels, got none")
         self.classes = layer_change(view).bias.shape[1]
-        known = auxiliary(view, self.classes)
-        if int(known.per_class.min()) < _FEWEST_PER_CLASS:
+        image_pool = auxiliary(view, self.classes)
+        if int(image_pool.per_class.min()) < _FEWEST_PER_CLASS:
             raise ViewError(f"expected {_FEWEST_PER_CLASS} auxiliary images of every class, got fewer")
-        self.generator, self.view = generator, view
+        self.generator = generator
+        self.view = view
         self.counts = view.example_counts.clamp(min=1)
-        self.first, self.second = self._halves(known.by_class)
+        self.first, self.second = self._halves(image_pool.by_class)
         self.shares = self._shares(view.deltas)
 
     def _halves(self, by_class: Tensor) -> tuple[RoundView, RoundView]:
         """The view with the one half of the auxiliary images, and with the other."""
         most = max(_MOST_IMAGES // self.classes, 1)
-        halves: tuple[list[Tensor], list[Tensor]] = ([], [])
+        first: list[Tensor] = []
+        second: list[Tensor] = []
         for numbers in by_class:
-            images = numbers[numbers >= 0]
+            images = numbers[numbers >= 0]  # without padding
             images = images[torch.randperm(len(images), generator=self.generator)]
             middle = len(images) // 2
-            halves[0].append(images[:middle][:most])
-            halves[1].append(images[middle:][:most])
-        first, second = (self._with_images(torch.cat(half)) for half in halves)
-        return first, second
+            first.append(images[:middle][:most])
+            second.append(images[middle:][:most])
+        return self._with_images(torch.cat(first)), self._with_images(torch.cat(second))
 
     def _with_images(self, numbers: Tensor) -> RoundView:
         chosen = {name: self.view.auxiliary[name][numbers] for name in (IMAGES, LABELS)}
@@ -76,8 +77,12 @@ class ClassTwins(Twins):
         """``(V, K)`` class shares of updates, whatever their length is."""
         change = layer_change(self.first, dict(deltas))
         rows = torch.cat([change.weight, change.bias[..., None]], dim=2).double().flatten(1)
-        start = {name: value[None] for name, value in self.view.model.items()}
-        gradients = (self._descents(start) + self._descents(trained_models(self.view, deltas))) / 2
+        # Mean gradients of the classes along the training: the mean of those at its two ends.
+        global_model = {name: parameter[None] for name, parameter in self.view.model.items()}
+        at_start = self._descents(global_model)
+        at_end = self._descents(trained_models(self.view, deltas))
+        gradients = (at_start + at_end) / 2
+        # Normal equations of `change = s sum_c q_c g_c`: G G' q ~ G change, whatever the step size s is.
         target = (gradients @ rows[..., None]).squeeze(2)
         return shares_on_simplex(gradients @ gradients.transpose(1, 2), target, scaled=True)
 
@@ -85,19 +90,27 @@ class ClassTwins(Twins):
         """``(B, K, D)`` mean descent direction of each class in the last layer, of models ``(B, *shape)``."""
         labels = self.first.auxiliary[LABELS].long()
         features, logits = network_outputs(self.learner, models, self.first.auxiliary[IMAGES])
+        # The bias is the weight of a constant input of 1.
         inputs = torch.cat([features, features.new_ones(*features.shape[:2], 1)], dim=2).double()
         of_class = one_hot(labels, self.classes).double()
-        wrong = of_class - logits.softmax(2).double()
-        mean = of_class / of_class.sum(0)
-        parts = [(wrong * mean[:, label, None]).transpose(1, 2) @ inputs for label in range(self.classes)]
-        return torch.stack(parts, dim=1).flatten(2)
+        # The cross-entropy falls fastest along (y - p) h'.
+        descent = of_class - logits.softmax(2).double()
+        mean_weights = of_class / of_class.sum(0)
+        by_class = []
+        for label in range(self.classes):
+            by_class.append((descent * mean_weights[:, label, None]).transpose(1, 2) @ inputs)
+        return torch.stack(by_class, dim=1).flatten(2)
 
     def simulate(self, shares: Tensor, half: RoundView) -> dict[str, Tensor]:
         """Updates of clients of the declared learner with ``shares (V, K)``, and examples of a half."""
-        known = auxiliary(half, self.classes)
-        examples = draw_examples(known, largest_remainders(shares, self.counts), generator=self.generator)
+        image_pool = auxiliary(half, self.classes)
+        examples = draw_examples(image_pool, largest_remainders(shares, self.counts), generator=self.generator)
         deltas = self.learner.simulate_examples(
-            self.view.model, known.images, known.labels, examples, generator=self.generator
+            self.view.model,
+            image_pool.images,
+            image_pool.labels,
+            examples,
+            generator=self.generator,
         )
         return as_released(self.view, deltas, generator=self.generator)
 
@@ -109,12 +122,16 @@ class ClassTwins(Twins):
     def expected(self) -> Likeness:
         """The same of simulated clients, which run the declared learner, ``(R, V)`` each for R repetitions."""
         repetitions = max(2, -(-_COMPARED // len(self.counts)))
-        return Likeness.stacked([self.likeness(self.simulate(self.shares, self.second)) for _ in range(repetitions)])
+        likenesses = [self.likeness(self.simulate(self.shares, self.second)) for _ in range(repetitions)]
+        return Likeness.stacked(likenesses)
 
     def _off_whole(self, deltas: Mapping[str, Tensor]) -> Tensor:
-        nothing = torch.full((len(self.counts),), torch.nan, dtype=torch.float64)
-        if self.learner.step_sums(self.counts) is None or self.view.noise_scale(f"{output_layer(self.view)}.bias"):
-            return nothing
+        """``(V,)`` distance of the inferred counts from whole numbers; NaN where steps or noise hide these."""
+        unknown = torch.full((len(self.counts),), torch.nan, dtype=torch.float64)
+        has_noise = bool(self.view.noise_scale(f"{output_layer(self.view)}.bias"))
+        if self.learner.step_sums(self.counts) is None or has_noise:
+            return unknown
         view = dataclasses.replace(self.first, deltas=dict(deltas))
         shares, deviation = OutputCounts().linear_shares(view, generator=self.generator)
-        return off_whole(shares * self.counts[:, None], deviation * self.counts[:, None])
+        examples = self.counts[:, None]
+        return off_whole(shares * examples, deviation * examples)

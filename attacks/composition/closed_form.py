@@ -63,51 +63,72 @@ class ClosedForm(CompositionAttack):
     auxiliary_per_class: PositiveInt | None = None
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
-        known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
-        shares, deviation = self.shares(view, known, view.deltas, view.example_counts)
-        present = (shares > deviation.clamp(min=self.least)) | (shares == shares.amax(1, keepdim=True))
+        image_pool = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
+        shares, deviation = self.shares(view, image_pool, view.deltas, view.example_counts)
+        # A share is present if it exceeds `least` and the error that noise gives it; the largest one always is.
+        is_clear = shares > deviation.clamp(min=self.least)
+        is_largest = shares == shares.amax(1, keepdim=True)
+        present = is_clear | is_largest
         return certain(shares * present, present)
 
     def shares(
-        self, view: RoundView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
+        self, view: RoundView, image_pool: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Shares ``(B, K)`` of clients with these deltas ``(B, *shape)`` and example counts ``(B,)``.
 
         The second result is their standard deviation due to noise that the clients add.
         """
-        response, change = self._linear(view, known, deltas, counts)
+        response, change = self._linear(view, image_pool, deltas, counts)
         bias = f"{view.require(ClassifierAlgorithm).output_layer}.bias"
+        # Normal equations of `change = J' q`: J J' q = J change.
         precision = response @ response.transpose(1, 2)
         target = (response @ change[..., None]).squeeze(2)
-        noise, classes = view.noise_scale(bias), precision.shape[1]
+        noise = view.noise_scale(bias)
+        classes = precision.shape[1]
         if noise:
+            # Posterior of shares with the normal prior N(1 / K, _PRIOR^2).
             prior = torch.eye(classes).double() / _PRIOR**2
-            precision, target = precision / noise**2 + prior, target / noise**2 + prior.sum(1) / classes
-        shares = shares_on_simplex(precision, target, scaled=view.clip(bias) is not None)
-        return shares, torch.linalg.pinv(precision).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * bool(noise)
+            precision = precision / noise**2 + prior
+            target = target / noise**2 + prior.sum(1) / classes
+        is_clipped = view.clip(bias) is not None
+        shares = shares_on_simplex(precision, target, scaled=is_clipped)
+        deviation = torch.linalg.pinv(precision).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+        return shares, deviation * bool(noise)
 
     def _linear(
-        self, view: RoundView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
+        self, view: RoundView, image_pool: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Response ``(B, K, D)`` of the last layer to the shares, and its change ``(B, D)``."""
         learner = view.require(ClassifierAlgorithm)
         rates = learner.step_sums(counts)
         if rates is None:
             raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")
+        # The change that the gradients make: without that of weight decay.
+        layer = learner.output_layer
         change = layer_change(view, dict(deltas))
         decay = learner.decay_change(view.model, counts)
-        bias = change.bias - decay[f"{learner.output_layer}.bias"]
-        rows = torch.cat([change.weight - decay[f"{learner.output_layer}.weight"], bias[..., None]], dim=2).double()
-        gradients = self._class_gradients(view, {name: value[None] for name, value in view.model.items()}, known)
-        if not view.noise_scale(f"{learner.output_layer}.bias"):
-            gradients = (gradients + self._class_gradients(view, trained_models(view, deltas), known)) / 2
-        return gradients * rates[:, None, None], (rows if self.weights else rows[..., -1:]).flatten(1)
+        bias = change.bias - decay[f"{layer}.bias"]
+        weight = change.weight - decay[f"{layer}.weight"]
+        rows = torch.cat([weight, bias[..., None]], dim=2).double()
+        if not self.weights:
+            rows = rows[..., -1:]
+        # The mean of the gradients at both ends of the training; noise hides the end.
+        global_model = {name: parameter[None] for name, parameter in view.model.items()}
+        gradients = self._class_gradients(view, global_model, image_pool)
+        if not view.noise_scale(f"{layer}.bias"):
+            gradients_at_end = self._class_gradients(view, trained_models(view, deltas), image_pool)
+            gradients = (gradients + gradients_at_end) / 2
+        return gradients * rates[:, None, None], rows.flatten(1)
 
-    def _class_gradients(self, view: RoundView, models: Mapping[str, Tensor], known: Auxiliary) -> Tensor:
+    def _class_gradients(self, view: RoundView, models: Mapping[str, Tensor], image_pool: Auxiliary) -> Tensor:
         """``(B, K, D)`` mean descent direction of each class in the last layer."""
-        features, logits = network_outputs(view.require(ClassifierAlgorithm), models, known.images)
-        constant = features.new_ones(*features.shape[:2], 1)
-        inputs = torch.cat([features, constant], dim=2) if self.weights else constant
-        wrong = (one_hot(known.labels, logits.shape[2]) - logits.softmax(2))[:, known.by_class].double()
-        wrong = wrong * (known.by_class >= 0)[..., None] / known.per_class[:, None, None]
-        return (wrong.transpose(2, 3) @ inputs[:, known.by_class].double()).flatten(2)
+        features, logits = network_outputs(view.require(ClassifierAlgorithm), models, image_pool.images)
+        inputs = features.new_ones(*features.shape[:2], 1)
+        if self.weights:
+            inputs = torch.cat([features, inputs], dim=2)
+        # y - p of each image, class after class; padding of a class with few images counts as zero.
+        by_class = image_pool.by_class
+        descent = (one_hot(image_pool.labels, logits.shape[2]) - logits.softmax(2))[:, by_class].double()
+        descent = descent * (by_class >= 0)[..., None] / image_pool.per_class[:, None, None]
+        # Mean of (y - p) h' over the images of a class.
+        return (descent.transpose(2, 3) @ inputs[:, by_class].double()).flatten(2)

@@ -66,16 +66,20 @@ class CountEstimate(CompositionEstimate):
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         scores = super().score(view, truth)
-        true, found = truth["class_counts"].long(), self.counts
+        true_counts = truth["class_counts"].long()
+        # Instance recall: of the true examples of a class, those that the inferred count covers.
+        covered = torch.minimum(self.counts, true_counts).sum(1)
         metrics = {
             **scores.metrics,
-            "exact-classes": (found == true).double().mean(1),
-            "instance-recall": torch.minimum(found, true).sum(1) / true.sum(1).clamp(min=1).double(),
-            "class-existence": ((found > 0) == (true > 0)).double().mean(1),
+            "exact-classes": (self.counts == true_counts).double().mean(1),
+            "instance-recall": covered / true_counts.sum(1).clamp(min=1).double(),
+            "class-existence": ((self.counts > 0) == (true_counts > 0)).double().mean(1),
         }
         if bool(self.deviation.isfinite().any()):
             metrics["predicted-exact-classes"] = right_when_rounded(self.deviation).mean(1)
-        details: list[Detail] = [{"clients": view.victims, "assumes": self.assumes}] if self.assumes else []
+        details: list[Detail] = []
+        if self.assumes:
+            details.append({"clients": view.victims, "assumes": self.assumes})
         return dataclasses.replace(scores, metrics=metrics, details=details)
 
 
@@ -86,9 +90,10 @@ class CountAttack(CompositionAttack):
 
     def combine(self, estimates: Sequence[CompositionEstimate]) -> CountEstimate:
         """Mean over the rounds of the same clients, rounded."""
-        own = [e for e in estimates if isinstance(e, CountEstimate)]
-        mean = torch.stack([e.counts.double() for e in own]).mean(0)
-        return count_estimate(mean.round().long(), torch.stack([e.deviation for e in own]).mean(0))
+        count_estimates = [estimate for estimate in estimates if isinstance(estimate, CountEstimate)]
+        mean_counts = torch.stack([estimate.counts.double() for estimate in count_estimates]).mean(0)
+        mean_deviation = torch.stack([estimate.deviation for estimate in count_estimates]).mean(0)
+        return count_estimate(mean_counts.round().long(), mean_deviation)
 
 
 def count_estimate(counts: Tensor, deviation: Tensor | None = None, *, shares: Tensor | None = None) -> CountEstimate:
@@ -99,16 +104,31 @@ def count_estimate(counts: Tensor, deviation: Tensor | None = None, *, shares: T
         deviation: ``(V, K)`` predicted standard deviation of the counts, which also gives intervals of 95 %.
         shares: ``(V, K)`` the shares, if they are not those of the counts.
     """
-    held = counts.double()
-    held = held.where(held.any(1, keepdim=True), 1.0) if shares is None else shares
-    plain = certain(held, counts > 0)
+    if shares is None:
+        proportions = counts.double()
+        # A client with no count at all gets equal shares.
+        proportions = proportions.where(proportions.any(1, keepdim=True), 1.0)
+    else:
+        proportions = shares
+    plain = certain(proportions, counts > 0)
     if deviation is None:
         return CountEstimate(**vars(plain), counts=counts, deviation=plain.low)
-    # Whole numbers: an error of less than a half is none.
     total = counts.sum(1, keepdim=True).clamp(min=1)
-    half = (1.96 * deviation).round() / total if shares is None else 1.96 * deviation / total
-    low, high = (plain.proportions - half).clamp(min=0), (plain.proportions + half).clamp(max=1)
-    return CountEstimate(**vars(plain) | {"low": low, "high": high}, counts=counts, deviation=deviation.double())
+    # 95 % of normal errors are within 1.96 standard deviations.
+    half_width = 1.96 * deviation
+    if shares is None:
+        half_width = half_width.round()  # of whole numbers: an error of less than a half is none
+    half_width = half_width / total
+    low = (plain.proportions - half_width).clamp(min=0)
+    high = (plain.proportions + half_width).clamp(max=1)
+    return CountEstimate(
+        proportions=plain.proportions,
+        low=low,
+        high=high,
+        present=plain.present,
+        counts=counts,
+        deviation=deviation.double(),
+    )
 
 
 def right_when_rounded(deviation: Tensor) -> Tensor:
@@ -138,33 +158,44 @@ def shown_deviation(counts: Tensor, deviation: Tensor) -> Tensor:
     * a count is negative by more than half an example and `_MOST_NEGATIVE` predicted standard deviations.
     """
     deviation = deviation.double()
-    asked = deviation < _SHARP
-    off, expected = off_whole(counts, deviation), _mean_where(asked, _off_at(deviation))
-    weight = asked.sum(1)
-    everywhere = [float((part.nan_to_num() * weight).sum() / weight.sum().clamp(min=1)) for part in (off, expected)]
+    is_sharp = deviation < _SHARP
+    # Mean squared distances from whole numbers of each client: those of the counts, and those of the prediction.
+    off = off_whole(counts, deviation)
+    expected_off = _mean_where(is_sharp, _off_at(deviation))
+    # The same over all clients, each weighted by its number of sharp counts.
+    weight = is_sharp.sum(1)
+    sharp_counts = weight.sum().clamp(min=1)
+    off_of_all = float((off.nan_to_num() * weight).sum() / sharp_counts)
+    expected_of_all = float((expected_off.nan_to_num() * weight).sum() / sharp_counts)
     # The squared distance of an error that is uniform in a cell has mean 1/12 and standard deviation 1 / sqrt(180).
-    error = (180 * weight.sum().clamp(min=1)) ** -0.5
+    error = float((180 * sharp_counts) ** -0.5)
     shown = deviation
-    if everywhere[0] > everywhere[1] + 2 * float(error):
-        added = (_deviation_at(off.clamp(min=everywhere[0])) ** 2 - _deviation_at(expected) ** 2).clamp(min=0)
-        shown = (deviation.square() + added.nan_to_num()[:, None]).sqrt()
+    if off_of_all > expected_of_all + 2 * error:
+        # Farther from whole numbers than predicted: the same variance is added to all errors of a client.
+        shown_variance = _deviation_at(off.clamp(min=off_of_all)) ** 2
+        added_variance = (shown_variance - _deviation_at(expected_off) ** 2).clamp(min=0)
+        shown = (deviation.square() + added_variance.nan_to_num()[:, None]).sqrt()
+        # First refutation, of one client and of all: about as far as any numbers are.
         shown = shown.masked_fill(off[:, None] > _MOST_OFF, torch.nan)
-        if everywhere[0] > min(_MOST_OFF, 1 / 12 - 2 * float(error)):
+        if off_of_all > min(_MOST_OFF, 1 / 12 - 2 * error):
             shown = torch.full_like(shown, torch.nan)
-    negative = counts < -0.5 - _MOST_NEGATIVE * deviation
-    wrong = counts.round().clamp(min=0).sum(1) != counts.sum(1).round()
-    likely_wrong = 1 - right_when_rounded(shown.nan_to_num()).prod(1)
-    surprising = (
-        float(wrong.sum()) > float(likely_wrong.sum() + 3 * (likely_wrong * (1 - likely_wrong)).sum().sqrt()) + 1
-    )
-    shown = shown.masked_fill(negative.any(1, keepdim=True), torch.nan)
-    return torch.full_like(shown, torch.nan) if surprising else shown
+    # Second refutation: more clients whose rounded counts have another sum than expected, three deviations, and one.
+    has_other_sum = counts.round().clamp(min=0).sum(1) != counts.sum(1).round()
+    other_sum_probability = 1 - right_when_rounded(shown.nan_to_num()).prod(1)
+    variance = other_sum_probability * (1 - other_sum_probability)
+    most_other_sums = float(other_sum_probability.sum() + 3 * variance.sum().sqrt()) + 1
+    # Third refutation: counts that are too negative.
+    is_too_negative = counts < -0.5 - _MOST_NEGATIVE * deviation
+    shown = shown.masked_fill(is_too_negative.any(1, keepdim=True), torch.nan)
+    if float(has_other_sum.sum()) > most_other_sums:
+        return torch.full_like(shown, torch.nan)
+    return shown
 
 
-def _mean_where(asked: Tensor, values: Tensor) -> Tensor:
+def _mean_where(mask: Tensor, values: Tensor) -> Tensor:
     """``(V,)`` means of ``values (V, K)`` in a mask, NaN for none."""
-    number = asked.sum(1).double()
-    return values.where(asked, 0.0).sum(1) / number.where(number > 0, torch.nan)
+    number = mask.sum(1).double()
+    return values.where(mask, 0.0).sum(1) / number.where(number > 0, torch.nan)
 
 
 def _off_at(deviation: Tensor) -> Tensor:
@@ -174,14 +205,17 @@ def _off_at(deviation: Tensor) -> Tensor:
     s, which it needs many terms for, it is s^2.
     """
     k = torch.arange(1, 30, dtype=torch.float64)
-    waves = (-1) ** k / (torch.pi * k) ** 2 * torch.exp(-2 * (torch.pi * k * deviation[..., None].clamp(max=10)) ** 2)
+    s = deviation[..., None].clamp(max=10)
+    waves = (-1) ** k / (torch.pi * k) ** 2 * torch.exp(-2 * (torch.pi * k * s) ** 2)
     return torch.where(deviation < _SMALL, deviation.square(), 1 / 12 + waves.sum(-1))
 
 
 def _deviation_at(off: Tensor) -> Tensor:
     """The inverse of `_off_at`, at most 1."""
-    tried = torch.linspace(0, 1, 1001, dtype=torch.float64)
-    return tried[torch.searchsorted(_off_at(tried), off.nan_to_num().contiguous()).clamp(max=len(tried) - 1)]
+    # `_off_at` grows with the deviation, so its values on a grid are sorted.
+    grid = torch.linspace(0, 1, 1001, dtype=torch.float64)
+    position = torch.searchsorted(_off_at(grid), off.nan_to_num().contiguous())
+    return grid[position.clamp(max=len(grid) - 1)]
 
 
 def nearest_counts(precision: Tensor, target: Tensor, start: Tensor, sizes: Tensor) -> Tensor:
@@ -195,17 +229,21 @@ def nearest_counts(precision: Tensor, target: Tensor, start: Tensor, sizes: Tens
     shares = shares.where(shares.any(1, keepdim=True), 1.0)
     counts = largest_remainders(shares / shares.sum(1, keepdim=True), sizes).double()
     victims, classes = counts.shape
-    own = torch.arange(victims)
+    clients = torch.arange(victims)
     diagonal = precision.diagonal(dim1=1, dim2=2)
+    # An example that moves from class j to class i changes n' A n - 2 n' b by
+    # A_ii + A_jj - 2 A_ij + s_i - s_j, with the slope s = 2 (A n - b); the first three terms do not depend on n.
     pair = diagonal[:, :, None] + diagonal[:, None, :] - 2 * precision
     pair = pair.masked_fill(torch.eye(classes, dtype=torch.bool), torch.inf)
     for _ in range(int(sizes.max()) + 1):
         slope = 2 * ((precision @ counts[..., None]).squeeze(2) - target)
-        change = (pair + slope[:, :, None] - slope[:, None, :]).masked_fill((counts < 1)[:, None, :], torch.inf)
-        best, place = change.flatten(1).min(1)
-        moves = best < -1e-9 * diagonal.amax(1)
+        change = pair + slope[:, :, None] - slope[:, None, :]
+        # A class without examples can give none.
+        change = change.masked_fill((counts < 1)[:, None, :], torch.inf)
+        best, pair_number = change.flatten(1).min(1)
+        moves = best < -1e-9 * diagonal.amax(1)  # by more than rounding
         if not bool(moves.any()):
             break
-        counts[own[moves], place[moves] // classes] += 1
-        counts[own[moves], place[moves] % classes] -= 1
+        counts[clients[moves], pair_number[moves] // classes] += 1
+        counts[clients[moves], pair_number[moves] % classes] -= 1
     return counts.long()

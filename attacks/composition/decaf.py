@@ -88,13 +88,17 @@ class Decaf(CompositionAttack):
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         change = flat_change(view, self.layer)
         present = published_present(view, self.null_classes, self.threshold)
-        known = auxiliary(view, present.shape[1], self.auxiliary_per_class)
-        sizes = view.example_counts if self.bases == "equal-steps" else None
-        bases, united = gradient_bases(view, known, present, sizes=sizes, layer=self.layer, generator=generator)
+        image_pool = auxiliary(view, present.shape[1], self.auxiliary_per_class)
+        sizes = None
+        if self.bases == "equal-steps":
+            sizes = view.example_counts
+        bases, calibrator = gradient_bases(
+            view, image_pool, present, sizes=sizes, layer=self.layer, generator=generator
+        )
         proportions = decompose(
             change,
             bases,
-            united if self.calibrator else None,
+            calibrator if self.calibrator else None,
             present,
             solver=self.solver,
             calibrator_share=self.calibrator_share,
@@ -128,27 +132,39 @@ def decompose(
     columns = bases.double().expand(len(target), -1, -1)
     if united is not None:
         columns = torch.cat([columns, united.double()[:, None]], dim=1)
-    gram = columns @ columns.transpose(1, 2)
-    product = (columns @ target.double()[..., None]).squeeze(2)
-    allowed = torch.cat([present, present.new_ones(len(present), columns.shape[1] - present.shape[1])], dim=1)
-    factors = (
-        non_negative_factors(columns, target, allowed) if solver == "exact" else _stopped(gram, product, allowed, steps)
-    )
+    # Null classes get no factor; the calibrator, the last column, always may.
+    calibrators = columns.shape[1] - present.shape[1]
+    allowed = torch.cat([present, present.new_ones(len(present), calibrators)], dim=1)
+    if solver == "exact":
+        factors = non_negative_factors(columns, target, allowed)
+    else:
+        gram = columns @ columns.transpose(1, 2)
+        product = (columns @ target.double()[..., None]).squeeze(2)
+        factors = _stopped(gram, product, allowed, steps)
+    # Equation 21: q_c ~ a_c + a_0 / k, or q_c ~ a_c + a_0.
     classes = present.shape[1]
-    parts = present.sum(1, keepdim=True) if calibrator_share == "divided" else 1
-    shares = factors[:, :classes] + (0 if united is None else factors[:, classes:] / parts)
+    shares = factors[:, :classes]
+    if united is not None:
+        calibrator_factor = factors[:, classes:]
+        if calibrator_share == "divided":
+            calibrator_factor = calibrator_factor / present.sum(1, keepdim=True)
+        shares = shares + calibrator_factor
     shares = shares * present
+    # Equal shares of the present classes if all factors are zero.
     total = shares.sum(1, keepdim=True)
     equal = present / present.sum(1, keepdim=True)
     return torch.where(total > 0, shares / total.where(total > 0, 1), equal)
 
 
 def _stopped(gram: Tensor, product: Tensor, allowed: Tensor, steps: int) -> Tensor:
-    largest = torch.linalg.eigvalsh(gram * (allowed[:, :, None] & allowed[:, None, :]))[:, -1:]
+    """Factors ``(V, C)`` after a few steps of projected gradient descent, from equal ones."""
+    # A step of 1 over the largest eigenvalue of the Gram matrix always descends.
+    allowed_pairs = allowed[:, :, None] & allowed[:, None, :]
+    largest_eigenvalue = torch.linalg.eigvalsh(gram * allowed_pairs)[:, -1:]
     factors = allowed / allowed.sum(1, keepdim=True).double()
     for _ in range(steps):
         gradient = (gram @ factors[..., None]).squeeze(2) - product
-        factors = (factors - gradient / largest.clamp(min=1e-300)).clamp(min=0) * allowed
+        factors = (factors - gradient / largest_eigenvalue.clamp(min=1e-300)).clamp(min=0) * allowed
     return factors
 
 
@@ -172,8 +188,10 @@ def published_present(view: RoundView, rule: PublishedRule, threshold: float) ->
     weight = layer_change(view).weight
     if rule == "none":
         return torch.ones(weight.shape[:2], dtype=torch.bool)
-    scaled = threshold and threshold * view.require(ClassifierAlgorithm).learning_rate
-    return with_largest_class_if_empty(published_rule(weight, scaled), weight)
+    scaled_threshold = 0.0
+    if threshold:  # of a change divided by the learning rate, which only then must be known
+        scaled_threshold = threshold * view.require(ClassifierAlgorithm).learning_rate
+    return with_largest_class_if_empty(published_rule(weight, scaled_threshold), weight)
 
 
 def with_largest_class_if_empty(present: Tensor, weight: Tensor) -> Tensor:

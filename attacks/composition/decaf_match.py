@@ -1,7 +1,7 @@
 """Generalised least squares on simulated clients of similar compositions."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -28,6 +28,7 @@ from fedleak.core.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, Posit
 from fedleak.core.view import RoundView, is_statistic
 
 _WIDTH = 1.96
+"""Standard errors on both sides of an estimate that hold the true share in 95 % of cases."""
 _ONE_SIDED = 1.645
 """Standard errors by which a share differs from 0 at a level of 5 %."""
 _SETTLED = 1 / 3
@@ -95,45 +96,65 @@ class DecafMatch(CompositionAttack):
     auxiliary_per_class: PositiveInt | None = None
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
-        known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
-        work = _Work(view, known, generator, whole=self._whole(known))
-        everyone = torch.arange(view.victims)
-        corners = torch.eye(len(known.by_class), dtype=torch.float64)
-        drawn = random_compositions(self.shared, len(corners), generator=generator)
-        place = torch.zeros(len(drawn) + len(corners), dtype=torch.int64)
-        sizes = view.example_counts[torch.arange(len(place)) % view.victims]
-        simulated = work.simulate(torch.cat([drawn, corners]), sizes, place)
-        noise_of, group = place == 0, torch.zeros_like(everyone)
-        shares = LocalLeastSquares(simulated, noise_of, work.white).estimate(work.own, group)
+        image_pool = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
+        work = _Work(view, image_pool, generator, all_layers=self._uses_all_layers(image_pool))
+        # Step 1: clients of random compositions and of one class each, group 0 of all victims.
+        victims = torch.arange(view.victims)
+        one_class = torch.eye(len(image_pool.by_class), dtype=torch.float64)
+        drawn = random_compositions(self.shared, len(one_class), generator=generator)
+        shared_group = torch.zeros(len(drawn) + len(one_class), dtype=torch.int64)
+        sizes = view.example_counts[torch.arange(len(shared_group)) % view.victims]
+        simulated = work.simulate(torch.cat([drawn, one_class]), sizes, shared_group)
+        noise_of = shared_group == 0
+        group = torch.zeros_like(victims)
+        shares = LocalLeastSquares(simulated, noise_of, work.white).estimate(work.victim_changes, group)
         report_progress(1 / (self.passes + 1))
-        moving = everyone
-        for done in range(1, self.passes + 1):
-            group = everyone + 1
+        # Step 2: clients near each estimate that still moves, in a group of the victim's own: its number and 1.
+        moving = victims
+        for passes_done in range(1, self.passes + 1):
+            group = victims + 1
             near = nearby_compositions(shares[moving], self.local, spread=self.spread, generator=generator)
-            counts = view.example_counts[moving].repeat_interleave(self.local)
-            near_of = group[moving].repeat_interleave(self.local)
-            simulated = simulated.and_more(work.simulate(near.flatten(0, 1), counts, near_of))
-            noise_of, before = simulated.group > 0, shares
-            shares = LocalLeastSquares(simulated, noise_of, work.white).estimate(work.own, group)
-            moved = torch.linalg.vector_norm(shares - before, dim=1)
-            usual = torch.linalg.vector_norm(near - before[moving, None], dim=2).square().mean(1).sqrt()
-            moving = moving[moved[moving] > _SETTLED * usual]
-            report_progress((done + 1) / (self.passes + 1))
+            sizes = view.example_counts[moving].repeat_interleave(self.local)
+            near_group = group[moving].repeat_interleave(self.local)
+            simulated = simulated.and_more(work.simulate(near.flatten(0, 1), sizes, near_group))
+            # The covariance of the noise is that of similar compositions alone.
+            noise_of = simulated.group > 0
+            before = shares
+            shares = LocalLeastSquares(simulated, noise_of, work.white).estimate(work.victim_changes, group)
+            # An estimate has settled if it moved by less than a share of the distance of its nearby compositions.
+            movement = torch.linalg.vector_norm(shares - before, dim=1)
+            distance = torch.linalg.vector_norm(near - before[moving, None], dim=2).square().mean(1).sqrt()
+            moving = moving[movement[moving] > _SETTLED * distance]
+            report_progress((passes_done + 1) / (self.passes + 1))
             if not len(moving):
                 break
         error = left_out_errors(simulated, noise_of, work.white, generator=generator)[group]
-        largest = shares == shares.amax(1, keepdim=True)
-        kept = (shares > error.clamp(min=self.least)) | largest
-        present = (shares > (_ONE_SIDED * error).clamp(min=self.least)) | largest
-        shares = shares * kept
+        return self._with_intervals(shares, error)
+
+    def _with_intervals(self, shares: Tensor, error: Tensor) -> CompositionEstimate:
+        """The estimate of shares with standard errors ``(V, K)``.
+
+        Shares below their standard error are 0, and those within its one-sided limit are not called present.
+        """
+        is_largest = shares == shares.amax(1, keepdim=True)
+        is_above_error = (shares > error.clamp(min=self.least)) | is_largest
+        present = (shares > (_ONE_SIDED * error).clamp(min=self.least)) | is_largest
+        shares = shares * is_above_error
         shares = shares / shares.sum(1, keepdim=True)
-        half = _WIDTH * error * (kept & (kept.sum(1, keepdim=True) > 1))
+        # A single class has the share 1, without an interval.
+        has_several = is_above_error.sum(1, keepdim=True) > 1
+        half_width = _WIDTH * error * (is_above_error & has_several)
         return CompositionEstimate(
-            proportions=shares, low=(shares - half).clamp(0, 1), high=(shares + half).clamp(0, 1), present=present
+            proportions=shares,
+            low=(shares - half_width).clamp(0, 1),
+            high=(shares + half_width).clamp(0, 1),
+            present=present,
         )
 
-    def _whole(self, known: Auxiliary) -> bool:
-        return self.layers == "all" or (self.layers == "auto" and int(known.per_class.min()) >= _ENOUGH)
+    def _uses_all_layers(self, image_pool: Auxiliary) -> bool:
+        if self.layers == "auto":
+            return int(image_pool.per_class.min()) >= _ENOUGH
+        return self.layers == "all"
 
     def combine(self, estimates: Sequence[CompositionEstimate]) -> CompositionEstimate:
         return by_information(estimates)
@@ -147,49 +168,61 @@ class _Work:
     this scale. Simulations are clipped as clients are, but have no noise.
     """
 
-    def __init__(self, view: RoundView, known: Auxiliary, generator: torch.Generator, *, whole: bool) -> None:
-        quiet = tuple(dataclasses.replace(release, noise_scale=0.0) for release in view.releases)
-        self.view, self.known, self.generator = dataclasses.replace(view, releases=quiet), known, generator
+    def __init__(self, view: RoundView, image_pool: Auxiliary, generator: torch.Generator, *, all_layers: bool) -> None:
+        noiseless = tuple(dataclasses.replace(release, noise_scale=0.0) for release in view.releases)
+        self.view = dataclasses.replace(view, releases=noiseless)
+        self.image_pool = image_pool
+        self.generator = generator
         self.noise = max((view.noise_scale(name) for name in view.deltas), default=0.0)
-        layer = view.require(ClassifierAlgorithm).output_layer
-        self.entries = {
-            name: torch.randperm(value[0].numel(), generator=generator)[:_ENTRIES].sort().values
-            for name, value in view.deltas.items()
-            if (whole and not is_statistic(name)) or name.rpartition(".")[0] == layer
-        }
+        last_layer = view.require(ClassifierAlgorithm).output_layer
+        # Numbers of the entries of each parameter that are used.
+        self.entries: dict[str, Tensor] = {}
+        for name, delta in view.deltas.items():
+            is_last = name.rpartition(".")[0] == last_layer
+            if is_last or (all_layers and not is_statistic(name)):
+                drawn = torch.randperm(delta[0].numel(), generator=generator)[:_ENTRIES]
+                self.entries[name] = drawn.sort().values
         self.scales: dict[str, float] = {}
         self.white = 0.0
 
     def simulate(self, compositions: Tensor, sizes: Tensor, group: Tensor) -> Simulations:
         """Clients with compositions ``(B, K)`` and example counts ``(B,)``, near the groups ``(B,)``."""
         counts = largest_remainders(compositions, sizes)
-        examples = draw_examples(self.known, counts, generator=self.generator)
-        parts = [
-            self._entries(deltas)
-            for deltas in simulated_changes(
-                self.view, (self.known.images, self.known.labels), examples, generator=self.generator
-            )
-        ]
+        examples = draw_examples(self.image_pool, counts, generator=self.generator)
+        images = (self.image_pool.images, self.image_pool.labels)
+        parts = []
+        for deltas in simulated_changes(self.view, images, examples, generator=self.generator):
+            parts.append(self._entries(deltas))
         changes = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         if not self.scales:
-            tiny = torch.finfo(torch.float32).tiny
-            self.scales = {
-                name: max(float((c - c.mean(0)).square().mean().sqrt()), tiny) for name, c in changes.items()
-            }
-            if self.noise:
-                self.scales = dict.fromkeys(self.scales, max(self.scales.values()))
-                steps = self.view.require(ClassifierAlgorithm).steps(self.view.example_counts)
-                self.white = float(((self.noise / max(self.scales.values()) / steps) ** 2).mean())
-        return Simulations(counts.double() / counts.sum(1, keepdim=True), self._scaled(changes, sizes), group)
+            self._set_scales(changes)
+        shares = counts.double() / counts.sum(1, keepdim=True)
+        return Simulations(shares, self._scaled(changes, sizes), group)
+
+    def _set_scales(self, changes: Mapping[str, Tensor]) -> None:
+        """The scale of each parameter, from the changes of the first simulations."""
+        tiny = torch.finfo(torch.float32).tiny
+        for name, change in changes.items():
+            root_mean_square = (change - change.mean(0)).square().mean().sqrt()
+            self.scales[name] = max(float(root_mean_square), tiny)
+        if self.noise:
+            # One scale for all parameters, so that declared noise has one variance in all numbers.
+            largest = max(self.scales.values())
+            self.scales = dict.fromkeys(self.scales, largest)
+            steps = self.view.require(ClassifierAlgorithm).steps(self.view.example_counts)
+            self.white = float(((self.noise / largest / steps) ** 2).mean())
 
     @property
-    def own(self) -> Tensor:
+    def victim_changes(self) -> Tensor:
         """``(V, D)`` the victims' changes."""
         return self._scaled(self._entries(dict(self.view.deltas)), self.view.example_counts)
 
     def _entries(self, deltas: dict[str, Tensor]) -> dict[str, Tensor]:
+        """``(B, d)`` the entries of each parameter that are used."""
         return {name: deltas[name].flatten(1)[:, chosen].float() for name, chosen in self.entries.items()}
 
     def _scaled(self, changes: dict[str, Tensor], sizes: Tensor) -> Tensor:
+        """``(B, D)`` changes of all parameters in a row, per local step."""
         steps = self.view.require(ClassifierAlgorithm).steps(sizes)[:, None]
-        return torch.cat([value / self.scales[name] for name, value in changes.items()], dim=1) / steps
+        scaled = [change / self.scales[name] for name, change in changes.items()]
+        return torch.cat(scaled, dim=1) / steps

@@ -57,17 +57,20 @@ class CompositionEstimate(Estimate):
         return without_classes(view, truth)
 
     def check(self, view: View) -> None:
-        shape = self.proportions.shape
+        shape = tuple(self.proportions.shape)
         if len(shape) != 2 or shape[0] != view.victims:
-            raise EstimateError(f"proportions: expected shape ({view.victims}, K), got {tuple(shape)}")
-        check_tensor("low", self.low, tuple(shape), finite=False)
-        check_tensor("high", self.high, tuple(shape), finite=False)
-        check_tensor("present", self.present, tuple(shape), dtype=torch.bool)
+            raise EstimateError(f"proportions: expected shape ({view.victims}, K), got {shape}")
+        check_tensor("low", self.low, shape, finite=False)
+        check_tensor("high", self.high, shape, finite=False)
+        check_tensor("present", self.present, shape, dtype=torch.bool)
         sums = self.proportions.double().sum(1)
-        if not bool(((sums - 1).abs() < _SUM_TOLERANCE).all() and (self.proportions >= 0).all()):
+        sums_to_one = (sums - 1).abs() < _SUM_TOLERANCE
+        if not bool(sums_to_one.all() and (self.proportions >= 0).all()):
             raise EstimateError(f"proportions: expected non-negative numbers that sum to one, got sums {sums.tolist()}")
-        outside = (self.low > self.proportions + _SUM_TOLERANCE) | (self.high < self.proportions - _SUM_TOLERANCE)
-        if bool(outside.any()):
+        # A comparison with NaN, of no interval, is False.
+        is_below = self.low > self.proportions + _SUM_TOLERANCE
+        is_above = self.high < self.proportions - _SUM_TOLERANCE
+        if bool((is_below | is_above).any()):
             raise EstimateError("low and high: expected intervals that contain the proportions")
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
@@ -78,31 +81,40 @@ class CompositionEstimate(Estimate):
         return self._scored(counts)
 
     def _scored(self, counts: Tensor) -> Scores:
+        examples = counts.sum(1)
         shares = counts / counts.sum(1, keepdim=True)
         inferred = self.proportions.double()
-        held = counts > 0
-        metrics = composition_errors(inferred, shares) | null_class_errors(self.present, held)
+        has_class = counts > 0
+        metrics = composition_errors(inferred, shares) | null_class_errors(self.present, has_class)
         metrics |= exact_counts(inferred, counts)
-        inside = (shares >= self.low - _ROUNDING) & (shares <= self.high + _ROUNDING)
-        given = (held | self.present) & self.low.isfinite()
-        if bool(given.any()):
-            metrics["coverage"] = (inside & given).sum(1) / given.sum(1).double().masked_fill(~given.any(1), torch.nan)
-        profiles = torch.stack([shares, inferred, self.low.double(), self.high.double()], dim=2)
-        candidates = Candidates.of_rows("does the client hold examples of this class?", inferred, held)
-        sizes = torch.full((len(counts),), counts.shape[1]), held.sum(1)
+        # Coverage counts the classes that the client has or seems to have: zeros would be covered without merit.
+        is_inside = (shares >= self.low - _ROUNDING) & (shares <= self.high + _ROUNDING)
+        has_interval = (has_class | self.present) & self.low.isfinite()
+        if bool(has_interval.any()):
+            covered = (is_inside & has_interval).sum(1)
+            intervals = has_interval.sum(1).double().masked_fill(~has_interval.any(1), torch.nan)
+            metrics["coverage"] = covered / intervals
+        candidates = Candidates.of_rows("does the client hold examples of this class?", inferred, has_class)
         answers = Quantities(
             inferred=inferred,
             true=shares,
-            grid=1 / counts.sum(1),
-            rescored=lambda found: _posterior(found, counts.sum(1))._scored(counts),
+            grid=1 / examples,
+            rescored=lambda posterior_shares: _posterior(posterior_shares, examples)._scored(counts),
         )
-        return Scores(metrics, *sizes, profiles=profiles, candidates=candidates, answers=answers)
+        return Scores(
+            metrics,
+            torch.full((len(counts),), counts.shape[1]),
+            has_class.sum(1),
+            profiles=torch.stack([shares, inferred, self.low.double(), self.high.double()], dim=2),
+            candidates=candidates,
+            answers=answers,
+        )
 
 
-def _posterior(found: Tensor, examples: Tensor) -> CompositionEstimate:
+def _posterior(posterior_shares: Tensor, examples: Tensor) -> CompositionEstimate:
     """Estimate of shares ``(V, K)`` of any sign; a class is present if its share is that of half an example or more."""
-    shares = found.clamp(min=0)
+    shares = posterior_shares.clamp(min=0)
     shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
-    nothing = torch.full_like(shares, torch.nan)
+    no_interval = torch.full_like(shares, torch.nan)
     present = shares * examples[:, None] >= 0.5
-    return CompositionEstimate(proportions=shares, low=nothing, high=nothing, present=present)
+    return CompositionEstimate(proportions=shares, low=no_interval, high=no_interval, present=present)

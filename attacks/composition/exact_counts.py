@@ -17,7 +17,7 @@ from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.ranges import AtLeastTwo
 from fedleak.core.view import RoundView
 
-_KEPT = 40
+_PAIRS = 40
 """Most likely pairs of a count and the one in the last mini-batch that are kept for each class."""
 _AROUND = 3
 """Counts tried on both sides of the most likely one, for each count in the last mini-batch."""
@@ -59,25 +59,31 @@ class ExactCounts(ClosedForm):
         batch = view.require(ClassifierAlgorithm).single_pass_batch
         if batch is None:
             raise ViewError("expected clients that make one pass of plain SGD in mini-batches, got another algorithm")
-        known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
-        shares, _ = self.shares(view, known, view.deltas, view.example_counts)
+        image_pool = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
+        shares, _ = self.shares(view, image_pool, view.deltas, view.example_counts)
+        # The error is that of clients with full mini-batches only: of n examples, the largest multiple of the batch.
         full = view.example_counts.clamp(1, batch)
-        error = self._error(view, known, (view.example_counts // full * full).clamp(min=1), generator)
+        full_sizes = (view.example_counts // full * full).clamp(min=1)
+        error = self._error(view, image_pool, full_sizes, generator)
+        # Clients of one size have the same table of pairs, so they are decoded together.
         counts = torch.zeros(shares.shape, dtype=torch.float64)
         for size in set(view.example_counts.tolist()):
-            same = view.example_counts == size
-            counts[same] = most_likely_counts(shares[same], size, batch, error).double()
+            of_size = view.example_counts == size
+            counts[of_size] = most_likely_counts(shares[of_size], size, batch, error).double()
         return certain(counts, counts > 0)
 
-    def _error(self, view: RoundView, known: Auxiliary, sizes: Tensor, generator: torch.Generator) -> float:
+    def _error(self, view: RoundView, image_pool: Auxiliary, sizes: Tensor, generator: torch.Generator) -> float:
         """R.m.s. error of the closed form on simulated clients with example counts among ``sizes (V,)``."""
-        own = sizes[torch.arange(self.simulated) % len(sizes)]
-        counts = largest_remainders(random_compositions(self.simulated, len(known.by_class), generator=generator), own)
-        examples = draw_examples(known, counts, generator=generator)
-        parts = list(simulated_changes(view, (known.images, known.labels), examples, generator=generator))
+        simulated_sizes = sizes[torch.arange(self.simulated) % len(sizes)]
+        compositions = random_compositions(self.simulated, len(image_pool.by_class), generator=generator)
+        counts = largest_remainders(compositions, simulated_sizes)
+        examples = draw_examples(image_pool, counts, generator=generator)
+        images = (image_pool.images, image_pool.labels)
+        parts = list(simulated_changes(view, images, examples, generator=generator))
         deltas = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        shares, _ = self.shares(view, known, deltas, own)
-        return max(float((shares - counts / own[:, None]).square().mean().sqrt()), _LEAST_ERROR)
+        shares, _ = self.shares(view, image_pool, deltas, simulated_sizes)
+        true_shares = counts / simulated_sizes[:, None]
+        return max(float((shares - true_shares).square().mean().sqrt()), _LEAST_ERROR)
 
 
 def most_likely_counts(shares: Tensor, examples: int, batch: int, error: float) -> Tensor:
@@ -86,43 +92,69 @@ def most_likely_counts(shares: Tensor, examples: int, batch: int, error: float) 
     In ``shares (V, K)``, with errors of standard deviation `error`, the last mini-batch weighs as much as the others.
     """
     steps = -(-examples // batch)
-    last = examples - (steps - 1) * batch
-    full = min(batch, examples)
-    late = torch.arange(last + 1)
-    weights = late / last - late / full
-    middle = ((shares[..., None] * steps - weights) * full).round()
-    tried = middle[..., None] + torch.arange(-_AROUND, _AROUND + 1)
-    held = torch.where(tried >= late[:, None], tried, -1).clamp(max=examples).long()
-    gap = (held / full + weights[:, None]) / steps - shares[..., None, None]
-    value = -gap.square() / (2 * error**2) + _log_choose(held.clamp(min=0), late[:, None])
-    # All examples of a single mini-batch are in the last one; other pairs would take the places of those.
-    value = value.where((held == late[:, None]) if steps == 1 else (held >= 0), -torch.inf).flatten(2)
-    value, kept = value.topk(min(_KEPT, value.shape[2]), dim=2)
-    held = held.clamp(min=0).flatten(2).gather(2, kept)
-    inside = late.repeat_interleave(2 * _AROUND + 1)[kept]
+    last_size = examples - (steps - 1) * batch  # r
+    score, counts, in_last = _likely_pairs(shares, steps, last_size, min(batch, examples), examples, error)
+    # Dynamic programming: best[v, t, d] is the best score of the classes so far with t examples in all, d in the last.
     victims, classes = shares.shape
-    best = shares.new_full((victims, examples + 1, last + 1), -torch.inf)
+    best = shares.new_full((victims, examples + 1, last_size + 1), -torch.inf)
     best[:, 0, 0] = 0
-    total, drawn = torch.meshgrid(torch.arange(examples + 1), late, indexing="ij")
-    row = torch.arange(victims)[:, None, None, None]
+    total, drawn = torch.meshgrid(torch.arange(examples + 1), torch.arange(last_size + 1), indexing="ij")
+    victim = torch.arange(victims)[:, None, None, None]
     choices = []
-    for c in range(classes):
-        before = total - held[:, c, :, None, None], drawn - inside[:, c, :, None, None]
-        possible = (before[0] >= 0) & (before[1] >= 0)
-        reached = best[row, before[0].clamp(min=0), before[1].clamp(min=0)].where(possible, -torch.inf)
-        best, choice = (reached + value[:, c, :, None, None]).max(1)
+    for label in range(classes):
+        total_before = total - counts[:, label, :, None, None]
+        drawn_before = drawn - in_last[:, label, :, None, None]
+        is_reachable = (total_before >= 0) & (drawn_before >= 0)
+        score_before = best[victim, total_before.clamp(min=0), drawn_before.clamp(min=0)].where(
+            is_reachable, -torch.inf
+        )
+        best, choice = (score_before + score[:, label, :, None, None]).max(1)
         choices.append(choice)
-    place = torch.full((victims,), examples), torch.full((victims,), last)
-    own, counts = torch.arange(victims), torch.zeros(shares.shape, dtype=torch.int64)
-    for c in reversed(range(classes)):
-        choice = choices[c][own, place[0].clamp(min=0), place[1].clamp(min=0)]
-        counts[:, c] = held[own, c, choice]
-        place = place[0] - counts[:, c], place[1] - inside[own, c, choice]
-    nearest = (shares * examples).round().long()  # where no combination that was tried has the right sums
-    return torch.where((best[:, examples, last] > -torch.inf)[:, None], counts, nearest)
+    # Back from the end, sum n = N and sum m = r, to the choice of each class.
+    clients = torch.arange(victims)
+    total_left = torch.full((victims,), examples)
+    drawn_left = torch.full((victims,), last_size)
+    best_counts = torch.zeros(shares.shape, dtype=torch.int64)
+    for label in reversed(range(classes)):
+        choice = choices[label][clients, total_left.clamp(min=0), drawn_left.clamp(min=0)]
+        best_counts[:, label] = counts[clients, label, choice]
+        total_left = total_left - best_counts[:, label]
+        drawn_left = drawn_left - in_last[clients, label, choice]
+    rounded = (shares * examples).round().long()  # where no combination that was tried has the right sums
+    has_solution = best[:, examples, last_size] > -torch.inf
+    return torch.where(has_solution[:, None], best_counts, rounded)
 
 
-def _log_choose(all_of: Tensor, chosen: Tensor) -> Tensor:
-    parts = (all_of + 1.0, chosen + 1.0, (all_of - chosen).clamp(min=0) + 1.0)
-    whole, first, second = (torch.lgamma(part.double()) for part in parts)
-    return whole - first - second
+def _likely_pairs(
+    shares: Tensor, steps: int, last_size: int, full_size: int, examples: int, error: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-likelihood, count n_c and count m_c in the last mini-batch of the likeliest pairs, each ``(V, K, pairs)``."""
+    # Candidates (V, K, r + 1, 2 _AROUND + 1) of n_c, for each m_c from 0 to r: about the n_c that solves
+    # s_c T = n_c / B + m_c (1 / r - 1 / B).
+    in_last = torch.arange(last_size + 1)
+    extra_weight = in_last / last_size - in_last / full_size
+    nearest_count = ((shares[..., None] * steps - extra_weight) * full_size).round()
+    tried = nearest_count[..., None] + torch.arange(-_AROUND, _AROUND + 1)
+    # A class has at least m_c examples; impossible candidates are -1.
+    counts = torch.where(tried >= in_last[:, None], tried, -1).clamp(max=examples).long()
+    # Log of the normal likelihood of the share, and of the class's part of the hypergeometric law.
+    gap = (counts / full_size + extra_weight[:, None]) / steps - shares[..., None, None]
+    score = -gap.square() / (2 * error**2) + _log_choose(counts.clamp(min=0), in_last[:, None])
+    # All examples of a single mini-batch are in the last one; other pairs would take the places of those.
+    is_possible = counts >= 0
+    if steps == 1:
+        is_possible = counts == in_last[:, None]
+    score = score.where(is_possible, -torch.inf).flatten(2)
+    # The _PAIRS best pairs of each class.
+    score, best_pairs = score.topk(min(_PAIRS, score.shape[2]), dim=2)
+    counts = counts.clamp(min=0).flatten(2).gather(2, best_pairs)
+    return score, counts, in_last.repeat_interleave(2 * _AROUND + 1)[best_pairs]
+
+
+def _log_choose(total: Tensor, chosen: Tensor) -> Tensor:
+    """Logarithm of the binomial coefficient: ``n! / (k! (n - k)!)``, with ``n! = gamma(n + 1)``."""
+    rest = (total - chosen).clamp(min=0)
+    log_total = torch.lgamma((total + 1.0).double())
+    log_chosen = torch.lgamma((chosen + 1.0).double())
+    log_rest = torch.lgamma((rest + 1.0).double())
+    return log_total - log_chosen - log_rest

@@ -42,11 +42,14 @@ class ILRG(CountAttack):
         rates = view.require(ClassifierAlgorithm).step_sums(view.example_counts)
         if rates is None:
             raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")
-        change, name = layer_change(view), output_layer(view)
-        bias = -change.bias.double() / rates[:, None]
-        ratio = -change.weight.double() / rates[:, None, None] / bias.where(bias != 0, 1e-30)[..., None]
-        logits = ratio @ view.model[f"{name}.weight"].double().T + view.model[f"{name}.bias"].double()
-        return count_estimate(restored(logits.softmax(2), bias, view.example_counts))
+        change = layer_change(view)
+        layer = output_layer(view)
+        # The gradient of a class's weights over that of its bias is a mean feature, whose prediction is a row of P.
+        bias_gradient = -change.bias.double() / rates[:, None]
+        weight_gradient = -change.weight.double() / rates[:, None, None]
+        feature = weight_gradient / bias_gradient.where(bias_gradient != 0, 1e-30)[..., None]
+        logits = feature @ view.model[f"{layer}.weight"].double().T + view.model[f"{layer}.bias"].double()
+        return count_estimate(restored(logits.softmax(2), bias_gradient, view.example_counts))
 
 
 def restored(soft: Tensor, bias: Tensor, sizes: Tensor) -> Tensor:
@@ -55,10 +58,11 @@ def restored(soft: Tensor, bias: Tensor, sizes: Tensor) -> Tensor:
     ``bias (V, K)`` is the mean gradient of the bias of ``sizes (V,)`` examples.
     """
     victims, classes = bias.shape
+    # Unknown n: sum n = N, and (P' - I) n = N g.
     equations = soft.transpose(1, 2) - torch.eye(classes, dtype=torch.float64)
-    total = torch.ones(victims, 1, classes, dtype=torch.float64)
-    wanted = torch.cat([sizes[:, None].double(), sizes[:, None] * bias], dim=1)
-    found = torch.linalg.pinv(torch.cat([total, equations], dim=1)) @ wanted[..., None]
-    counts: Tensor = found.squeeze(2).clamp(min=0).round()
-    counts[counts > sizes[:, None]] = 0
+    sum_of_counts = torch.ones(victims, 1, classes, dtype=torch.float64)
+    target = torch.cat([sizes[:, None].double(), sizes[:, None] * bias], dim=1)
+    solution = torch.linalg.pinv(torch.cat([sum_of_counts, equations], dim=1)) @ target[..., None]
+    counts: Tensor = solution.squeeze(2).clamp(min=0).round()
+    counts[counts > sizes[:, None]] = 0  # as the published code does
     return counts.long()

@@ -47,19 +47,21 @@ class LabelInference(CompositionAttack):
     calibration: PositiveInt = 10
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
-        known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
-        shares = self.class_weights(view, known, generator=generator)
+        image_pool = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
+        shares = self.class_weights(view, image_pool, generator=generator)
         shares = shares / shares.sum(1, keepdim=True)
-        return certain(shares, shares > 0.5 / view.example_counts[:, None])
+        # A class is present if its share is that of half an example or more.
+        present = shares > 0.5 / view.example_counts[:, None]
+        return certain(shares, present)
 
     @abc.abstractmethod
-    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def class_weights(self, view: RoundView, image_pool: Auxiliary, *, generator: torch.Generator) -> Tensor:
         """``(V, K)`` non-negative estimates, not all zero in a row."""
 
     def step_rate(
         self,
         view: RoundView,
-        known: Auxiliary,
+        image_pool: Auxiliary,
         read: Callable[[dict[str, Tensor] | None], Tensor],
         expected: Callable[[Tensor], Tensor],
         *,
@@ -71,17 +73,27 @@ class LabelInference(CompositionAttack):
         gradients ``(B, K)`` are `expected` of clients with shares ``(B, K)``.
         """
         learner = view.require(ClassifierAlgorithm)
-        classes = len(known.by_class)
+        classes = len(image_pool.by_class)
         if learner.local.plain_sgd:
             return torch.tensor(learner.learning_rate, dtype=torch.float64)
+        # Simulated clients of random compositions, of the sizes that the view's clients report.
         sizes = view.example_counts[torch.arange(self.calibration) % view.victims]
-        counts = largest_remainders(random_compositions(self.calibration, classes, generator=generator), sizes)
-        examples = draw_examples(known, counts, generator=generator)
-        deltas = learner.simulate_examples(view.model, known.images, known.labels, examples, generator=generator)
-        made = read(deltas).double()
+        compositions = random_compositions(self.calibration, classes, generator=generator)
+        counts = largest_remainders(compositions, sizes)
+        examples = draw_examples(image_pool, counts, generator=generator)
+        deltas = learner.simulate_examples(
+            view.model,
+            image_pool.images,
+            image_pool.labels,
+            examples,
+            generator=generator,
+        )
+        # Least squares of the rate r in `change = r steps gradient`: r = <change, model> / <model, model>.
+        changes = read(deltas).double()
         model = learner.steps(sizes)[:, None] * expected(counts.double() / sizes[:, None])
         tiny = torch.finfo(torch.float64).tiny
-        return ((made * model).sum() / model.square().sum().clamp(min=tiny)).clamp(min=1e-6 * learner.learning_rate)
+        rate = (changes * model).sum() / model.square().sum().clamp(min=tiny)
+        return rate.clamp(min=1e-6 * learner.learning_rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,25 +116,31 @@ class SoftLabels(LabelInference):
     references = ("Ramakrishna and Dán, soft-label estimator",)
     for_comparison = True  # decaf or exact-counts is at least as good in all 50 cells
 
-    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
-        _, logits = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
-        soft = class_means(known, logits.softmax(2))
-        rate = self.bias_rate(view, known, soft[0], generator=generator)
+    def class_weights(self, view: RoundView, image_pool: Auxiliary, *, generator: torch.Generator) -> Tensor:
+        global_model = {name: parameter[None] for name, parameter in view.model.items()}
+        _, logits = class_outputs(view, image_pool, global_model)
+        soft = class_means(image_pool, logits.softmax(2))
+        rate = self.bias_rate(view, image_pool, soft[0], generator=generator)
         return self.solve(view, soft.expand(view.victims, -1, -1), rate)
 
-    def bias_rate(self, view: RoundView, known: Auxiliary, soft: Tensor, *, generator: torch.Generator) -> Tensor:
+    def bias_rate(self, view: RoundView, image_pool: Auxiliary, soft: Tensor, *, generator: torch.Generator) -> Tensor:
         """See `step_rate`, for the bias; ``soft (K, K)`` of the global model."""
 
         def read(deltas: dict[str, Tensor] | None) -> Tensor:
             return layer_change(view, deltas).bias
 
-        return self.step_rate(view, known, read, lambda shares: shares - shares @ soft, generator=generator)
+        def expected(shares: Tensor) -> Tensor:
+            return shares - shares @ soft  # q - S' q
+
+        return self.step_rate(view, image_pool, read, expected, generator=generator)
 
     def solve(self, view: RoundView, soft: Tensor, rate: Tensor) -> Tensor:
         """``(V, K)`` solution for mean softmax outputs ``soft (V, K, K)``."""
         steps = view.require(ClassifierAlgorithm).steps(view.example_counts)
-        signal = layer_change(view).bias.double() / (rate * steps[:, None])
-        return _sum_to_one(torch.eye(soft.shape[1], dtype=torch.float64) - soft, signal)
+        mean_step = layer_change(view).bias.double() / (rate * steps[:, None])
+        # Column c of the system is what an example of class c adds: the unit vector minus its mean prediction.
+        columns = torch.eye(soft.shape[1], dtype=torch.float64) - soft
+        return _sum_to_one(columns, mean_step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,32 +162,38 @@ class AuxiliaryGradients(LabelInference):
     references = ("Ramakrishna and Dán, auxiliary-gradient estimator",)
     cost = "one simulated training per class and example count"
 
-    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
-        signal = layer_change(view).bias.double()
-        every = torch.ones(signal.shape, dtype=torch.bool)
-        bases, _ = gradient_bases(view, known, every, sizes=view.example_counts, generator=generator)
-        return _sum_to_one(bases[..., -signal.shape[1] :].double(), signal)
+    def class_weights(self, view: RoundView, image_pool: Auxiliary, *, generator: torch.Generator) -> Tensor:
+        bias_change = layer_change(view).bias.double()
+        every_class = torch.ones(bias_change.shape, dtype=torch.bool)
+        bases, _ = gradient_bases(view, image_pool, every_class, sizes=view.example_counts, generator=generator)
+        # A basis is the change of weights and bias in a row; the bias is its last K numbers.
+        bias_bases = bases[..., -bias_change.shape[1] :].double()
+        return _sum_to_one(bias_bases, bias_change)
 
 
-def class_outputs(view: RoundView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def class_outputs(view: RoundView, image_pool: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Features ``(B, M, F)`` and logits ``(B, M, K)`` of the M auxiliary images that are used, class after class."""
-    images = known.images[known.by_class[known.by_class >= 0]]
+    images = image_pool.images[image_pool.by_class[image_pool.by_class >= 0]]
     features, logits = network_outputs(view.require(ClassifierAlgorithm), models, images)
     return features.double(), logits.double()
 
 
-def class_labels(known: Auxiliary) -> Tensor:
+def class_labels(image_pool: Auxiliary) -> Tensor:
     """``(M,)`` classes of the auxiliary images that are used, class after class."""
-    return torch.arange(len(known.by_class)).repeat_interleave(known.per_class)
+    return torch.arange(len(image_pool.by_class)).repeat_interleave(image_pool.per_class)
 
 
-def class_means(known: Auxiliary, values: Tensor) -> Tensor:
+def class_means(image_pool: Auxiliary, values: Tensor) -> Tensor:
     """``(..., M, X)`` values of the used auxiliary images -> means ``(..., K, X)``."""
-    return (one_hot(class_labels(known)).double() / known.per_class).T @ values
+    is_class = one_hot(class_labels(image_pool)).double()
+    return (is_class / image_pool.per_class).T @ values
 
 
 def _sum_to_one(columns: Tensor, signal: Tensor) -> Tensor:
     """Non-negative factors of ``columns (V, K, D)`` for ``signal (V, D)``, with the further equation of sum one."""
-    wanted, columns = pad(signal, (0, 1), value=1.0), pad(columns, (0, 1), value=1.0)
-    found = non_negative_factors(columns, wanted, torch.ones(columns.shape[:2], dtype=torch.bool))
-    return found.where(found.any(1, keepdim=True), 1.0)
+    # One more row of the system, whose solution is the sum of the factors.
+    target = pad(signal, (0, 1), value=1.0)
+    columns = pad(columns, (0, 1), value=1.0)
+    every_factor = torch.ones(columns.shape[:2], dtype=torch.bool)
+    factors = non_negative_factors(columns, target, every_factor)
+    return factors.where(factors.any(1, keepdim=True), 1.0)

@@ -29,10 +29,11 @@ class LabelSet(CountAttack):
     )
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
-        found = self.present(-layer_change(view).weight.double(), view.example_counts)
-        equal = found.double().where(found.any(1, keepdim=True), 1.0)
-        counts = largest_remainders(equal / equal.sum(1, keepdim=True), view.example_counts)
-        return count_estimate(counts * found, shares=equal)
+        present = self.present(-layer_change(view).weight.double(), view.example_counts)
+        # Equal shares of the classes present; of all classes if none is, whose counts are then zero.
+        shares = present.double().where(present.any(1, keepdim=True), 1.0)
+        counts = largest_remainders(shares / shares.sum(1, keepdim=True), view.example_counts)
+        return count_estimate(counts * present, shares=shares)
 
     @abc.abstractmethod
     def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:
@@ -103,19 +104,22 @@ class RLG(LabelSet):
 
     def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:
         columns, values, _ = torch.linalg.svd(gradient, full_matrices=False)
+        # The rank is at most the number of examples, each of which adds one matrix of rank 1.
         rank = torch.minimum((values > _SMALL * values[:, :1]).sum(1), sizes)
-        found = [
-            [separable(span[:, :r], c) for c in range(len(span))] for span, r in zip(columns.numpy(), rank, strict=True)
-        ]
-        return torch.tensor(found, dtype=torch.bool).reshape(gradient.shape[:2])
+        present = []
+        for span, client_rank in zip(columns.numpy(), rank, strict=True):
+            present.append([separable(span[:, :client_rank], label) for label in range(len(span))])
+        return torch.tensor(present, dtype=torch.bool).reshape(gradient.shape[:2])
 
 
-def separable(span: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", place: int) -> bool:
-    """Whether a vector in the column space of ``span (K, r)`` is positive in one place and nowhere else."""
+def separable(span: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", row: int) -> bool:
+    """Whether a vector in the column space of ``span (K, r)`` is positive in one row and nowhere else."""
     if not span.shape[1]:
         return False
+    # Feasibility of `span w`: at least 1 in the row (any positive vector can be scaled so), at most 0 in all others.
     signs = np.ones(len(span))
-    signs[place] = -1
+    signs[row] = -1
     bound = np.zeros(len(span))
-    bound[place] = -1
-    return bool(linprog(np.zeros(span.shape[1]), signs[:, None] * span, bound, bounds=(None, None)).status == 0)
+    bound[row] = -1
+    program = linprog(np.zeros(span.shape[1]), signs[:, None] * span, bound, bounds=(None, None))
+    return bool(program.status == 0)  # solved, so feasible

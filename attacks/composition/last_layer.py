@@ -41,7 +41,9 @@ class LastLayerCounts(CompositionAttack):
 
     def estimate(self, view: RoundView, *, generator: object) -> CompositionEstimate:
         shares = above_smallest(view.deltas[f"{output_layer(view)}.bias"].double())
-        return certain(shares, shares > 0.5 / view.example_counts.clamp(min=1)[:, None])
+        # A class is present if its share is that of half an example or more.
+        present = shares > 0.5 / view.example_counts.clamp(min=1)[:, None]
+        return certain(shares, present)
 
 
 def above_smallest(bias: Tensor) -> Tensor:

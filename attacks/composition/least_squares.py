@@ -13,11 +13,16 @@ from fedleak.attacks.linear_algebra import ledoit_wolf_of_gram
 
 _SOFT = 0.03
 """Share below which a change is about linear in the share; above, in its logarithm."""
-_REACH, _LEAST = 1.0, 0.1
-"""L1 distance from a victim at which the weight of a simulation has decayed to 1/e, and the minimum weight."""
+_REACH = 1.0
+"""L1 distance from a victim at which the weight of a simulation has decayed to 1/e."""
+_LEAST = 0.1
+"""Least weight of a simulation, of those far away."""
 _RIDGE = 0.01
+"""Penalty of the response, relative to the mean weighted square of a composition's coordinate."""
 _STEPS = 30
+"""Iterations, each half of the way to the solution of the linearised problem."""
 _FOLDS = 4
+"""Parts of the simulations, each of which is left out once for the standard errors."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,12 @@ class Simulations:
     def __getitem__(self, chosen: Tensor) -> Self:
         return type(self)(self.compositions[chosen], self.changes[chosen], self.group[chosen])
 
-    def and_more(self, other: Self) -> Self:
-        pairs = ((getattr(self, name), getattr(other, name)) for name in ("compositions", "changes", "group"))
-        return type(self)(*(torch.cat(pair) for pair in pairs))
+    def and_more(self, more: Self) -> Self:
+        return type(self)(
+            torch.cat([self.compositions, more.compositions]),
+            torch.cat([self.changes, more.changes]),
+            torch.cat([self.group, more.group]),
+        )
 
 
 class LocalLeastSquares:
@@ -58,53 +66,70 @@ class LocalLeastSquares:
     """
 
     def __init__(self, simulated: Simulations, noise_of: Tensor, white: float = 0.0) -> None:
-        self.white, self.variance = white, float(simulated.compositions.var(0).mean())
-        own = simulated.group
-        groups = one_hot(own).double()
-        counts = groups.sum(0).clamp(min=1)
+        self.white = white
+        self.variance = float(simulated.compositions.var(0).mean())
+        group = simulated.group
+        # Means of each group: q_g of compositions, u_g of their coordinates u(q), m_g of changes.
+        membership = one_hot(group).double()
+        counts = membership.sum(0).clamp(min=1)
         points = (simulated.compositions + _SOFT).log()
-        self.centre = groups.T @ simulated.compositions / counts[:, None]
-        self.point = groups.T @ points / counts[:, None]
-        self.mean = groups.T.float() @ simulated.changes / counts[:, None].float()
-        scale = (counts / (counts - 1).clamp(min=1)).sqrt()[own, None]
-        points = (points - self.point[own]) * scale
-        self.changes = (simulated.changes - self.mean[own]) * scale.float()
+        self.centre = membership.T @ simulated.compositions / counts[:, None]
+        self.point = membership.T @ points / counts[:, None]
+        self.mean = membership.T.float() @ simulated.changes / counts[:, None].float()
+        # A group's own mean takes away 1/n of the variance: sqrt(n / (n - 1)) restores it.
+        scale = (counts / (counts - 1).clamp(min=1)).sqrt()[group, None]
+        points = (points - self.point[group]) * scale
+        self.changes = (simulated.changes - self.mean[group]) * scale.float()
         products = (self.changes @ self.changes.T).double()
+        # Ridge regression of changes on points, weighted by the distance of a composition from each group's centre.
         distance = (self.centre[:, None] - simulated.compositions).abs().sum(2)
-        weighted = points.T * (torch.exp(-((distance / _REACH) ** 2)) + _LEAST)[:, None]
+        weights = torch.exp(-((distance / _REACH) ** 2)) + _LEAST
+        weighted = points.T * weights[:, None]
         inner = weighted @ points
         ridge = _RIDGE * inner.diagonal(dim1=1, dim2=2).mean(1) + torch.finfo(torch.float64).tiny
         # The response is a combination of simulated changes, ``response @ changes``.
-        self.response = torch.linalg.solve(inner + ridge[:, None, None] * torch.eye(points.shape[1]).double(), weighted)
-        self.precision, self.inverse = self._inverse(points, own, products, noise_of)
+        identity = torch.eye(points.shape[1]).double()
+        self.response = torch.linalg.solve(inner + ridge[:, None, None] * identity, weighted)
+        self.precision, self.inverse = self._inverse(points, group, products, noise_of)
 
-    def _inverse(self, points: Tensor, own: Tensor, products: Tensor, noise_of: Tensor) -> tuple[Tensor, Tensor]:
+    def _inverse(self, points: Tensor, group: Tensor, products: Tensor, noise_of: Tensor) -> tuple[Tensor, Tensor]:
         """Precisions ``J S^-1 J' (G, K, K)``, and the matrix B with ``J S^-1 x = response B (changes x)``."""
-        explained = (points[:, None] @ self.response[own]).squeeze(1)
+        # Left-out residuals, as combinations of changes: the residual over 1 - h, h the leverage of the simulation.
+        # A leverage above 0.8 would make them too large.
+        explained = (points[:, None] @ self.response[group]).squeeze(1)
         identity = torch.eye(len(points)).double()
-        residual = ((identity - explained) / (1 - explained.diagonal()).clamp(min=0.2)[:, None])[noise_of]
-        noise = residual @ products @ residual.T
+        leverage = explained.diagonal()
+        residual = ((identity - explained) / (1 - leverage).clamp(min=0.2)[:, None])[noise_of]
+        noise = residual @ products @ residual.T  # N N'
+        # S = floor I + scale N'N, with the shrinkage s: floor = s t + white, scale = (1 - s) / n.
         width = self.changes.shape[1]
         shrinkage = ledoit_wolf_of_gram(noise, width)
-        floor = max(shrinkage * float(noise.diagonal().mean()) / width + self.white, torch.finfo(torch.float32).tiny)
+        mean_variance = float(noise.diagonal().mean())
+        floor = max(shrinkage * mean_variance / width + self.white, torch.finfo(torch.float32).tiny)
         scale = (1 - shrinkage) / len(noise)
+        # Woodbury: S^-1 = (I - N' M N) / floor, with M = scale (floor I + scale N N')^-1, which is small.
         middle = torch.linalg.inv(floor * torch.eye(len(noise)).double() + scale * noise) * scale
         inverse = (identity - products @ residual.T @ middle @ residual) / floor
-        return self.response @ inverse @ products @ self.response.transpose(1, 2), inverse
+        precision = self.response @ inverse @ products @ self.response.transpose(1, 2)
+        return precision, inverse
 
     def estimate(self, changes: Tensor, group: Tensor) -> Tensor:
         """Compositions ``(V, K)`` of the most likely clients with ``changes (V, D)``, near the groups ``(V,)``."""
         gap = ((changes - self.mean[group]) @ self.changes.T).double()
-        precision = self.precision[group]
-        right = (self.response[group] @ self.inverse @ gap[..., None]).squeeze(2)
+        precision = self.precision[group]  # J S^-1 J'
+        matched = (self.response[group] @ self.inverse @ gap[..., None]).squeeze(2)  # J S^-1 (x - m_g)
         shares = self.centre[group]  # from elsewhere, the iteration could end where the local model says nothing
-        prior = torch.eye(right.shape[1]).double() * (bool(self.white) / self.variance)
+        # Where clients add noise, a normal prior about equal shares.
+        prior = torch.eye(matched.shape[1]).double() * (bool(self.white) / self.variance)
         for _ in range(_STEPS):
+            # u(p) is about u(q) + D (p - q) near the shares q, with the diagonal slope D = 1 / (q + 0.03). So p solves
+            # D P D p = D (J S^-1 (x - m_g) + P (u_g - u(q) + D q)), on the simplex.
             slope = 1 / (shares + _SOFT)
             rest = self.point[group] - (shares + _SOFT).log() + slope * shares
-            target = slope * (right + (precision @ rest[..., None]).squeeze(2))
-            found = shares_on_simplex(slope[:, :, None] * precision * slope[:, None] + prior, target + prior.mean(1))
-            shares = (shares + found) / 2
+            target = slope * (matched + (precision @ rest[..., None]).squeeze(2))
+            linearised = slope[:, :, None] * precision * slope[:, None]
+            solution = shares_on_simplex(linearised + prior, target + prior.mean(1))
+            shares = (shares + solution) / 2
         return shares
 
 
@@ -115,16 +140,19 @@ def left_out_errors(
 
     Noise of variance `white` is added to those left out.
     """
-    noise = white**0.5 * torch.randn(simulated.changes.shape, generator=generator) if white else 0
-    rank = torch.arange(len(simulated.group)) % _FOLDS
+    noise: Tensor | int = 0
+    if white:
+        noise = white**0.5 * torch.randn(simulated.changes.shape, generator=generator)
+    fold_of = torch.arange(len(simulated.group)) % _FOLDS
     squares = torch.zeros(len(simulated.group), simulated.compositions.shape[1], dtype=torch.float64)
     for fold in range(_FOLDS):
-        kept, left = rank != fold, (rank == fold) & noise_of
-        model = LocalLeastSquares(simulated[kept], noise_of[kept], white)
-        found = model.estimate((simulated.changes + noise)[left], simulated.group[left])
-        squares[left] = (found - simulated.compositions[left]).square()
-    groups = one_hot(simulated.group).double()[noise_of]
-    mean: Tensor = groups.T @ squares[noise_of] / groups.sum(0).clamp(min=1)[:, None]
+        training = fold_of != fold
+        left_out = (fold_of == fold) & noise_of
+        model = LocalLeastSquares(simulated[training], noise_of[training], white)
+        estimated = model.estimate((simulated.changes + noise)[left_out], simulated.group[left_out])
+        squares[left_out] = (estimated - simulated.compositions[left_out]).square()
+    membership = one_hot(simulated.group).double()[noise_of]
+    mean: Tensor = membership.T @ squares[noise_of] / membership.sum(0).clamp(min=1)[:, None]
     return mean.sqrt()
 
 
@@ -141,16 +169,23 @@ def shares_on_simplex(precision: Tensor, target: Tensor, *, scaled: bool = False
     active set. If the target has an unknown scale (`scaled`), the solution is normalised instead of constrained.
     """
     size = precision.shape[1]
+    # With P = U diag(l) U', the root F = diag(sqrt(l)) U' and r = diag(1 / sqrt(l)) U' b:
+    # q' P q - 2 q' b = |F q - r|^2 but for a constant.
     values, vectors = torch.linalg.eigh((precision + precision.transpose(1, 2)) / 2)
     largest = values[:, -1:].clamp(min=torch.finfo(torch.float64).tiny)
     root = values.clamp(min=_LEAST_EIGENVALUE * largest).sqrt()[..., None]
-    factor = root * vectors.transpose(1, 2)
-    right = (vectors.transpose(1, 2) @ target[..., None] / root).squeeze(2)
-    found = []
-    for matrix, goal in zip(factor.numpy(), right.numpy(), strict=True):
-        heavy = 0.0 if scaled else _HEAVY * np.abs(matrix).max()
-        found.append(nnls(np.vstack([matrix, np.full((1, size), heavy)]), np.append(goal, heavy))[0])
-    shares = torch.from_numpy(np.stack(found))
+    factors = root * vectors.transpose(1, 2)
+    targets = (vectors.transpose(1, 2) @ target[..., None] / root).squeeze(2)
+    solutions = []
+    for matrix, client_target in zip(factors.numpy(), targets.numpy(), strict=True):
+        # One more row, of a large weight: the shares sum to one. Of an unknown scale, its weight is zero.
+        weight = 0.0
+        if not scaled:
+            weight = _HEAVY * np.abs(matrix).max()
+        sum_row = np.full((1, size), weight)
+        solution, _ = nnls(np.vstack([matrix, sum_row]), np.append(client_target, weight))
+        solutions.append(solution)
+    shares = torch.from_numpy(np.stack(solutions))
     total = shares.sum(1, keepdim=True)
     return torch.where(total > 0, shares / total.where(total > 0, 1), 1 / size)
 
@@ -162,8 +197,10 @@ def non_negative_factors(columns: Tensor, target: Tensor, allowed: Tensor) -> Te
     """
     factors = torch.zeros(allowed.shape, dtype=torch.float64)
     for client, chosen in enumerate(allowed):
-        matrix, right = columns[client][chosen].T, target[client].double()
+        matrix = columns[client][chosen].T
+        client_target = target[client].double()
+        # |A x - b| differs from |R x - Q'b| by a constant, which leaves C rows of the D.
         orthogonal, triangle = torch.linalg.qr(matrix)
-        solution, _ = nnls(triangle.numpy(), (orthogonal.T @ right).numpy())
+        solution, _ = nnls(triangle.numpy(), (orthogonal.T @ client_target).numpy())
         factors[client, chosen] = torch.from_numpy(solution)
     return factors

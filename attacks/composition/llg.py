@@ -39,19 +39,26 @@ class LLG(LabelInference, CountAttack):
     references = ("LLG, Algorithm 1",)
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
-        known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
-        return count_estimate(self.class_weights(view, known, generator=generator).long())
+        image_pool = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
+        counts = self.class_weights(view, image_pool, generator=generator)
+        return count_estimate(counts.long())
 
-    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
-        features, logits = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
-        labels = one_hot(class_labels(known), len(known.by_class))
-        rows = (logits[0].softmax(1) - labels) * features[0].sum(1, keepdim=True).double()
-        impact, offset = impact_and_offset(class_means(known, rows))
+    def class_weights(self, view: RoundView, image_pool: Auxiliary, *, generator: torch.Generator) -> Tensor:
+        # Row sums of the gradient (p - y) h' of each image, averaged by class: impact and offset.
+        global_model = {name: parameter[None] for name, parameter in view.model.items()}
+        features, logits = class_outputs(view, image_pool, global_model)
+        labels = one_hot(class_labels(image_pool), len(image_pool.by_class))
+        row_sums = (logits[0].softmax(1) - labels) * features[0].sum(1, keepdim=True).double()
+        impact, offset = impact_and_offset(class_means(image_pool, row_sums))
 
         def read(deltas: dict[str, Tensor] | None) -> Tensor:
             return layer_change(view, deltas).weight.sum(2)
 
-        rate = self.step_rate(view, known, read, lambda shares: -(offset + impact * shares), generator=generator)
+        def expected(shares: Tensor) -> Tensor:
+            return -(offset + impact * shares)
+
+        # The mean gradient of a client's steps.
+        rate = self.step_rate(view, image_pool, read, expected, generator=generator)
         steps = view.require(ClassifierAlgorithm).steps(view.example_counts)
         gradient = -read(None).double() / (rate * steps[:, None])
         return greedy_counts(gradient, offset, impact, view.example_counts)
@@ -82,8 +89,10 @@ class LLGAlone(CountAttack):
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         gradient = -layer_change(view).weight.sum(2).double()
         classes = gradient.shape[1]
+        # The factor 1 + 1 / K is the publication's.
         impact = gradient.clamp(max=0).sum(1, keepdim=True) * (1 + 1 / classes)
-        counts = greedy_counts(gradient, gradient.new_zeros(classes), impact, view.example_counts)
+        no_offset = gradient.new_zeros(classes)
+        counts = greedy_counts(gradient, no_offset, impact, view.example_counts)
         return count_estimate(counts.long())
 
 
@@ -116,22 +125,33 @@ class LLGDummies(LLG):
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
-        count = classes * (self.per_class if self.dummies == "random" else 1)
-        shape = count, *view.require(ImageClassifierAlgorithm).image_shape
-        drawn = {"zeros": torch.zeros, "ones": torch.ones}.get(self.dummies)
-        images = torch.rand(shape, generator=generator) if drawn is None else drawn(shape)
+        per_class = 1
+        if self.dummies == "random":
+            per_class = self.per_class  # constant inputs are all alike, so that one is enough
+        count = classes * per_class
+        shape = (count, *view.require(ImageClassifierAlgorithm).image_shape)
+        if self.dummies == "random":
+            images = torch.rand(shape, generator=generator)
+        elif self.dummies == "zeros":
+            images = torch.zeros(shape)
+        else:
+            images = torch.ones(shape)
         images = images.to(next(iter(view.model.values())).dtype)
         labels = torch.arange(count) % classes
         by_class = labels.argsort(stable=True).reshape(classes, -1)
-        return count_estimate(self.class_weights(view, Auxiliary(images, labels, by_class), generator=generator).long())
+        image_pool = Auxiliary(images, labels, by_class)
+        counts = self.class_weights(view, image_pool, generator=generator)
+        return count_estimate(counts.long())
 
 
 def impact_and_offset(of_class: Tensor) -> tuple[Tensor, Tensor]:
     """LLG's impact, a scalar, and offsets ``(K,)``, from row sums ``(K, K)`` of batches of one class each."""
     classes = len(of_class)
-    own = torch.eye(classes, dtype=torch.float64)
+    # On the diagonal, the row sum of a class whose examples the batch has; off it, those of classes without any.
     impact = of_class.diagonal().mean() * (1 + 1 / classes)
-    return impact, (of_class * (1 - own)).sum(0) / (classes - 1)
+    is_same_class = torch.eye(classes, dtype=torch.float64)
+    offset = (of_class * (1 - is_same_class)).sum(0) / (classes - 1)
+    return impact, offset
 
 
 def greedy_counts(gradient: Tensor, offset: Tensor, impact: Tensor, sizes: Tensor) -> Tensor:
@@ -142,10 +162,15 @@ def greedy_counts(gradient: Tensor, offset: Tensor, impact: Tensor, sizes: Tenso
     examples; the negative impact, a scalar or ``(V, 1)``, is added if all N examples, ``sizes (V,)``, are of the class.
     """
     unit = (-impact).clamp(min=1e-12) / sizes[:, None]
-    first = (gradient < 0) & ((gradient < 0).cumsum(1) <= sizes[:, None])
+    # One label for each class with a negative row sum, of N at most.
+    is_negative = gradient < 0
+    first = is_negative & (is_negative.cumsum(1) <= sizes[:, None])
+    # Values at which the further labels of each class are assigned: each adds the unit to what remains.
     remaining = gradient - offset + unit * first
     values = remaining[:, :, None] + unit[:, :, None] * torch.arange(int(sizes.max()))
+    # The smallest values, as many as labels are left.
     order = values.flatten(1).argsort(dim=1, stable=True)
-    rank = torch.arange(order.shape[1])[None] < (sizes - first.sum(1))[:, None]
-    taken = torch.zeros(order.shape).scatter(1, order, rank.float()).reshape(values.shape)
-    return first + taken.sum(2).double()
+    labels_left = (sizes - first.sum(1))[:, None]
+    is_assigned = torch.arange(order.shape[1])[None] < labels_left
+    assigned = torch.zeros(order.shape).scatter(1, order, is_assigned.float()).reshape(values.shape)
+    return first + assigned.sum(2).double()

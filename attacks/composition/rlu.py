@@ -51,44 +51,55 @@ class RLU(SoftLabels):
 
     searches: PositiveInt = 5
 
-    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def class_weights(self, view: RoundView, image_pool: Auxiliary, *, generator: torch.Generator) -> Tensor:
         change = layer_change(view)
-        _, start = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
-        _, end = class_outputs(view, known, trained_models(view, view.deltas))
-        soft = class_means(known, start.softmax(2))
-        rate = self.bias_rate(view, known, soft[0], generator=generator)
+        global_model = {name: parameter[None] for name, parameter in view.model.items()}
+        _, start = class_outputs(view, image_pool, global_model)
+        _, end = class_outputs(view, image_pool, trained_models(view, view.deltas))
+        soft = class_means(image_pool, start.softmax(2))
+        rate = self.bias_rate(view, image_pool, soft[0], generator=generator)
+        # A step moves logits by the bias's change times |h|^2, where h = dW / db is the mean feature.
         bias = change.bias.double()
         bias = bias.where(bias.abs() > 1e-12, 1e-12)
         feature = (change.weight.double() / bias[..., None]).mean(1)
         shift = rate * feature.square().sum(1, keepdim=True)
-        wanted = (end - start).mean(1)
+        true_shift = (end - start).mean(1)
         steps = view.require(ClassifierAlgorithm).steps(view.example_counts)[:, None]
-        unit = steps / view.example_counts[:, None]
-        shares = self.solve(view, (soft + class_means(known, end.softmax(2))) / 2, rate)
+        # The search starts from the shares that the mean of both ends gives.
+        soft_at_end = class_means(image_pool, end.softmax(2))
+        shares = self.solve(view, (soft + soft_at_end) / 2, rate)
         shares = shares / shares.sum(1, keepdim=True)
+        one_label_per_step = steps / view.example_counts[:, None]
         for _ in range(self.searches):
-            moved, _ = _trajectory(known, start, shares, shift, steps)
-            excess = moved - wanted
-            wrong = excess.abs().amax(1, keepdim=True) >= _TOLERANCE
-            loses = excess.masked_fill(shares < unit, -torch.inf)
-            minus = one_hot(loses.argmax(1), shares.shape[1]) * (loses.amax(1, keepdim=True) >= 0)
+            simulated_shift, _ = _trajectory(image_pool, start, shares, shift, steps)
+            excess = simulated_shift - true_shift
+            is_off = excess.abs().amax(1, keepdim=True) >= _TOLERANCE
+            # The class with the largest excess loses a label per step, of those that have as many; the one that
+            # falls short most gains it.
+            giving = excess.masked_fill(shares < one_label_per_step, -torch.inf)
+            minus = one_hot(giving.argmax(1), shares.shape[1]) * (giving.amax(1, keepdim=True) >= 0)
             plus = one_hot(excess.argmin(1), shares.shape[1]) * (excess.amin(1, keepdim=True) < 0)
-            both = wrong & minus.any(1, keepdim=True) & plus.any(1, keepdim=True)
-            shares = shares + unit * (plus - minus) * both
-        _, along = _trajectory(known, start, shares, shift, steps)
-        return self.solve(view, along, rate)
+            is_corrected = is_off & minus.any(1, keepdim=True) & plus.any(1, keepdim=True)
+            shares = shares + one_label_per_step * (plus - minus) * is_corrected
+        _, mean_soft = _trajectory(image_pool, start, shares, shift, steps)
+        return self.solve(view, mean_soft, rate)
 
 
-def _trajectory(known: Auxiliary, start: Tensor, shares: Tensor, shift: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+def _trajectory(
+    image_pool: Auxiliary, start: Tensor, shares: Tensor, shift: Tensor, steps: Tensor
+) -> tuple[Tensor, Tensor]:
     """Simulated shift of the logits ``(V, K)`` by all steps, and mean softmax ``(V, K, K)`` by class over the steps.
 
     Images have logits ``start (1, M, K)`` before training; a step with a mean negative gradient of one moves a logit by
     ``shift (V, K)``; clients with ``shares (V, K)`` make ``steps (V, 1)``.
     """
-    moved, total = torch.zeros_like(shares), start.new_zeros(len(shares), shares.shape[1], shares.shape[1])
+    classes = shares.shape[1]
+    logit_shift = torch.zeros_like(shares)
+    soft_sum = start.new_zeros(len(shares), classes, classes)
     for step in range(int(steps.max())):
-        soft = class_means(known, (start + moved[:, None]).softmax(2))
-        going = step < steps
-        total += soft * going[..., None]
-        moved = moved + going * shift * (shares - (shares[:, None] @ soft).squeeze(1))
-    return moved, total / steps[..., None]
+        soft = class_means(image_pool, (start + logit_shift[:, None]).softmax(2))
+        is_training = step < steps  # clients with fewer steps have ended
+        soft_sum += soft * is_training[..., None]
+        gradient = shares - (shares[:, None] @ soft).squeeze(1)  # q - S' q
+        logit_shift = logit_shift + is_training * shift * gradient
+    return logit_shift, soft_sum / steps[..., None]

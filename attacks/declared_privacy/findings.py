@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestedMessages:
     """Tests of one kind, with p-values and measured values ``(K,)``, on messages of numbers ``(K, W)``."""
 
     p: Array
@@ -33,7 +33,7 @@ class Findings:
 
     alpha: float
     checks: Sequence[str]
-    _tests: dict[tuple[str, str], list[Tested]] = field(default_factory=lambda: defaultdict(list))
+    _tests: dict[tuple[str, str], list[TestedMessages]] = field(default_factory=lambda: defaultdict(list))
     _smallest: dict[tuple[str, str], float] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -46,34 +46,42 @@ class Findings:
         only those of small p-values are given. Those of larger ones, which are no findings, are not kept: many small
         arrays between large ones that come and go would fragment the memory.
         """
-        tested = ~np.isnan(p)
-        self._counts[check] += total or int(tested.sum())
-        smallest = float(p[tested].min()) if tested.any() else np.nan
-        self._smallest[check, parameter] = float(np.fmin(smallest, self._smallest.get((check, parameter), np.nan)))
-        kept = p <= self.alpha / len(self.checks)
-        if not kept.any():
+        is_test = ~np.isnan(p)
+        self._counts[check] += total or int(is_test.sum())
+        smallest = np.nan
+        if is_test.any():
+            smallest = float(p[is_test].min())
+        earlier = self._smallest.get((check, parameter), np.nan)
+        self._smallest[check, parameter] = float(np.fmin(smallest, earlier))
+        # The threshold only falls with more tests, so what is above that of a single one is never a finding.
+        is_small = p <= self.alpha / len(self.checks)
+        if not is_small.any():
             return
         about = np.asarray(messages, dtype=np.int64)
-        about = about[:, None] if about.ndim == 1 else about
+        if about.ndim == 1:
+            about = about[:, None]
         values = np.broadcast_to(np.asarray(measured, dtype=float), p.shape)
-        self._tests[check, parameter].append(Tested(p[kept], about[kept], values[kept]))
+        self._tests[check, parameter].append(TestedMessages(p[is_small], about[is_small], values[is_small]))
 
     def threshold(self, check: str) -> float:
         """Largest p-value of a finding."""
-        return self.alpha / len(self.checks) / max(self._counts[check], 1)
+        level_of_check = self.alpha / len(self.checks)
+        return level_of_check / max(self._counts[check], 1)
 
     def adjusted(self, check: str, parameter: str) -> float:
         """Smallest p-value of a check of a parameter, times the number of all tests; NaN without tests."""
         smallest = self._smallest.get((check, parameter), np.nan)
-        return min(1.0, smallest * self.alpha / self.threshold(check)) if smallest == smallest else np.nan
+        if np.isnan(smallest):
+            return np.nan
+        return min(1.0, smallest * self.alpha / self.threshold(check))
 
-    def found(self, check: str, parameter: str) -> Iterable[Tested]:
+    def found(self, check: str, parameter: str) -> Iterable[TestedMessages]:
         """The tests of a check of a parameter that are findings."""
         limit = self.threshold(check)
-        for one in self._tests[check, parameter]:
-            below = one.p <= limit
-            if below.any():
-                yield Tested(one.p[below], one.messages[below], one.measured[below])
+        for tested in self._tests[check, parameter]:
+            is_finding = tested.p <= limit
+            if is_finding.any():
+                yield TestedMessages(tested.p[is_finding], tested.messages[is_finding], tested.measured[is_finding])
 
     def parameters(self, check: str) -> list[str]:
         """Parameters that a check was made on."""

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +13,11 @@ from torch import Tensor
 
 from fedleak.attacks.declared_privacy import noise_tests
 from fedleak.attacks.declared_privacy.findings import Findings
+from fedleak.attacks.declared_privacy.message_numbers import along_model, in_a_row, standardised, strided
 from fedleak.attacks.declared_privacy.missing_noise import MissingNoise, missing_noise
-from fedleak.attacks.declared_privacy.noise_reuse import CLEAR, Messages, Pairs, SeenNoise, compared
+from fedleak.attacks.declared_privacy.noise_reuse import CLEAR, ComparedMessages, Pairs, SeenNoise, compared
 from fedleak.attacks.declared_privacy.noise_tests import Array
+from fedleak.attacks.declared_privacy.noised_groups import NoisedGroup
 from fedleak.core.view import View
 
 CHECKS = ("noise scale", "energy", "law", "resolution", "numbers without noise", "reuse", "clip direction", "order")
@@ -27,29 +28,12 @@ _SAMPLE = 2**16
 """Numbers of a message, and of a parameter in all messages, whose law is tested."""
 _PAIRS_OF_PARAMETERS = 30
 """Parameters up to which all pairs are compared; of more, neighbours."""
+_FEWEST_NUMBERS = 32
+"""Numbers of a parameter from which on it is compared: the same noise in fewer gives no small p-value."""
+_ALIKE = 1e-3
+"""p-value of equal scales above which several parameters count as alike."""
 _AT_CLIP = 1e-5
 """Relative distance of a norm to the clip at which it counts as equal."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Parameters that are clipped together and noised.
-
-    Attributes:
-        clip: largest norm of the update in them, of a sum that of the summed updates; infinite without a clip.
-        scales: standard deviation of all declared noise by parameter.
-        participants: number of clients whose updates are in a message; each is clipped.
-    """
-
-    clip: float
-    scales: Mapping[str, float]
-    participants: int = 1
-
-    @property
-    def bound(self) -> float:
-        """Largest norm of the update in units of the noise; infinite if that is too small for a number."""
-        least = min(self.scales.values())
-        return self.clip / least if least else math.inf
 
 
 @dataclass
@@ -86,172 +70,180 @@ class MessageTests:
         messages: number of messages of the recording.
     """
 
-    def __init__(self, group: Group, findings: Findings, messages: int) -> None:
-        self.group, self.findings, self.messages = group, findings, messages
+    def __init__(self, group: NoisedGroup, findings: Findings, messages: int) -> None:
+        self.group = group
+        self.findings = findings
+        self.messages = messages
         self.conclusive = Conclusive()
-        self._seen = SeenNoise(messages)
+        self._earlier = SeenNoise(messages)
 
     def add_round(self, view: View, numbers: Tensor) -> None:
         """Tests the messages of a round, whose numbers in the recording are ``(V,)``."""
-        own = {name: _standardised(view, name, scale) for name, scale in self.group.scales.items()}
-        whole = torch.cat(list(own.values()), dim=1)
-        self._scale(own, whole, numbers)
-        self._law(own, whole, numbers)
-        self._resolution(own, whole, numbers, view)
+        by_parameter = {name: standardised(view, name, scale) for name, scale in self.group.scales.items()}
+        together = torch.cat(list(by_parameter.values()), dim=1)
+        self._scale(by_parameter, together, numbers)
+        self._law(by_parameter, together, numbers)
+        self._resolution(by_parameter, together, numbers, view)
         bound = self.group.bound
-        earlier = self._seen.add(whole, view.pseudonyms, numbers, round_number=view.round, bound=bound)
-        for pairs in (*earlier, *self._inside(own, view, numbers)):
+        earlier = self._earlier.add(together, view.pseudonyms, numbers, round_number=view.round, bound=bound)
+        for pairs in (*earlier, *self._inside(by_parameter, view, numbers)):
             self.findings.add("reuse", WHOLE, pairs.p, pairs.messages, pairs.correlation, total=pairs.total)
-        self.conclusive.reuse |= math.sqrt(min(whole.shape[1], 2**14)) - bound > CLEAR or self.conclusive.free
+        # The same noise has a product of sqrt(n), of the 2^14 numbers that are compared at most.
+        signal = math.sqrt(min(together.shape[1], 2**14))
+        self.conclusive.reuse |= signal - bound > CLEAR or self.conclusive.free
         if math.isfinite(bound):
-            self._clip(own, whole, numbers, view)
+            self._clip(by_parameter, together, numbers, view)
 
-    def _scale(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor) -> None:
-        bound, everyone, level = self.group.bound, numbers[None], self.findings.alpha
-        alike = _alike(list(own.values()))
+    def _scale(self, by_parameter: Mapping[str, Tensor], together: Tensor, numbers: Tensor) -> None:
+        """Scale of the noise, of each parameter and of all together: message by message, and of all messages pooled."""
+        bound = self.group.bound
+        level = self.findings.alpha
+        is_alike = _alike(list(by_parameter.values()))
         if self.group.participants > 1:
-            options: dict[str, Any] = {"participants": self.group.participants, "level": level}
-            self.conclusive.missing.append((numbers.numpy(), missing_noise(own, whole, bound=bound, **options)))
-        for name, x in {**own, WHOLE: whole}.items():
-            if name == WHOLE and len(own) == 1:
-                self.conclusive.scale[WHOLE] = self.conclusive.scale[next(iter(own))]
+            missing = missing_noise(
+                by_parameter,
+                together,
+                bound=bound,
+                participants=self.group.participants,
+                level=level,
+            )
+            self.conclusive.missing.append((numbers.numpy(), missing))
+        has_one_parameter = len(by_parameter) == 1
+        for name, x in {**by_parameter, WHOLE: together}.items():
+            if name == WHOLE and has_one_parameter:
+                self.conclusive.scale[WHOLE] = self.conclusive.scale[next(iter(by_parameter))]
                 continue
-            one = noise_tests.scale(x, bound, level=level)
+            single = noise_tests.scale(x, bound, level=level)
             # The numbers of all messages in a row: block by block, so that blocks stay within a message.
-            row = _in_a_row(x)
-            same = row.shape == x.shape  # one message of whole blocks
-            pooled = one if same else noise_tests.scale(row, bound * math.sqrt(len(x)), level=level)
-            for found, about in ((one, numbers), (pooled, everyone)):
-                self.findings.add("noise scale", name, found.too_low, about, found.noise)
-                # Larger noise is in all parameters alike, and in the median block; an update is not.
-                excess = np.square(found.energy_ratio) - 1
-                noise = alike & (np.square(found.bulk) - 1 > excess / 2)
-                larger = np.where(noise, found.energy_ratio, np.nan)
-                self.findings.add("energy", name, found.too_high, about, larger)
-            if name == WHOLE or len(own) == 1:
-                self.conclusive.ratios.append((numbers.numpy(), one.ratio))
-            entry = (float(pooled.ratio[0]), float(pooled.low[0]), float(pooled.high[0]))
-            self.conclusive.scale.setdefault(name, []).append(entry)
-            if name == WHOLE or len(own) == 1:
-                self.conclusive.free |= bool(pooled.free[0]) and not math.isnan(entry[0])
+            row = in_a_row(x)
+            pooled = single
+            if row.shape != x.shape:  # else one message of whole blocks
+                # The updates of M messages together have a norm of sqrt(M) clips at most.
+                pooled = noise_tests.scale(row, bound * math.sqrt(len(x)), level=level)
+            self._add_scale(name, single, numbers, is_alike=is_alike)
+            self._add_scale(name, pooled, numbers[None], is_alike=is_alike)
+            interval = (float(pooled.ratio[0]), float(pooled.low[0]), float(pooled.high[0]))
+            self.conclusive.scale.setdefault(name, []).append(interval)
+            if name == WHOLE or has_one_parameter:
+                self.conclusive.ratios.append((numbers.numpy(), single.ratio))
+                self.conclusive.free |= bool(pooled.free[0]) and not math.isnan(interval[0])
 
-    def _law(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor) -> None:
+    def _add_scale(self, name: str, scale: noise_tests.Scale, about: Tensor, *, is_alike: bool) -> None:
+        """Adds p-values of too little noise, and of more energy than noise and a clipped update have."""
+        self.findings.add("noise scale", name, scale.too_low, about, scale.noise)
+        # Larger noise is in all parameters alike, and in the median block; an update is not.
+        excess = np.square(scale.energy_ratio) - 1
+        is_noise = is_alike & (np.square(scale.bulk) - 1 > excess / 2)
+        larger = np.where(is_noise, scale.energy_ratio, np.nan)
+        self.findings.add("energy", name, scale.too_high, about, larger)
+
+    def _law(self, by_parameter: Mapping[str, Tensor], together: Tensor, numbers: Tensor) -> None:
+        """Law of the noise: of each message and parameter where updates are small, else of the quieter blocks."""
         allowed = self.group.bound**2
-        count = float((~whole.isnan()).sum(1).double().mean())
+        messages = len(together)
+        count = float((~together.isnan()).sum(1).double().mean())
         if allowed <= 0.1 * count:
-            self._add_law(WHOLE, noise_tests.law(_strided(whole, _SAMPLE), np.full(len(whole), allowed)), numbers)
-            samples = {name: _strided(x, max(_SAMPLE // len(x), 256)).reshape(1, -1) for name, x in own.items()}
+            sample = strided(together, _SAMPLE)
+            self._add_law(WHOLE, noise_tests.law(sample, np.full(messages, allowed)), numbers)
+            # A parameter in all messages together, each of which has an update of its own.
+            samples = {name: strided(x, max(_SAMPLE // len(x), 256)) for name, x in by_parameter.items()}
             for name, x in samples.items():
-                self._add_law(name, noise_tests.law(x, np.array([allowed * len(whole)])), numbers[None])
+                law = noise_tests.law(x.reshape(1, -1), np.array([allowed * messages]))
+                self._add_law(name, law, numbers[None])
             return
-        quiet = noise_tests.quiet_half(whole).reshape(1, -1)
+        quiet = noise_tests.quiet_half(together).reshape(1, -1)
         if quiet.shape[1] < 512:
             return
-        energy, inside = float(quiet.double().square().nansum()), float((~quiet.isnan()).sum())
-        spread = 4 * math.sqrt(2 * inside)
-        if abs(energy - inside) <= spread:  # noise alone; what hides within its fluctuation is allowed for
-            self._add_law(WHOLE, noise_tests.law(_strided(quiet, 2**20), np.array([2 * spread])), numbers[None])
+        energy = float(quiet.double().square().nansum())
+        quiet_count = float((~quiet.isnan()).sum())
+        # Four standard deviations of the energy of noise alone, whose variance is 2 for each number.
+        spread = 4 * math.sqrt(2 * quiet_count)
+        if abs(energy - quiet_count) <= spread:  # noise alone; what hides within its fluctuation is allowed for
+            law = noise_tests.law(strided(quiet, 2**20), np.array([2 * spread]))
+            self._add_law(WHOLE, law, numbers[None])
 
-    def _add_law(self, name: str, law: noise_tests.Law, about: Tensor) -> None:
+    def _add_law(self, name: str, law: noise_tests.NormalityTest, about: Tensor) -> None:
         self.findings.add("law", name, law.smirnov, about, law.distance)
         self.findings.add("law", name, law.anderson, about, law.distance)
         self.conclusive.law |= bool(law.conclusive.any())
 
-    def _resolution(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor, view: View) -> None:
-        if not view.rounded & own.keys():
-            tied = noise_tests.grid(whole)
+    def _resolution(self, by_parameter: Mapping[str, Tensor], together: Tensor, numbers: Tensor, view: View) -> None:
+        """Numbers on a grid, unless the recording rounded them itself, and numbers that are exactly zero."""
+        if not view.rounded & by_parameter.keys():
+            tied = noise_tests.grid(together)
             self.findings.add("resolution", WHOLE, tied, numbers)
             self.conclusive.resolution |= bool((~np.isnan(tied)).any())
-        for name, x in own.items():
+        for name, x in by_parameter.items():
             p, share = noise_tests.zeros(x)
             self.findings.add("numbers without noise", name, p, numbers, share)
 
-    def _inside(self, own: Mapping[str, Tensor], view: View, numbers: Tensor) -> Iterator[Pairs]:
+    def _inside(self, by_parameter: Mapping[str, Tensor], view: View, numbers: Tensor) -> Iterator[Pairs]:
         """Comparisons of the parameters of each message, and of neighbouring rows and columns of each."""
-        filled = {name: Messages.as_declared(x.nan_to_num(0.0), numbers) for name, x in own.items()}
+        filled = {}
+        for name, x in by_parameter.items():
+            filled[name] = ComparedMessages.as_declared(x.nan_to_num(0.0), numbers)
         names = list(filled)
-        reach = len(names) if len(names) <= _PAIRS_OF_PARAMETERS else 2
+        reach = 2
+        if len(names) <= _PAIRS_OF_PARAMETERS:
+            reach = len(names)
         for start, name in enumerate(names):
             messages = filled[name]
             width = messages.numbers.shape[1]
-            for other in names[start + 1 : start + reach]:
-                if min(width, filled[other].numbers.shape[1]) >= 32:
-                    yield compared(messages, filled[other], bound=self.group.bound)
-            for step in {1, view.deltas[name][0, 0].numel()} if view.deltas[name].dim() > 2 else {1}:
-                if width >= 32 + step:
+            for second in names[start + 1 : start + reach]:
+                if min(width, filled[second].numbers.shape[1]) >= _FEWEST_NUMBERS:
+                    yield compared(messages, filled[second], bound=self.group.bound)
+            # A parameter against itself, moved by a column, and by a row where it is a matrix.
+            steps = {1}
+            if view.deltas[name].dim() > 2:
+                steps.add(view.deltas[name][0, 0].numel())
+            for step in steps:
+                if width >= _FEWEST_NUMBERS + step:
                     moved = dataclasses.replace(messages, numbers=messages.numbers[:, step : 2**14 + step])
                     yield compared(messages.first(width - step), moved, bound=self.group.bound)
 
-    def _clip(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor, view: View) -> None:
-        bound, count = self.group.bound, float((~whole.isnan()).sum(1).max())
-        norms = torch.stack([(x.double().nan_to_num(0) * self.group.scales[n]).square().sum(1) for n, x in own.items()])
-        equal = int(((norms.sum(0).sqrt() / self.group.clip - 1).abs() < _AT_CLIP).sum())
+    def _clip(self, by_parameter: Mapping[str, Tensor], together: Tensor, numbers: Tensor, view: View) -> None:
+        """Order of clip and noise, messages along the global model, and norms of updates that would be found."""
+        bound = self.group.bound
+        # Messages whose norm equals the clip. The norm of noise is about normal with a deviation of 1 / sqrt(2), so
+        # its density is below 1, and 2 _AT_CLIP bound is more than the probability of such a norm.
+        squares = []
+        for name, x in by_parameter.items():
+            squares.append((x.double().nan_to_num(0) * self.group.scales[name]).square().sum(1))
+        norms = torch.stack(squares).sum(0).sqrt()
+        equal = int(((norms / self.group.clip - 1).abs() < _AT_CLIP).sum())
         chance = min(1.0, 2 * _AT_CLIP * bound)
-        at_clip = np.array([bdtrc(equal - 1, len(whole), chance)])
+        at_clip = np.array([bdtrc(equal - 1, len(together), chance)])
         self.findings.add("order", WHOLE, at_clip, numbers[None], equal)
-        along = _along_model(whole, view, self.group.scales)
+        # Noise along the model is standard normal, and a clipped update adds the bound at most.
+        along = along_model(together, view, self.group.scales)
         p = np.minimum(2 * ndtr(bound - along), 1)
         self.findings.add("clip direction", WHOLE, p, numbers, along / bound)
-        self.conclusive.clip = tuple(  # type: ignore[assignment]
-            min(before, _visible(bound, count, clients, self.findings, self.messages))
-            for before, clients in zip(self.conclusive.clip, (1, len(whole)), strict=True)
-        )
+        # The smallest norm that the energy of one message, or of all messages of this round, would reveal.
+        count = float((~together.isnan()).sum(1).max())
+        smallest_of_one, smallest_of_all = self.conclusive.clip
+        of_one = _visible(bound, count, 1, self.findings, self.messages)
+        of_all = _visible(bound, count, len(together), self.findings, self.messages)
+        self.conclusive.clip = (min(smallest_of_one, of_one), min(smallest_of_all, of_all))
 
 
 def _visible(bound: float, count: float, clients: int, findings: Findings, messages: int) -> float:
     """Norm, in clips, that the energy of `clients` messages reveals in nine of ten cases."""
     tests = 2 * messages * max(len(findings.parameters("energy")), 1)
-    x = math.log(tests * len(findings.checks) / findings.alpha)
-    allowed, numbers = clients * bound**2, clients * count
-    excess = 2 * math.sqrt((numbers + 2 * allowed) * x) + 2 * x + 1.3 * math.sqrt(2 * numbers)
+    # The bound of `noise_tests.upper_tail` at the level of one test, n + L + 2 sqrt((n + 2 L) t) + 2 t, and 1.3
+    # standard deviations of the noise's energy, below which it is in one of ten cases.
+    t = math.log(tests * len(findings.checks) / findings.alpha)
+    allowed = clients * bound**2
+    numbers = clients * count
+    excess = 2 * math.sqrt((numbers + 2 * allowed) * t) + 2 * t + 1.3 * math.sqrt(2 * numbers)
     return math.sqrt((allowed + excess) / allowed)
 
 
-def _alike(own: Sequence[Tensor]) -> bool:
+def _alike(parameters: Sequence[Tensor]) -> bool:
     """Whether the numbers of several parameters have one scale."""
-    squares = [x.double().square() for x in own]
+    squares = [x.double().square() for x in parameters]
     energy = np.array([float(square.nansum()) for square in squares])
     count = np.array([float((~square.isnan()).sum()) for square in squares])
+    # The mean square of n normal numbers has a relative variance of 2 / n: a chi-square test of equal ones.
     relative = energy / count / (energy.sum() / count.sum()) - 1
-    return bool(chdtrc(max(len(own) - 1, 1), (np.square(relative) * count / 2).sum()) > 1e-3)
-
-
-def _standardised(view: View, name: str, scale: float) -> Tensor:
-    """``(V, n)`` numbers of a parameter in units of the declared noise, NaN where padded."""
-    delta = view.deltas[name] / scale
-    if name in view.row_parameters:
-        delta = delta.masked_fill(~view.served_mask.reshape(*delta.shape[:2], *[1] * (delta.dim() - 2)), torch.nan)
-    return delta.flatten(1)
-
-
-def _model_part(view: View, name: str) -> Tensor:
-    """``(V, n)`` values of a parameter in the global model, in the places of its deltas; 0 where it is unknown."""
-    value = view.model.get(name)
-    if value is None:
-        delta = view.deltas[name].flatten(1)
-        return delta.new_zeros(1, delta.shape[1]).expand(view.victims, -1)
-    if name not in view.row_parameters:
-        return value.flatten()[None].expand(view.victims, -1)
-    rows = value[view.served_items.clamp(min=0)]
-    return (rows * view.served_mask.reshape(*rows.shape[:2], *[1] * (rows.dim() - 2))).flatten(1)
-
-
-def _along_model(whole: Tensor, view: View, scales: Mapping[str, float]) -> Array:
-    """``(V,)`` length of messages ``(V, n)`` along the global model; NaN where that is zero or unknown."""
-    if view.model.keys().isdisjoint(scales):
-        return np.full(len(whole), np.nan)
-    towards = torch.cat([_model_part(view, name) / scale for name, scale in scales.items()], dim=1).double()
-    length = torch.linalg.vector_norm(towards, dim=1)
-    along = ((whole.nan_to_num(0).double() * towards).sum(1) / length.clamp(min=1e-30)).abs()
-    return np.where(length > 0, along.numpy(), np.nan)
-
-
-def _in_a_row(x: Tensor) -> Tensor:
-    """``(1, K * m)`` messages after one another, each cut to whole blocks if it has any."""
-    width = x.shape[1] // noise_tests.BLOCK * noise_tests.BLOCK
-    return (x[:, :width] if width else x).reshape(1, -1)
-
-
-def _strided(x: Tensor, size: int) -> Tensor:
-    """At most about `size` numbers of each row, evenly spaced."""
-    return x[:, :: max(-(-x.shape[1] // size), 1)]
+    statistic = (np.square(relative) * count / 2).sum()
+    return bool(chdtrc(max(len(parameters) - 1, 1), statistic) > _ALIKE)

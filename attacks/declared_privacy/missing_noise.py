@@ -30,7 +30,7 @@ class MissingNoise:
 
 
 def missing_noise(
-    parameters: Mapping[str, Tensor], whole: Tensor, *, bound: float, participants: int, level: float
+    parameters: Mapping[str, Tensor], all_numbers: Tensor, *, bound: float, participants: int, level: float
 ) -> MissingNoise:
     """Participants without noise, from the sums in units of their declared noise.
 
@@ -39,7 +39,7 @@ def missing_noise(
 
     Args:
         parameters: sums by parameter ``(K, m)``, NaN where padded.
-        whole: ``(K, M)`` all of them in a row.
+        all_numbers: ``(K, M)`` all of them in a row.
         bound: largest norm of the summed updates, in units of the noise; infinite without a clip.
         participants: clients in a sum, `n`.
         level: probability with which any interval of a sum misses the number.
@@ -48,14 +48,23 @@ def missing_noise(
         Kairouz, Liu and Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure
         Aggregation", ICML 2021, arXiv:2102.06387, on noise that participants of a sum share.
     """
+    # Four bounds for all numbers and for each parameter: two ends, each by the energy and by the median block.
     share = level / (1 + len(parameters)) / 4
-    ratio, least, most = _variance(whole, bound, participants, share)
-    floor, ceiling = least, most
-    for x in parameters.values():
-        _, low, high = _variance(x, bound, participants, share)
-        floor, ceiling = np.fmax(floor, low), np.fmin(ceiling, high)
-    count, fewest, largest = (participants * (1 - np.clip(one, 0, 1)) for one in (ratio, most, least))
-    return MissingNoise(count, fewest, largest, ~(floor > ceiling))
+    ratio, least, most = _variance(all_numbers, bound, participants, share)
+    # The intervals of all parameters must overlap if all lack the same participants.
+    floor = least
+    ceiling = most
+    for numbers in parameters.values():
+        _, low, high = _variance(numbers, bound, participants, share)
+        floor = np.fmax(floor, low)
+        ceiling = np.fmin(ceiling, high)
+    # k = n (1 - ratio), so the largest variance gives the fewest participants.
+    return MissingNoise(
+        count=participants * (1 - np.clip(ratio, 0, 1)),
+        low=participants * (1 - np.clip(most, 0, 1)),
+        high=participants * (1 - np.clip(least, 0, 1)),
+        alike=~(floor > ceiling),
+    )
 
 
 def whole_numbers(low: float, high: float) -> range:
@@ -70,35 +79,46 @@ def _variance(x: Tensor, bound: float, participants: int, share: float) -> tuple
     from above; the energy without that of the largest update bounds it from below.
     """
     squares = x.double().square()
-    energy, count = squares.nansum(1).numpy(), np.maximum((~squares.isnan()).sum(1).double().numpy(), 1)
-    ratio, allowed = energy / count, bound**2
+    energy = squares.nansum(1).numpy()
+    count = np.maximum((~squares.isnan()).sum(1).double().numpy(), 1)
+    ratio = energy / count
+    allowed = bound**2
+    # The energy of noise alone is chi-square: below its quantile with probability `share`.
     most = energy / chi_square_quantile(share, count)
-    quiet, below = _of_median_block(squares, share)
+    ratio_of_median, most_of_median = _of_median_block(squares, share)
     # What the update may add counts where it is a noticeable part of a participant's noise.
-    ratio = ratio if allowed * participants < 0.1 * count.min() else np.fmin(ratio, quiet)
-    return ratio, _least(energy, count, allowed, share), np.fmin(most, below)
+    if allowed * participants >= 0.1 * count.min():
+        ratio = np.fmin(ratio, ratio_of_median)
+    return ratio, _least(energy, count, allowed, share), np.fmin(most, most_of_median)
 
 
 def _of_median_block(squares: Tensor, share: float) -> tuple[Array, Array]:
     """``(K,)`` variance by the median energy of the blocks, and its upper bound; NaN with few blocks."""
-    blocks = squares[:, : squares.shape[1] // BLOCK * BLOCK].reshape(len(squares), -1, BLOCK).sum(2).numpy()
+    whole_blocks = squares.shape[1] // BLOCK * BLOCK
+    blocks = squares[:, :whole_blocks].reshape(len(squares), -1, BLOCK).sum(2).numpy()
     middle = float(chi_square_quantile(0.5, BLOCK))
-    ratio, most = np.full(len(blocks), np.nan), np.full(len(blocks), np.nan)
-    for place, energies in enumerate(blocks):
-        kept = np.sort(energies[~np.isnan(energies)])
-        if len(kept) >= FEWEST_BLOCKS:
-            # No more than `rank` blocks of noise alone are below the median, but with probability `share`.
-            rank = int(np.searchsorted(-bdtrc(np.arange(len(kept)), len(kept), 0.5), -share))
-            ratio[place] = np.median(kept) / middle
-            most[place] = kept[min(rank, len(kept) - 1)] / middle
+    ratio = np.full(len(blocks), np.nan)
+    most = np.full(len(blocks), np.nan)
+    for message, energies in enumerate(blocks):
+        sorted_energies = np.sort(energies[~np.isnan(energies)])
+        count = len(sorted_energies)
+        if count < FEWEST_BLOCKS:
+            continue
+        # No more than `rank` blocks of noise alone are below the median, but with probability `share`.
+        rank = int(np.searchsorted(-bdtrc(np.arange(count), count, 0.5), -share))
+        ratio[message] = np.median(sorted_energies) / middle
+        most[message] = sorted_energies[min(rank, count - 1)] / middle
     return ratio, most
 
 
 def _least(energy: Array, count: Array, allowed: float, share: float) -> Array:
     """``(K,)`` smallest variance with which noise and a clipped update reach an energy with probability `share`."""
-    low, high = np.zeros(len(energy)), energy / count
+    # By bisection between 0 and the variance of all energy; 40 halvings are finer than float32.
+    low = np.zeros(len(energy))
+    high = energy / count
     for _ in range(40):
         middle = np.maximum((low + high) / 2, 1e-300)
-        possible = upper_tail(energy / middle, count, allowed / middle) > share
-        low, high = np.where(possible, low, middle), np.where(possible, middle, high)
+        is_possible = upper_tail(energy / middle, count, allowed / middle) > share
+        low = np.where(is_possible, low, middle)
+        high = np.where(is_possible, middle, high)
     return low

@@ -18,7 +18,9 @@ Array = NDArray[np.float64]
 BLOCK = 32
 """Numbers per block; a few rows of a table that the client trained fill a few blocks."""
 _QUANTILES = (0.25, 0.5)
+"""Quantiles of a block's energy: too many blocks below one are too little noise, whatever the update is."""
 FEWEST_BLOCKS = 8
+"""Blocks from which on their quantiles are used."""
 _TAYLOR = 0.4
 """Bound on the distance that a signal of energy L among n numbers gives the law, over L / n: half of the largest second
 derivative of the normal law for the numbers, for their mean and for their variance."""
@@ -28,6 +30,10 @@ _TIED = 4096
 """Numbers among which equal ones are counted."""
 _ZERO = 1e-5
 """Share of exact zeros of continuous noise in float32, generously."""
+_LAPLACE = 0.05
+"""Kolmogorov-Smirnov distance from the normal law that noise of Laplace's law has, 0.06, with a margin."""
+_CONCLUSIVE = 2.6
+"""Distance times the root of the count, of which Kolmogorov's law gives a p-value of 3e-6."""
 
 
 def chi_square_quantile(share: float | Array, count: float | Array) -> Array:
@@ -72,28 +78,51 @@ class Scale:
 def scale(x: Tensor, bound: float, *, level: float) -> Scale:
     """Scale of the noise in each message ``x (K, n)``, NaN where padded, with intervals of coverage ``1 - level``."""
     squares = x.double().square()
-    energy, count = squares.nansum(1).numpy(), (~squares.isnan()).sum(1).double().numpy()
+    energy = squares.nansum(1).numpy()
+    count = (~squares.isnan()).sum(1).double().numpy()
+    at_least_one = np.maximum(count, 1)
     blocks = squares[:, : x.shape[1] // BLOCK * BLOCK].reshape(len(x), -1, BLOCK).sum(2).numpy()
     number = (~np.isnan(blocks)).sum(1)
-    many = number >= FEWEST_BLOCKS
+    has_blocks = number >= FEWEST_BLOCKS
+    # An update only adds energy, so little energy is little noise, in all numbers or in many blocks. The test of all
+    # numbers gets a half of the level, those of the two quantiles a quarter each.
     # A message without numbers says nothing of its noise.
-    too_low = np.where(count > 0, 2 * chdtr(np.maximum(count, 1), energy), 1.0)
+    too_low = np.where(count > 0, 2 * chdtr(at_least_one, energy), 1.0)
     bulk = np.full(len(x), np.nan)
-    if many.any():
+    if has_blocks.any():
         for quantile in _QUANTILES:
             below = (blocks <= _QUANTILE_OF_BLOCK[quantile]).sum(1)
-            too_low = np.minimum(too_low, np.where(many, 4 * bdtrc(below - 1, number, quantile), 1))
-        bulk[many] = np.sqrt(np.nanmedian(blocks[many], axis=1) / _QUANTILE_OF_BLOCK[0.5])
+            p = 4 * bdtrc(below - 1, number, quantile)
+            too_low = np.minimum(too_low, np.where(has_blocks, p, 1))
+        bulk[has_blocks] = np.sqrt(np.nanmedian(blocks[has_blocks], axis=1) / _QUANTILE_OF_BLOCK[0.5])
+    # The interval of the energy: below without the largest update, of norm `bound`, and its product with noise within
+    # two of its standard deviations; above without any update.
     allowed = bound**2
-    energy_ratio, free = np.sqrt(energy / np.maximum(count, 1)), np.full(len(x), allowed) > 0.1 * count
+    energy_ratio = np.sqrt(energy / at_least_one)
     ratio = energy_ratio.copy()
-    least, most = (chi_square_quantile(share, np.maximum(count, 1)) for share in (level / 2, 1 - level / 2))
-    low, high = np.sqrt(np.maximum(energy - allowed - 4 * bound, 0) / most), np.sqrt(energy / least)
+    least = chi_square_quantile(level / 2, at_least_one)
+    most = chi_square_quantile(1 - level / 2, at_least_one)
+    low = np.sqrt(np.maximum(energy - allowed - 4 * bound, 0) / most)
+    high = np.sqrt(energy / least)
     for numbers in (energy_ratio, ratio, low, high):
         numbers[count == 0] = np.nan
-    for place in np.flatnonzero(free):
-        ratio[place], low[place], high[place] = _of_quiet_blocks(blocks[place], level) if many[place] else (np.nan,) * 3
-    return Scale(ratio, low, high, np.minimum(too_low, 1), upper_tail(energy, count, allowed), bulk, energy_ratio, free)
+    # Where an update may have more than a tenth of the noise's energy, only blocks without visible update count.
+    free = np.full(len(x), allowed) > 0.1 * count
+    for message in np.flatnonzero(free):
+        quiet = (math.nan,) * 3
+        if has_blocks[message]:
+            quiet = _of_quiet_blocks(blocks[message], level)
+        ratio[message], low[message], high[message] = quiet
+    return Scale(
+        ratio=ratio,
+        low=low,
+        high=high,
+        too_low=np.minimum(too_low, 1),
+        too_high=upper_tail(energy, count, allowed),
+        bulk=bulk,
+        energy_ratio=energy_ratio,
+        free=free,
+    )
 
 
 def upper_tail(energy: Array, count: Array, allowed: float | Array) -> Array:
@@ -102,6 +131,8 @@ def upper_tail(energy: Array, count: Array, allowed: float | Array) -> Array:
     References:
         L. Birge, "An alternative point of view on Lepski's method", IMS Lecture Notes 36, 2001, lemma 8.1.
     """
+    # The energy exceeds n + L + 2 sqrt((n + 2 L) t) + 2 t with probability exp(-t) at most. Solved for t, an excess e
+    # over n + L has sqrt(t) = (sqrt(n + 2 L + 2 e) - sqrt(n + 2 L)) / 2.
     width = count + 2 * np.asarray(allowed)
     excess = energy - count - allowed
     with np.errstate(invalid="ignore", over="ignore"):
@@ -133,8 +164,11 @@ def _of_quiet_blocks(energies: Array, level: float) -> tuple[float, float, float
     spread_error = math.sqrt((2 + 12 / BLOCK) / count)
     if abs(spread - 1) > 4 * spread_error:
         return (math.nan,) * 3
-    total, numbers = float(quiet.sum()), count * BLOCK
-    low, high = (math.sqrt(total / chi_square_quantile(share, numbers)) for share in (1 - level / 2, level / 2))
+    # The energy of all quiet blocks together is chi-square.
+    total = float(quiet.sum())
+    numbers = count * BLOCK
+    low = math.sqrt(total / chi_square_quantile(1 - level / 2, numbers))
+    high = math.sqrt(total / chi_square_quantile(level / 2, numbers))
     return math.sqrt(total / numbers), low, high
 
 
@@ -168,12 +202,13 @@ def quiet_half(x: Tensor) -> Tensor:
     So the choice does not distort the law of what is returned.
     """
     blocks = x[:, : x.shape[1] // BLOCK * BLOCK].reshape(len(x), -1, BLOCK)
-    order = blocks[..., 0::2].square().sum(2).nan_to_num(torch.inf).argsort(1)[:, : max(blocks.shape[1] // 2, 1)]
-    return blocks[..., 1::2].gather(1, order[..., None].expand(-1, -1, BLOCK // 2)).flatten(1)
+    energies = blocks[..., 0::2].square().sum(2).nan_to_num(torch.inf)
+    quieter = energies.argsort(1)[:, : max(blocks.shape[1] // 2, 1)]
+    return blocks[..., 1::2].gather(1, quieter[..., None].expand(-1, -1, BLOCK // 2)).flatten(1)
 
 
 @dataclass(frozen=True)
-class Law:
+class NormalityTest:
     """Distance of the noise from the normal law.
 
     Attributes:
@@ -189,7 +224,7 @@ class Law:
     conclusive: NDArray[np.bool_]
 
 
-def law(x: Tensor, allowed: Array) -> Law:
+def law(x: Tensor, allowed: Array) -> NormalityTest:
     """Tests of the normal law after centring and scaling, so that only the shape counts.
 
     Messages ``x (K, n)``, NaN where padded, hold a signal of energies up to ``allowed (K,)``. The distance is compared
@@ -201,27 +236,40 @@ def law(x: Tensor, allowed: Array) -> Law:
     """
     values = np.sort(x.numpy(), axis=1).astype(float)  # NaN last
     inside = ~np.isnan(values)
-    n = np.maximum(inside.sum(1), 1)[:, None].astype(float)
-    centred = values - np.nansum(values, 1, keepdims=True) / n
-    deviation = np.sqrt(np.nansum(np.square(centred), 1, keepdims=True) / np.maximum(n - 1, 1))
+    counts = np.maximum(inside.sum(1), 1)[:, None].astype(float)
+    # Standardised numbers z_1 <= ... <= z_n, and their normal distribution function u.
+    centred = values - np.nansum(values, 1, keepdims=True) / counts
+    deviation = np.sqrt(np.nansum(np.square(centred), 1, keepdims=True) / np.maximum(counts - 1, 1))
     z = np.where(inside, centred / np.maximum(deviation, 1e-30), 0.0)
-    place = np.arange(1, z.shape[1] + 1)
+    rank = np.arange(1, z.shape[1] + 1)
     u = ndtr(z)
-    gap = np.where(inside, np.maximum(place / n - u, u - (place - 1) / n), 0)
-    n = n[:, 0]
-    distance, slack = gap.max(1), _TAYLOR * allowed / np.sqrt(n)
+    # Kolmogorov-Smirnov: the empirical distribution function steps from (i - 1) / n to i / n at z_i.
+    gap = np.where(inside, np.maximum(rank / counts - u, u - (rank - 1) / counts), 0)
+    n = counts[:, 0]
+    distance = gap.max(1)
+    slack = _TAYLOR * allowed / np.sqrt(n)
     smirnov = kolmogorov(np.maximum(np.sqrt(n) * distance - slack, 0))
-    sums = np.where(inside, (2 * place - 1) * log_ndtr(z) + (2 * n[:, None] + 1 - 2 * place) * log_ndtr(-z), 0).sum(1)
-    square = (-n - sums / n) * (1 + 0.75 / n + 2.25 / n**2)
-    anderson = np.where(square > 0.6, np.exp(1.2937 - 5.709 * square + 0.0186 * np.minimum(square, 100) ** 2), 1.0)
-    anderson = np.where(np.square(allowed) <= 0.02 * n, np.where(square > 100, 0.0, anderson), np.nan)
-    return Law(distance, smirnov, anderson, np.sqrt(n) * 0.05 > slack + 2.6)
+    # Anderson and Darling: A^2 = -n - sum_i ((2 i - 1) log u_i + (2 n + 1 - 2 i) log (1 - u_i)) / n, corrected for the
+    # mean and the variance that are estimated, and its p-value, both of table 4.9.
+    terms = (2 * rank - 1) * log_ndtr(z) + (2 * n[:, None] + 1 - 2 * rank) * log_ndtr(-z)
+    sums = np.where(inside, terms, 0).sum(1)
+    statistic = (-n - sums / n) * (1 + 0.75 / n + 2.25 / n**2)
+    p_of_statistic = np.exp(1.2937 - 5.709 * statistic + 0.0186 * np.minimum(statistic, 100) ** 2)
+    anderson = np.where(statistic > 0.6, p_of_statistic, 1.0)
+    anderson = np.where(statistic > 100, 0.0, anderson)
+    # It weighs the tails, so it holds only for signals too small to disturb them.
+    anderson = np.where(np.square(allowed) <= 0.02 * n, anderson, np.nan)
+    conclusive = np.sqrt(n) * _LAPLACE > slack + _CONCLUSIVE
+    return NormalityTest(distance, smirnov, anderson, conclusive)
 
 
 def zeros(x: Tensor) -> tuple[Array, Array]:
     """``(K,)`` p-values of the number of exact zeros in messages ``(K, n)``, NaN where padded; and their shares."""
-    exact, count = (x == 0).sum(1).numpy(), (~x.isnan()).sum(1).numpy()
-    return np.asarray(gammainc(exact, count * _ZERO)), exact / np.maximum(count, 1)
+    exact = (x == 0).sum(1).numpy()
+    count = (~x.isnan()).sum(1).numpy()
+    # Upper tail of a Poisson law with the expected number of zeros.
+    p = np.asarray(gammainc(exact, count * _ZERO))
+    return p, exact / np.maximum(count, 1)
 
 
 def grid(x: Tensor) -> Array:
@@ -231,8 +279,10 @@ def grid(x: Tensor) -> Array:
     """
     stride = max(x.shape[1] // _TIED, 1)
     values = x[:, ::stride][:, :_TIED].double().sort(1).values.numpy()
-    kept = (~np.isnan(values) & (values != 0)).sum(1).astype(float)
+    count = (~np.isnan(values) & (values != 0)).sum(1).astype(float)
     ties = ((values[:, 1:] == values[:, :-1]) & (values[:, 1:] != 0)).sum(1)
-    expected = kept**2 / 2 * _FINEST / (2 * math.sqrt(math.pi)) + 1
-    tied: Array = np.where(kept >= 512, gammainc(ties, expected), np.nan)
+    # Of n^2 / 2 pairs of normal numbers, a share of step / (2 sqrt(pi)) is in one cell of the grid; one for caution.
+    expected = count**2 / 2 * _FINEST / (2 * math.sqrt(math.pi)) + 1
+    # Upper tail of a Poisson law; a few hundred numbers have hardly any ties.
+    tied: Array = np.where(count >= 512, gammainc(ties, expected), np.nan)
     return tied

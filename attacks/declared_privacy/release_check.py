@@ -8,20 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedleak.attacks.declared_privacy.check_table import Reported, rows_of
+from fedleak.attacks.declared_privacy.check_table import rows_of
 from fedleak.attacks.declared_privacy.findings import Findings
-from fedleak.attacks.declared_privacy.message_tests import CHECKS, WHOLE, Group, MessageTests
+from fedleak.attacks.declared_privacy.message_tests import CHECKS, WHOLE, MessageTests
+from fedleak.attacks.declared_privacy.noised_groups import noised_groups
+from fedleak.attacks.declared_privacy.privacy_losses import loss_ratio, privacy_loss, promised_loss, shared_noise
+from fedleak.attacks.declared_privacy.reported import Reported
 from fedleak.attacks.declared_privacy.senders import Senders
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Detail, Estimate, EstimateError, Scores
-from fedleak.core.gaussian_budget import declared_precision, gaussian_epsilon
+from fedleak.core.gaussian_budget import gaussian_epsilon
 from fedleak.core.history import History
 from fedleak.core.metric_table import POSITIVE, Metric
 from fedleak.core.privacy_ledger import Ledger
 from fedleak.core.ranges import OpenUnitInterval
 from fedleak.core.threat_model import ThreatModel
-from fedleak.core.view import Release, RoundView, View
+from fedleak.core.view import RoundView, View
 
 _NUMBERS = 2**24
 """Numbers of messages that are tested at once: 64 MiB of float32."""
@@ -30,6 +33,7 @@ _CALIBRATED = 1.002
 _NO_NOISE = 0.1
 """Measured scale, relative to the declared one, below which a parameter counts as sent without noise."""
 _DELTA = 1e-5
+"""Delta of epsilon where no release declares one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,30 +139,31 @@ class ReleaseCheck(Attack):
         findings = Findings(self.alpha, CHECKS)
         tests: dict[tuple[str, ...], MessageTests] = {}
         bare: dict[str, set[int]] = {}
-        senders = Senders(sums=any(release.participants > 1 for release in view.releases))
         misread: set[str] = set()
-        for whole in _parts(view):
-            if whole.updates is not None or whole.messages is not None:
+        senders = Senders(sums=any(release.participants > 1 for release in view.releases))
+        for listed in _parts(view):
+            if listed.updates is not None or listed.messages is not None:
                 raise ViewError("its deltas are sums of several messages, of which each has noise of its own")
-            part, numbers = senders.add(whole)
+            # A sum is listed once for each attacked participant, and tested once.
+            part, numbers = senders.add(listed)
             if not part.victims:
                 continue
-            groups, others = _groups(part)
-            misread |= others
+            groups, clipped_after_noise = noised_groups(part)
+            misread |= clipped_after_noise
             for names, group in groups.items():
                 if names not in tests:
                     tests[names] = MessageTests(group, findings, view.victims)
                 tests[names].add_round(part, numbers)
             for name in part.deltas:
                 if part.noise_scale(name) == 0:
-                    sent = part.deltas[name].flatten(1).abs().amax(1) > 0
-                    bare.setdefault(name, set()).update(numbers[sent].tolist())
+                    is_sent = part.deltas[name].flatten(1).abs().amax(1) > 0
+                    bare.setdefault(name, set()).update(numbers[is_sent].tolist())
         reported = Reported(
             findings=findings,
             tests=tests,
             bare={name: sorted(messages) for name, messages in bare.items() if messages},
             misread=sorted(misread),
-            miscalibrated=[release for release in view.releases if _loss_ratio(release) > _CALIBRATED],
+            miscalibrated=[release for release in view.releases if loss_ratio(release) > _CALIBRATED],
             messages=senders.messages,
             people=senders.people.numpy(),
             places=senders.places.numpy(),
@@ -166,30 +171,43 @@ class ReleaseCheck(Attack):
         return self._estimate(view, reported, senders)
 
     def _estimate(self, view: History, reported: Reported, senders: Senders) -> ReleaseEstimate:
-        clients, place = torch.unique(senders.people, return_inverse=True)
-        factor, broken = reported.factors(), reported.broken()
-        clipped = [release for release in view.releases if release.noise_scale > 0 and release.clip is not None]
-        loss = sum(_loss(release) * shared_noise(view, release) for release in clipped)
-        without_clip = all(release.clip is None for release in view.releases if release.noise_scale > 0)
-        lost = broken | (factor < _NO_NOISE) | without_clip
-        each = np.where(lost, math.inf, loss / np.maximum(factor, _NO_NOISE) ** 2)
-        promised = math.inf if without_clip else sum(_promised(one) * shared_noise(view, one) for one in clipped)
-        sent = torch.from_numpy(each)[senders.places]
-        sums = torch.zeros(len(clients), dtype=torch.float64).index_add_(0, place, sent)
-        sends = torch.bincount(place, minlength=len(clients)).double()
-        deltas = [release.delta for release in view.releases if release.delta]
-        delta = self.delta or min(deltas, default=_DELTA)
+        clients, row = torch.unique(senders.people, return_inverse=True)
+        noisy = [release for release in view.releases if release.noise_scale > 0]
+        clipped = [release for release in noisy if release.clip is not None]
+        without_clip = all(release.clip is None for release in noisy)
+        # Privacy loss (sensitivity / sigma)^2 of one message, as sent: over the square of the scale that was measured.
+        factor = reported.factors()
+        loss = sum(privacy_loss(release) * shared_noise(view, release) for release in clipped)
+        is_lost = reported.broken() | (factor < _NO_NOISE) | without_clip
+        loss_of_message = np.where(is_lost, math.inf, loss / np.maximum(factor, _NO_NOISE) ** 2)
+        # Losses of a client's messages add up.
+        loss_of_listed = torch.from_numpy(loss_of_message)[senders.places]
+        loss_of_client = torch.zeros(len(clients), dtype=torch.float64).index_add_(0, row, loss_of_listed)
+        sends = torch.bincount(row, minlength=len(clients)).double()
+        most_sends = 0
+        if len(sends):
+            most_sends = int(sends.max())
+        # The same as declared.
+        promised: float = math.inf
+        if not without_clip:
+            promised = sum(promised_loss(release) * shared_noise(view, release) for release in clipped)
+        declared_deltas = [release.delta for release in view.releases if release.delta]
+        delta = self.delta or min(declared_deltas, default=_DELTA)
         ledger = Ledger.of_history(view, precision=promised, delta=delta)
-        rows = [*rows_of(reported), _epsilon_row(sums, delta, int(sends.max()) if len(sends) else 0)]
-        rows += ledger.rows(unlisted=_unlisted(view, senders))
-        mean = torch.zeros_like(sums).index_add_(0, place, torch.from_numpy(reported.ratios())[senders.places]) / sends
-        count = torch.tensor(reported.counts(clients.numpy()), dtype=torch.float64)
+        rows = [
+            *rows_of(reported),
+            _epsilon_row(loss_of_client, delta, most_sends),
+            *ledger.rows(unlisted=_unlisted(view, senders)),
+        ]
+        ratio_of_listed = torch.from_numpy(reported.ratios())[senders.places]
+        mean_ratio = torch.zeros_like(loss_of_client).index_add_(0, row, ratio_of_listed) / sends
+        epsilon = [gaussian_epsilon(client_loss, delta) for client_loss in loss_of_client.tolist()]
         return ReleaseEstimate(
             clients=clients,
-            epsilon=torch.tensor([gaussian_epsilon(one, delta) for one in sums.tolist()], dtype=torch.float64),
+            epsilon=torch.tensor(epsilon, dtype=torch.float64),
             declared=ledger.epsilon_of(clients),
-            ratio=mean,
-            findings=count,
+            ratio=mean_ratio,
+            findings=torch.tensor(reported.counts(clients.numpy()), dtype=torch.float64),
             rows=tuple(rows),
         )
 
@@ -207,11 +225,21 @@ def _unchecked_epsilon(view: View) -> str:
 
 def _epsilon_row(sums: Tensor, delta: float, messages: int) -> Detail:
     """Row with the delta of every epsilon, and the largest number of messages that one covers."""
-    worst = gaussian_epsilon(float(sums.max()), delta) if len(sums) else math.nan
-    text = "Epsilon of the worst client as sent, at this delta, over at most so many messages of a client."
-    measured = worst if math.isfinite(worst) else None
-    row: Detail = {"check": "epsilon", "parameter": WHOLE, "outcome": "computed", "clients": len(sums), "text": text}
-    return {**row, "measured": measured, "delta": delta, "messages": messages}
+    measured = None
+    if len(sums):
+        worst = gaussian_epsilon(float(sums.max()), delta)
+        if math.isfinite(worst):
+            measured = worst
+    return {
+        "check": "epsilon",
+        "parameter": WHOLE,
+        "outcome": "computed",
+        "clients": len(sums),
+        "text": "Epsilon of the worst client as sent, at this delta, over at most so many messages of a client.",
+        "measured": measured,
+        "delta": delta,
+        "messages": messages,
+    }
 
 
 def _unlisted(view: View, senders: Senders) -> int:
@@ -223,67 +251,12 @@ def _unlisted(view: View, senders: Senders) -> int:
 
 def _parts(view: History) -> Iterator[RoundView]:
     """The messages of each round, in parts of bounded size; clients that sent zero everywhere are left out."""
-    for whole in view.each_part():
-        numbers = sum(delta[:1].numel() for delta in whole.deltas.values())
-        for places in torch.arange(whole.victims).split(max(_NUMBERS // max(numbers, 1), 1)):  # type: ignore[no-untyped-call]
-            part = whole.select(places)
-            sent = torch.stack([delta.flatten(1).abs().amax(1) > 0 for delta in part.deltas.values()]).any(0)
-            if sent.any():
-                yield part.select(sent.nonzero().flatten())
-
-
-def _groups(view: View) -> tuple[dict[tuple[str, ...], Group], set[str]]:
-    """Parameters that are noised, by the release that clips them, and those that are clipped after the noise."""
-    scales: dict[int | None, dict[str, float]] = {}
-    participants: dict[int | None, int] = {}
-    misread = set()
-    for name in view.deltas:
-        own = [(i, release) for i, release in enumerate(view.releases) if name in release.parameters]
-        noisy = [i for i, release in own if release.noise_scale > 0]
-        clipped = [i for i, release in own if release.clip is not None]
-        if not noisy:
-            continue
-        if clipped and max(clipped) > min(noisy):
-            misread.add(name)
-            continue
-        summed = max(release.participants for _, release in own)
-        key = min(clipped, key=lambda i: view.releases[i].clip or math.inf, default=None)
-        scales.setdefault(key, {})[name] = view.noise_scale(name)
-        participants[key] = max(summed, participants.get(key, 1))
-    clips = {key: math.inf if key is None else view.releases[key].clip or math.inf for key in scales}
-    groups = {tuple(own): Group(clips[key] * participants[key], own, participants[key]) for key, own in scales.items()}
-    return groups, misread
-
-
-def _loss(release: Release) -> float:
-    """``(sensitivity / sigma)^2`` of one send, from clip and noise."""
-    if not release.clip:
-        return math.inf
-    return (release.clip * (2 if release.neighbours == "replace" else 1) / release.noise_scale) ** 2
-
-
-def shared_noise(view: View, release: Release) -> float:
-    """Share of a client's own noise in the variance of a sum, by the parameter with the least noise; 1 without a sum.
-
-    The server gets the sum alone, so a client is hidden by the noise of all, if nobody reveals what it added.
-    """
-    own, others = release.noise_scale**2, [one for one in view.releases if one.participants > 1 and one is not release]
-    if not others:
-        return 1.0
-    added = (sum(one.noise_scale**2 for one in others if name in one.parameters) for name in release.parameters)
-    return own / (own + min(added, default=0.0))
-
-
-def _promised(release: Release) -> float:
-    """The same as declared: from epsilon and delta, or from clip and noise; 0 of a release without both."""
-    if release.noise_scale == 0 or release.clip is None:
-        return 0.0
-    if release.epsilon is None or release.delta is None:
-        return _loss(release)
-    return declared_precision(release.epsilon, release.delta)
-
-
-def _loss_ratio(release: Release) -> float:
-    """Privacy loss of a send over the one declared by epsilon and delta; 1 if none is declared."""
-    promised = _promised(release)
-    return math.sqrt(_loss(release) / promised) if promised else 1.0
+    for messages in view.each_part():
+        numbers = sum(delta[:1].numel() for delta in messages.deltas.values())
+        at_once = max(_NUMBERS // max(numbers, 1), 1)
+        for rows in torch.arange(messages.victims).split(at_once):  # type: ignore[no-untyped-call]
+            part = messages.select(rows)
+            is_sent_by_parameter = [delta.flatten(1).abs().amax(1) > 0 for delta in part.deltas.values()]
+            is_sent = torch.stack(is_sent_by_parameter).any(0)
+            if is_sent.any():
+                yield part.select(is_sent.nonzero().flatten())

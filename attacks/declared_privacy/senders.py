@@ -24,22 +24,26 @@ class Senders:
     messages: int = 0
     people: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     places: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    _known: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    _numbers: dict[tuple[int, bytes], int] = field(default_factory=dict)
 
     def add(self, view: RoundView) -> tuple[RoundView, Tensor]:
         """Adds messages of a round: those that are new, and their numbers ``(M,)``."""
-        numbers, new = [], []
-        for position in range(view.victims):
-            key = (view.round, _digest(view, position)) if self.sums else (self.messages, b"")
-            number = self._known.setdefault(key, self.messages)
+        numbers = []
+        new_rows = []
+        for row in range(view.victims):
+            # Participants of one sum sent the same message in the same round; any other message is new.
+            key = (self.messages, b"")
+            if self.sums:
+                key = (view.round, _digest(view, row))
+            number = self._numbers.setdefault(key, self.messages)
             if number == self.messages:
-                new.append(position)
+                new_rows.append(row)
                 self.messages += 1
             numbers.append(number)
         added = torch.tensor(numbers, dtype=torch.int64)
         self.people = torch.cat([self.people, view.pseudonyms])
         self.places = torch.cat([self.places, added])
-        chosen = torch.tensor(new, dtype=torch.int64)
+        chosen = torch.tensor(new_rows, dtype=torch.int64)
         return view.select(chosen), added[chosen]
 
 

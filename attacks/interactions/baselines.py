@@ -39,7 +39,8 @@ class Chance(InteractionAttack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         scores = torch.rand(view.served_mask.shape, generator=generator)
-        return InteractionEstimate(scores=scores, decisions=(scores > 1 - self.positive_share) & view.served_mask)
+        is_positive = scores > 1 - self.positive_share
+        return InteractionEstimate(scores=scores, decisions=is_positive & view.served_mask)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +84,15 @@ class Popularity(InteractionAttack):
         counts = view.priors[POPULARITY].double()
         if self.counts is not None:
             items = view.served_items
-            counts = read_counts(self.counts, items=int(items.max()) + 1)[items.clamp(min=0)]
+            counts_of_catalogue = read_counts(self.counts, items=int(items.max()) + 1)
+            counts = counts_of_catalogue[items.clamp(min=0)]
         if self.shuffled:
+            # Real items in random order, then padding, go to the columns of real items in order, then of padding.
             keys = torch.rand(counts.shape, generator=generator).masked_fill(~view.served_mask, torch.inf)
-            places = view.served_mask.int().argsort(dim=1, descending=True, stable=True)  # those of real items first
-            counts = torch.zeros_like(counts).scatter(1, places, counts.gather(1, keys.argsort(1)))
+            columns = view.served_mask.int().argsort(dim=1, descending=True, stable=True)
+            shuffled = counts.gather(1, keys.argsort(1))
+            counts = torch.zeros_like(counts).scatter(1, columns, shuffled)
+        # Counts spread over orders of magnitude, so their logarithms are divided in two groups.
         return InteractionEstimate(scores=counts, decisions=two_means(counts.log1p(), view.served_mask))
 
 
@@ -123,9 +128,11 @@ def two_means(values: Tensor, mask: Tensor) -> Tensor:
         Otsu, "A Threshold Selection Method from Gray-Level Histograms", 1979.
     """
     ordered = values.double().masked_fill(~mask, torch.inf).sort(dim=1).values
-    real = torch.isfinite(ordered)
-    sums = ordered.masked_fill(~real, 0).cumsum(1)
+    is_real = torch.isfinite(ordered)
+    sums = ordered.masked_fill(~is_real, 0).cumsum(1)
     count = mask.sum(1, keepdim=True)
+    # A split after each value: n_1 values below, n_2 above. The spread within is least where that between the two
+    # means, n_1 n_2 (m_1 - m_2)^2, is largest.
     lower = torch.arange(1, values.shape[1] + 1, device=values.device).expand_as(ordered)
     upper = (count - lower).clamp(min=0)
     gap = sums / lower - (sums[:, -1:] - sums) / upper.clamp(min=1)

@@ -49,15 +49,25 @@ class InteractionEstimate(Estimate):
         auc = auc_per_victim(self.scores, labels, mask)
         metrics = {"auc": auc, "f1": f1_per_victim(self.decisions, labels, mask)}
         roc = roc_per_victim(self.scores, labels, mask, ROC_GRID).masked_fill(auc.isnan()[:, None], torch.nan)
-        candidates = Candidates.of_rows("did the client interact with this item?", self.scores, labels, mask)
-        answers = Choices.of_matrix(self.scores, labels, lambda odds: _posterior(odds)._scored(mask, labels), mask)
-        sizes = mask.sum(1), ((labels > 0.5) & mask).sum(1)
-        return Scores(metrics, *sizes, roc=roc, candidates=candidates, answers=answers)
+        is_positive = (labels > 0.5) & mask
+
+        def rescored(odds: Tensor) -> Scores:
+            return _posterior(odds)._scored(mask, labels)
+
+        return Scores(
+            metrics,
+            mask.sum(1),
+            is_positive.sum(1),
+            roc=roc,
+            candidates=Candidates.of_rows("did the client interact with this item?", self.scores, labels, mask),
+            answers=Choices.of_matrix(self.scores, labels, rescored, mask),
+        )
 
 
 def _posterior(odds: Tensor) -> InteractionEstimate:
     """Estimate of log odds ``(V, R)``, with the decisions of largest expected F1."""
-    return InteractionEstimate(scores=odds, decisions=best_decisions(odds.sigmoid())[0])
+    decisions, _ = best_decisions(odds.sigmoid())
+    return InteractionEstimate(scores=odds, decisions=decisions)
 
 
 class InteractionAttack(Attack):

@@ -61,31 +61,36 @@ class TasteNeighbours(InteractionAttack):
         if items > _MOST_ITEMS:
             raise ViewError(f"expected a catalogue of at most {_MOST_ITEMS} items, got {items}")
         weights, counts = _linear_model(public, items, self.regularization)
-        odds = (counts + 0.5) / (counts.mean() + 0.5) * self.positive_share / (1 - self.positive_share)
-        likely = (odds / (1 + odds))[served] * mask
-        scores = torch.zeros_like(likely)
-        for _ in range(2):
-            held = torch.zeros(len(served), items, dtype=torch.float64).scatter_add_(1, served, likely)
-            scores = (held @ weights).gather(1, served)
-            likely = _probabilities(scores, mask, self.positive_share)
+        # First probabilities: the odds of the expected share, times an item's popularity over the mean one.
+        popularity = (counts + 0.5) / (counts.mean() + 0.5)
+        odds = popularity * self.positive_share / (1 - self.positive_share)
+        probabilities = (odds / (1 + odds))[served] * mask
+        scores = torch.zeros_like(probabilities)
+        for _ in range(2):  # from popularity, then from the first prediction
+            profile = torch.zeros(len(served), items, dtype=torch.float64)
+            profile.scatter_add_(1, served, probabilities)
+            scores = (profile @ weights).gather(1, served)
+            probabilities = _probabilities(scores, mask, self.positive_share)
         return InteractionEstimate(scores=scores, decisions=two_means(scores, mask))
 
 
 def _linear_model(public: Tensor, items: int, regularization: float) -> tuple[Tensor, Tensor]:
     """``(I, I)`` weights by which items predict others, none itself; and ``(I,)`` how many people each item has."""
-    people = torch.unique(public[:, 0], return_inverse=True)[1]
-    held = torch.zeros(int(people.max()) + 1, items, dtype=torch.float64)
-    held[people, public[:, 1]] = 1
-    inverse = torch.linalg.inv(held.T @ held + regularization * torch.eye(items, dtype=torch.float64))
+    _, people = torch.unique(public[:, 0], return_inverse=True)
+    interactions = torch.zeros(int(people.max()) + 1, items, dtype=torch.float64)
+    interactions[people, public[:, 1]] = 1
+    # EASE: with P = (X'X + l I)^-1, the weights without a diagonal that predict X best are -P_ij / P_jj.
+    penalty = regularization * torch.eye(items, dtype=torch.float64)
+    inverse = torch.linalg.inv(interactions.T @ interactions + penalty)
     weights = -inverse / inverse.diagonal()
     weights.fill_diagonal_(0)
-    return weights, held.sum(0)
+    return weights, interactions.sum(0)
 
 
 def _probabilities(scores: Tensor, mask: Tensor, share: float) -> Tensor:
     """``(V, R)`` a logistic function of the scores that is one half where the expected share begins."""
     real = scores.masked_fill(~mask, torch.nan)
-    middle = real.nanquantile(1 - share, dim=1, keepdim=True)
+    threshold = real.nanquantile(1 - share, dim=1, keepdim=True)
     mean = real.nanmean(1, keepdim=True)
     spread = (real - mean).square().nanmean(1, keepdim=True).sqrt().clamp(min=1e-12)
-    return (2 * (scores - middle) / spread).sigmoid() * mask
+    return (2 * (scores - threshold) / spread).sigmoid() * mask

@@ -48,10 +48,17 @@ class MembershipEstimate(Estimate):
         if bool(member.any()) and not bool(member.all()):
             wins[member] = wins_over_negatives(self.scores, member)
         decided = self.decisions.double()
-        rates = {"tpr": decided.masked_fill(~member, torch.nan), "fpr": decided.masked_fill(member, torch.nan)}
-        candidates = Candidates("is this the client's record?", self.scores, member, torch.arange(len(member)))
+        metrics = {
+            "auc": wins,
+            "tpr": decided.masked_fill(~member, torch.nan),
+            "fpr": decided.masked_fill(member, torch.nan),
+        }
+        # All clients are candidates of one question.
         return Scores(
-            {"auc": wins, **rates}, torch.ones_like(member, dtype=torch.int64), member.long(), candidates=candidates
+            metrics,
+            torch.ones_like(member, dtype=torch.int64),
+            member.long(),
+            candidates=Candidates("is this the client's record?", self.scores, member, torch.arange(len(member))),
         )
 
 
@@ -95,24 +102,32 @@ class RetrievalFingerprint(Attack):
     estimates = RetrievalEstimate
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> RetrievalEstimate:
-        name = LINEAR if LINEAR in view.deltas else HIDDEN
+        name = HIDDEN
+        if LINEAR in view.deltas:
+            name = LINEAR
         if name not in view.deltas:
             raise ViewError(f"expected the deltas of {LINEAR} or {HIDDEN}, got those of {', '.join(view.deltas)}")
-        delta = view.deltas[name].double().reshape(view.victims, -1, view.deltas[name].shape[-1])
+        # The column of the marked feature: one entry for each hidden unit, or one of a linear ranker.
+        features = view.deltas[name].shape[-1]
+        delta = view.deltas[name].double().reshape(view.victims, -1, features)
         marked = marked_feature(view.sent_models())
         entries = delta.gather(2, marked[:, None, None].expand(-1, delta.shape[1], 1)).squeeze(2)
-        noise, clip = view.noise_scale(name), view.clip(name)
+        noise = view.noise_scale(name)
+        clip = view.clip(name)
         if not noise:
             scores = entries.norm(dim=1)
             return RetrievalEstimate(scores=scores, decisions=scores > 0)
         if clip is None:
             raise ViewError("expected clients that clip what they noise, got no clip norm")
-        ratio = log_likelihood_ratio(entries, noise=noise, spread=clip / math.sqrt(entries.shape[1]))
+        # An update of the clip norm, all of it in these entries.
+        spread = clip / math.sqrt(entries.shape[1])
+        ratio = log_likelihood_ratio(entries, noise=noise, spread=spread)
         return RetrievalEstimate(scores=ratio, decisions=ratio > 0)
 
 
 def log_likelihood_ratio(entries: Tensor, *, noise: float, spread: float) -> Tensor:
     """``(V,)`` log-likelihood ratio for ``entries (V, H)`` of Gaussian signal plus noise to noise alone."""
-    both = noise**2 + spread**2
+    # log N(x; 0, noise^2 + spread^2) - log N(x; 0, noise^2), summed over the H entries.
+    variance = noise**2 + spread**2
     energy = entries.square().sum(1)
-    return energy / 2 * (1 / noise**2 - 1 / both) - entries.shape[1] / 2 * math.log(both / noise**2)
+    return energy / 2 * (1 / noise**2 - 1 / variance) - entries.shape[1] / 2 * math.log(variance / noise**2)

@@ -20,7 +20,11 @@ _OVERLAP = 0.05
 _ROUNDING = 1e-5
 """Noise scale if there is no noise, relative to the update's norm: float32 rounding during local training."""
 _DRAWS = 64
+"""Click patterns drawn from the prior for each list, whose updates show how much clipping shrinks one."""
 _GRID = 9
+"""Clip factors on which the unknown one is integrated."""
+_REACH = 2.5
+"""Standard deviations of the logarithm of the clip factor that the grid reaches on both sides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,36 +67,54 @@ class CodebookAttack(PosteriorAttack):
     def marginals(self, view: RoundView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         learner = view.require(RankingAlgorithm)
         mask = lists.mask[chunk]
-        model = {name: value[chunk].double() for name, value in view.sent_models().items()}
+        # Codes (V, Q, L, P): what a click on a document adds to the update.
+        model = {name: parameter[chunk].double() for name, parameter in view.sent_models().items()}
         maps = click_map(model, lists.features[chunk].double(), mask, learner.learning_rate)
-        codes, sent, name = torch.cat(list(maps.values()), dim=3), view.model_deltas(), next(iter(maps))
+        codes = torch.cat(list(maps.values()), dim=3)
         _refuse_overlap(codes)
-        update = torch.cat([sent[parameter][chunk].double().flatten(1) for parameter in maps], dim=1)
-        norm, noise = update.norm(dim=1), view.noise_scale(name)
-        sigma = torch.full_like(norm, noise) if noise else (norm * _ROUNDING).clamp(min=1e-12)
+        deltas = view.model_deltas()
+        update = torch.cat([deltas[name][chunk].double().flatten(1) for name in maps], dim=1)
+        # Standard deviation of each number of the update.
+        first_parameter = next(iter(maps))
+        norm = update.norm(dim=1)
+        noise = view.noise_scale(first_parameter)
+        sigma = (norm * _ROUNDING).clamp(min=1e-12)
+        if noise:
+            sigma = torch.full_like(norm, noise)
         prior = log_prior(self.prior, mask, learner).double()
         energy = _energies(codes)
-        factors, weights = _clip_factors(view, name, energy, prior, generator)
-        linear = (codes @ update[:, None, :, None]).squeeze(-1) @ patterns(mask.shape[-1]).double().T
-        factor, precision = factors[..., None, None], 1 / sigma[:, None, None, None] ** 2
-        evidence = (factor * precision) * linear[:, None]
+        factors, weights = _clip_factors(view, first_parameter, energy, prior, generator)
+        # log p(u | pattern, s) of the received update u, but for a constant: (s <x, u> - s^2 |x|^2 / 2) / sigma^2, with
+        # the pattern's update x and the clip factor s; plus the log prior. (V, S, Q, 2^L).
+        click_patterns = patterns(mask.shape[-1]).double()
+        products_of_documents = (codes @ update[:, None, :, None]).squeeze(-1)
+        products = products_of_documents @ click_patterns.T
+        factor = factors[..., None, None]
+        precision = 1 / sigma[:, None, None, None] ** 2
+        evidence = (factor * precision) * products[:, None]
         evidence = evidence.addcmul_(factor**2 * precision / 2, energy[:, None], value=-1).add_(prior[:, None])
         # One pass of exponentials gives both each list's evidence and its marginals.
         highest = evidence.amax(-1, keepdim=True).nan_to_num(neginf=0.0)
-        chances = evidence.sub_(highest).exp_()
-        total = chances.sum(-1)
-        evidence_of_list = (highest.squeeze(-1) + total.log()).masked_fill(total == 0, 0.0)
-        share = (evidence_of_list.sum(-1) + weights).softmax(1)
-        marginals = (chances @ patterns(mask.shape[-1]).double()) / total.clamp(min=1e-300)[..., None]
-        return (marginals * share[..., None, None]).sum(1)
+        likelihoods = evidence.sub_(highest).exp_()
+        total = likelihoods.sum(-1)
+        log_evidence = (highest.squeeze(-1) + total.log()).masked_fill(total == 0, 0.0)
+        # Posterior of the clip factor: the lists are independent, so their evidence is multiplied.
+        share = (log_evidence.sum(-1) + weights).softmax(1)
+        marginals = (likelihoods @ click_patterns) / total.clamp(min=1e-300)[..., None]
+        mean: Tensor = (marginals * share[..., None, None]).sum(1)
+        return mean
 
 
 def _refuse_overlap(codes: Tensor) -> None:
-    span = codes.flatten(1, 2)
-    owner = torch.arange(codes.shape[1]).repeat_interleave(codes.shape[2])
-    length = span.norm(dim=2)
-    cosine = (span @ span.transpose(1, 2)) / (length[:, :, None] * length[:, None]).clamp(min=1e-30)
-    worst = float((cosine.abs() * (owner[:, None] != owner)).max()) if codes.shape[1] > 1 else 0.0
+    """Raises `ViewError` if codes ``(V, Q, L, P)`` of two lists overlap."""
+    vectors = codes.flatten(1, 2)
+    list_of = torch.arange(codes.shape[1]).repeat_interleave(codes.shape[2])
+    length = vectors.norm(dim=2)
+    cosine = (vectors @ vectors.transpose(1, 2)) / (length[:, :, None] * length[:, None]).clamp(min=1e-30)
+    worst = 0.0
+    if codes.shape[1] > 1:
+        is_other_list = list_of[:, None] != list_of
+        worst = float((cosine.abs() * is_other_list).max())
     if worst > _OVERLAP:
         raise ViewError(f"expected lists whose codes do not overlap, as of a codebook, got a cosine of {worst:.2f}")
 
@@ -115,12 +137,18 @@ def _clip_factors(
     if view.clip(name) is None:
         ones = torch.ones(len(prior), 1, dtype=torch.float64)
         return ones, torch.zeros_like(ones)
-    chances = prior.exp().flatten(0, 1)
+    # Squared norms of updates of clicks drawn from the prior; those of orthogonal codes add up over the lists.
+    probabilities = prior.exp().flatten(0, 1)
     # A list that cannot be sent has an empty law and no code, so that any of its patterns adds nothing.
-    chances[chances.sum(1) == 0] = 1
-    drawn = torch.multinomial(chances, _DRAWS, replacement=True, generator=generator).reshape(*prior.shape[:2], _DRAWS)
-    sent = energy.gather(2, drawn).sum(1)
-    logs = view.clip_factors_of(name, {name: sent}).log()
-    centre, spread = logs.mean(1, keepdim=True), logs.std(1, keepdim=True).clamp(min=1e-3)
-    steps = torch.linspace(-2.5, 2.5, _GRID, dtype=torch.float64)
-    return (centre + spread * steps).clamp(max=0).exp(), (-(steps**2) / 2).expand(len(prior), -1)
+    probabilities[probabilities.sum(1) == 0] = 1
+    drawn = torch.multinomial(probabilities, _DRAWS, replacement=True, generator=generator)
+    drawn = drawn.reshape(*prior.shape[:2], _DRAWS)
+    squared_norms = energy.gather(2, drawn).sum(1)
+    # A grid of a normal law fitted to the logarithm of the factor, which is at most 1.
+    logs = view.clip_factors_of(name, {name: squared_norms}).log()
+    centre = logs.mean(1, keepdim=True)
+    spread = logs.std(1, keepdim=True).clamp(min=1e-3)
+    steps = torch.linspace(-_REACH, _REACH, _GRID, dtype=torch.float64)
+    factors = (centre + spread * steps).clamp(max=0).exp()
+    log_weights = (-(steps**2) / 2).expand(len(prior), -1)
+    return factors, log_weights

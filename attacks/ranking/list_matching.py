@@ -65,18 +65,21 @@ class ListMatching(InteractionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         chunks = torch.split(torch.arange(view.victims), self.victims_at_once or view.victims)
         scores = torch.cat([self._scores(view.select(chunk), generator) for chunk in chunks])
+        # A logit above 0 is a click that is more likely than not.
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
 
     def _scores(self, view: RoundView, generator: torch.Generator) -> Tensor:
+        """``(V, R)`` logits of the start with the lowest loss, for each victim by itself."""
         objective = _Loss(view, half_detached=self.variant == "as-published-code")
         shape = objective.lists.mask.shape
-        best, lowest = torch.zeros(shape).flatten(1), torch.full((view.victims,), torch.inf)
+        best = torch.zeros(shape).flatten(1)
+        lowest = torch.full((view.victims,), torch.inf)
         for _ in range(self.starts):
-            start = (torch.rand(shape, generator=generator) * 2 - 1).flatten(1)
+            start = (torch.rand(shape, generator=generator) * 2 - 1).flatten(1)  # U(-1, 1)
             point, loss = batched_lbfgs(objective, start, max_iter=self.max_iter, learning_rate=self.learning_rate)
-            better = loss < lowest
-            best = torch.where(better[:, None], point, best)
-            lowest = torch.where(better, loss, lowest)
+            is_better = loss < lowest
+            best = torch.where(is_better[:, None], point, best)
+            lowest = torch.where(is_better, loss, lowest)
         return objective.lists.of_items(best.reshape(shape), view.served_mask).float()
 
 
@@ -84,10 +87,13 @@ class _Loss:
     """The objective of `batched_lbfgs` on logits ``(V, Q L)``."""
 
     def __init__(self, view: RoundView, *, half_detached: bool) -> None:
-        self.learner, self.lists, self.half_detached = view.require(RankingAlgorithm), ranked_lists(view), half_detached
-        self.model, self.rate = view.sent_models(), self.learner.learning_rate
-        self.sent = list(view.deltas)
-        self.received = torch.cat([value.flatten(1) for value in view.deltas.values()], dim=1) / self.rate
+        self.learner = view.require(RankingAlgorithm)
+        self.lists = ranked_lists(view)
+        self.half_detached = half_detached
+        self.model = view.sent_models()
+        self.rate = self.learner.learning_rate
+        self.names = list(view.deltas)
+        self.received = torch.cat([delta.flatten(1) for delta in view.deltas.values()], dim=1) / self.rate
         self._selected = torch.arange(0), self.model, self.lists, self.received
 
     def __call__(self, point: Tensor, victims: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,10 +102,16 @@ class _Loss:
             logits = point.detach().requires_grad_()
             clicks = torch.sigmoid(logits).reshape(lists.mask.shape) * lists.mask
             deltas = self.learner.simulate_lists(
-                model, lists.features, lists.mask, clicks, document=lists.document, half_detached=self.half_detached
+                model,
+                lists.features,
+                lists.mask,
+                clicks,
+                document=lists.document,
+                half_detached=self.half_detached,
             )
-            simulated = torch.cat([deltas[name].flatten(1) for name in self.sent], dim=1) / self.rate
+            simulated = torch.cat([deltas[name].flatten(1) for name in self.names], dim=1) / self.rate
             losses = (simulated - received).square().mean(1)
+            # Losses of different victims share no logit, so the gradient of their sum has that of each.
             (gradient,) = torch.autograd.grad(losses.sum(), logits)
         return losses.detach(), gradient
 

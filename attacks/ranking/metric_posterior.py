@@ -50,9 +50,11 @@ class MetricPosterior(PosteriorAttack):
     victims_at_once: PositiveInt | None = 8
 
     def marginals(self, view: RoundView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
-        learner, metric = view.require(RankingAlgorithm), view.require(FOLtRESAlgorithm)
+        learner = view.require(RankingAlgorithm)
+        metric = view.require(FOLtRESAlgorithm)
         if lists.mask.shape[1] % metric.numbers:
             raise ViewError(f"expected lists in {metric.numbers} equal parts, got {lists.mask.shape[1]}")
+        # Each number that a client sends is the mean over a part of its lists: parts are treated as clients.
         mask = lists.mask[chunk].reshape(len(chunk) * metric.numbers, -1, lists.mask.shape[2])
         prior = log_prior(self.prior, mask, learner).double().exp()
         shared = view.deltas[UTILITY][chunk].double().flatten()
@@ -64,10 +66,14 @@ def click_posterior(prior: Tensor, shared: Tensor, learner: FOLtRESAlgorithm) ->
 
     ``prior (B, Q, 2^L)`` has the probability of every pattern of every list, ``shared (B,)`` are the reported means.
     """
-    codes = patterns(int(prior.shape[-1]).bit_length() - 1).to(prior)
+    length = int(prior.shape[-1]).bit_length() - 1  # of 2^L patterns
+    codes = patterns(length).to(prior)
+    # p(answer | pattern) is that of the metric's level, after the randomised response.
     level = torch.nn.functional.one_hot(levels(learner.metric, codes), LEVELS).to(prior)
     response = response_law(learner.truthful)
-    evidence = _evidence(prior @ level @ response, shared, learner) @ response.T
+    law_of_answers = prior @ level @ response
+    # Likelihood of the report for each answer, then for each level, then for each pattern of that level.
+    evidence = _evidence(law_of_answers, shared, learner) @ response.T
     weights = prior * (evidence @ level.T)
     total = weights.sum(-1, keepdim=True)
     posterior: Tensor = torch.where(total > 0, weights / total.clamp(min=1e-300), prior) @ codes
@@ -76,21 +82,26 @@ def click_posterior(prior: Tensor, shared: Tensor, learner: FOLtRESAlgorithm) ->
 
 def _evidence(answers: Tensor, shared: Tensor, learner: FOLtRESAlgorithm) -> Tensor:
     """``(B, Q, LEVELS)`` likelihood of the reported means ``(B,)`` for each answer of each list, given their law."""
-    steps, one = units(learner.metric)
+    steps, unit = units(learner.metric)
     count, lists = answers.shape[:2]
-    reported = (shared * lists * one).round().long().clamp(0, lists * one)
-    start = torch.zeros(count, lists * one + 1, dtype=answers.dtype)
+    # The reported mean as a whole number of units over all lists.
+    largest = lists * unit
+    reported = (shared * lists * unit).round().long().clamp(0, largest)
+    start = torch.zeros(count, largest + 1, dtype=answers.dtype)
     # before[q][t]: law of the sum t before list q; rest[t]: likelihood of the reported sum given the sum t so far.
     before = [start.clone().index_fill_(1, torch.tensor([0]), 1.0)]
     for number in range(lists - 1):
         before.append(_carry(before[-1], answers[:, number], steps.tolist()))
     rest = start.scatter(1, reported[:, None], 1.0)
-    found = torch.zeros_like(answers)
+    likelihoods = torch.zeros_like(answers)
     for number in reversed(range(lists)):
+        # The sum t before the list becomes t + step with the answer.
         for answer, step in enumerate(steps.tolist()):
-            found[:, number, answer] = (before[number][:, : rest.shape[1] - step] * rest[:, step:]).sum(1)
+            reachable = before[number][:, : rest.shape[1] - step]
+            likelihoods[:, number, answer] = (reachable * rest[:, step:]).sum(1)
+        # Backward, the same recursion runs from the largest sum down.
         rest = _carry(rest.flip(1), answers[:, number], steps.tolist()).flip(1)
-    return found
+    return likelihoods
 
 
 def _carry(mass: Tensor, answers: Tensor, steps: list[int]) -> Tensor:

@@ -25,8 +25,14 @@ def prior_variant(name: str, model: ThreatModel) -> Variants:
     The clicks in a list depend on one another under the click model, which a sum of log odds by document would ignore.
     """
     knows = "the learning algorithm, the click model, the displayed order and the distribution of the grades"
-    model = dataclasses.replace(model, knows=knows)
-    return {"prior": {"prior": "cascade", "name": f"{name}+prior", "with_prior": "posterior", "threat_model": model}}
+    return {
+        "prior": {
+            "prior": "cascade",
+            "name": f"{name}+prior",
+            "with_prior": "posterior",
+            "threat_model": dataclasses.replace(model, knows=knows),
+        }
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +52,10 @@ class PosteriorAttack(InteractionAttack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         lists = ranked_lists(view)
         chunks = torch.split(torch.arange(view.victims), self.victims_at_once or view.victims)
-        found = torch.cat([self.marginals(view, lists, chunk, generator) for chunk in with_progress(chunks)])
-        scores = lists.of_items(found.float(), view.served_mask)
+        probabilities = []
+        for chunk in with_progress(chunks):
+            probabilities.append(self.marginals(view, lists, chunk, generator))
+        scores = lists.of_items(torch.cat(probabilities).float(), view.served_mask)
         return InteractionEstimate(scores=scores, decisions=(scores > 0.5) & view.served_mask)
 
     @abc.abstractmethod

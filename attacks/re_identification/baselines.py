@@ -51,9 +51,10 @@ class CountsOnly(IdentityAttack):
     )
 
     def run(self, view: History, *, generator: torch.Generator) -> IdentityEstimate:
-        known = known_view(view)
-        users, labels = torch.unique(owners_of(known), return_inverse=True)
-        distances = count_distances(view.example_counts[:, None], known.example_counts)
+        known_devices = known_view(view)
+        users, labels = torch.unique(owners_of(known_devices), return_inverse=True)
+        # Mean distance to the known devices of each user.
+        distances = count_distances(view.example_counts[:, None], known_devices.example_counts)
         sums = torch.zeros(len(distances), len(users), dtype=torch.float64).index_add_(1, labels, distances)
         return IdentityEstimate(scores=-sums / labels.bincount(), users=users)
 

@@ -52,30 +52,52 @@ class IdentityEstimate(Estimate):
         return self._scored(truth["user"])
 
     def _scored(self, users: Tensor) -> Scores:
+        # All users of whom the adversary has no data share one column, if there is one.
         labels = torch.where(torch.isin(users, self.users), users, UNSEEN)
-        positive = labels[:, None] == self.users
-        counts = positive.sum(0)
-        seen = counts > 0
-        precision = average_precision(self.scores[:, seen], positive[:, seen])
-        total, column = len(users), positive.int().argmax(1)
-        chance = (counts[seen].double() / total).mean()
-        random = random_average_precision(counts[seen], total).mean()
+        is_sender = labels[:, None] == self.users
+        counts = is_sender.sum(0)
+        has_message = counts > 0
+        counts_of_senders = counts[has_message]
+        total = len(users)
+        column = is_sender.int().argmax(1)
+        precision = average_precision(self.scores[:, has_message], is_sender[:, has_message])
+        chance = (counts_of_senders.double() / total).mean()
+        random = random_average_precision(counts_of_senders, total).mean()
         metrics = {"ap": precision, "times-chance": precision / chance, "times-random": precision / random}
-        for places in (1, 5):
-            hits = top_share(self.scores, column, places) * positive.any(1)
+        for rank in (1, 5):
+            hits = top_share(self.scores, column, rank) * is_sender.any(1)
             sums = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, column, hits)
-            metrics[f"top{places}"] = sums[seen] / counts[seen]
-        asks, one_row_per_user = "did this user send this message?", (self.scores[:, seen].T, positive[:, seen].T)
+            metrics[f"top{rank}"] = sums[has_message] / counts_of_senders
+        candidates = Candidates.of_rows(
+            "did this user send this message?",
+            self.scores[:, has_message].T,
+            is_sender[:, has_message].T,
+        )
         return Scores(
-            *(metrics, torch.full_like(counts[seen], total), counts[seen]),
-            units=self.users[seen],
-            candidates=Candidates.of_rows(asks, *one_row_per_user),
-            answers=Choices(
-                scores=self.scores.double().flatten(),
-                labels=positive.flatten(),
-                places=torch.where(positive.any(1), (seen.cumsum(0) - 1)[column], -1).repeat_interleave(len(seen)),
-                people=users.repeat_interleave(len(seen)),
-                questions=torch.arange(total).repeat_interleave(len(seen)),
-                rescored=lambda odds: dataclasses.replace(self, scores=odds.reshape(positive.shape))._scored(users),
-            ),
+            metrics,
+            torch.full_like(counts_of_senders, total),
+            counts_of_senders,
+            units=self.users[has_message],
+            candidates=candidates,
+            answers=self._answers(users, is_sender, has_message),
+        )
+
+    def _answers(self, users: Tensor, is_sender: Tensor, has_message: Tensor) -> Choices:
+        """A question for each message, with a row for each user who could be its sender."""
+        # Number of each message's user among those with a message, -1 without a column.
+        numbers = has_message.cumsum(0) - 1
+        number_of_user = numbers[is_sender.int().argmax(1)]
+        number_of_user = torch.where(is_sender.any(1), number_of_user, -1)
+        columns = len(self.users)
+
+        def rescored(odds: Tensor) -> Scores:
+            return dataclasses.replace(self, scores=odds.reshape(is_sender.shape))._scored(users)
+
+        return Choices(
+            scores=self.scores.double().flatten(),
+            labels=is_sender.flatten(),
+            places=number_of_user.repeat_interleave(columns),
+            people=users.repeat_interleave(columns),
+            questions=torch.arange(len(users)).repeat_interleave(columns),
+            rescored=rescored,
         )

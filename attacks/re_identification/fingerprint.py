@@ -81,28 +81,42 @@ class FingerprintAttack(IdentityAttack):
 
     def probabilities(self, single: Tensor, pseudonyms: Tensor) -> Tensor:
         """``(V, U)`` probabilities of the users, from the log-probabilities of single messages."""
-        return over_pseudonyms(single, pseudonyms) if self.linked else single.exp()
+        if self.linked:
+            return over_pseudonyms(single, pseudonyms)
+        return single.exp()
 
-    def log_probabilities(self, view: History, messages: Messages, asked: Tensor, generator: torch.Generator) -> Tensor:
+    def log_probabilities(
+        self, view: History, messages: Messages, queries: Tensor, generator: torch.Generator
+    ) -> Tensor:
         """``(A, U)`` log-probabilities of the users for messages ``(A, D)``."""
-        made = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts)
-        mean = unit(messages.known).mean(0)
-        place, kept = made.places(messages.users)
-        simulated = unit(dataclasses.replace(made, vectors=unit(made.vectors)).centred())
-        learned = torch.cat([unit(unit(messages.known) - mean), simulated[kept]])
-        labels = torch.cat([messages.labels, place[kept]])
-        training, others = in_span(learned, unit(unit(asked) - mean))
-        # Only the simulated devices hold parts of a user's data, which show how far a user's devices differ.
-        within = covariance_within(training[len(messages.known) :], labels[len(messages.known) :])
-        shorter = whitening(within, kept=1.0, added=self.floor).to(training)
-        ready = dataclasses.replace(
-            messages, known=unit(training @ shorter), anonymous=unit(others @ shorter), labels=labels
+        simulated = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts)
+        columns, is_used = simulated.places(messages.users)
+        # (1) Without the common component, at unit length.
+        common = unit(messages.known).mean(0)
+        known_vectors = unit(unit(messages.known) - common)
+        simulated_units = dataclasses.replace(simulated, vectors=unit(simulated.vectors))
+        simulated_vectors = unit(simulated_units.centred())
+        query_vectors = unit(unit(queries) - common)
+        # (2) Learn from the known messages and from the simulated ones.
+        learned = torch.cat([known_vectors, simulated_vectors[is_used]])
+        labels = torch.cat([messages.labels, columns[is_used]])
+        training, coordinates = in_span(learned, query_vectors)
+        # (3) Only the simulated devices hold parts of a user's data, which show how far a user's devices differ.
+        first_simulated = len(messages.known)
+        within = covariance_within(training[first_simulated:], labels[first_simulated:])
+        whiten = whitening(within, factor=1.0, added=self.floor).to(training)
+        whitened = dataclasses.replace(
+            messages,
+            known=unit(training @ whiten),
+            anonymous=unit(coordinates @ whiten),
+            labels=labels,
         )
-        return standardised(svm_scores(ready, self.penalty, generator), self.sharpness)
+        # (4) Comparable between messages.
+        return standardised(svm_scores(whitened, self.penalty, generator), self.sharpness)
 
 
 def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:
     """``(V, U)`` probabilities from the log-probabilities of all messages under a pseudonym ``(V,)``, summed."""
-    _, place = torch.unique(pseudonyms, return_inverse=True)
-    total = log_probabilities.new_zeros(int(place.max()) + 1, log_probabilities.shape[1])
-    return total.index_add_(0, place, log_probabilities).softmax(1)[place]
+    _, device = torch.unique(pseudonyms, return_inverse=True)
+    total = log_probabilities.new_zeros(int(device.max()) + 1, log_probabilities.shape[1])
+    return total.index_add_(0, device, log_probabilities).softmax(1)[device]

@@ -52,17 +52,20 @@ def known_view(view: History) -> History:
     return view.known
 
 
-def owners_of(known: History) -> Tensor:
+def owners_of(devices: History) -> Tensor:
     """``(P,)`` users of known devices; those of the hold-out belong to `UNSEEN`."""
-    owners = known.priors[USERS]
-    return torch.where(known.priors[HOLDOUT], UNSEEN, owners) if HOLDOUT in known.priors else owners
+    owners = devices.priors[USERS]
+    if HOLDOUT not in devices.priors:
+        return owners
+    return torch.where(devices.priors[HOLDOUT], UNSEEN, owners)
 
 
 def read_messages(view: History, layers: Sequence[str] | None) -> Messages:
     """The message vectors of a view (`layer_vectors`); messages of hold-out devices belong to `UNSEEN`."""
-    known = known_view(view)
-    users, labels = torch.unique(owners_of(known), return_inverse=True)
-    anonymous, learned = layer_vectors(view, layers), layer_vectors(known, layers)
+    known_devices = known_view(view)
+    users, labels = torch.unique(owners_of(known_devices), return_inverse=True)
+    anonymous = layer_vectors(view, layers)
+    learned = layer_vectors(known_devices, layers)
     check_known(learned)
     return Messages(anonymous, learned, labels, users, anonymous.shape[1])
 
@@ -70,7 +73,8 @@ def read_messages(view: History, layers: Sequence[str] | None) -> Messages:
 def check_known(vectors: Tensor) -> None:
     """Raises `ViewError` if known messages ``(P, D)`` are zero or all have the same direction."""
     directions = unit(vectors)
-    if float(torch.linalg.vector_norm(directions - directions[0], dim=1).max()) < _ALIKE:
+    distances = torch.linalg.vector_norm(directions - directions[0], dim=1)
+    if float(distances.max()) < _ALIKE:
         raise ViewError(f"expected known messages that differ, got {len(vectors)} that are zero or all point one way")
 
 
@@ -91,7 +95,8 @@ def layer_vectors(view: View, layers: Sequence[str] | None) -> Tensor:
     for layer in layers or ():
         if not any(_of_layer(name, layer) for name in recorded):
             raise ViewError(f"expected the deltas of layer {layer!r}, got a recording of {', '.join(recorded)}")
-    return torch.cat([whole_table(view, name).reshape(view.victims, -1) for name in _chosen(view, layers)], dim=1)
+    vectors = [whole_table(view, name).reshape(view.victims, -1) for name in _chosen(view, layers)]
+    return torch.cat(vectors, dim=1)
 
 
 def noise_scales(view: View, layers: Sequence[str] | None) -> Tensor:
@@ -110,25 +115,30 @@ def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 def mean_over_pseudonyms(values: Tensor, pseudonyms: Tensor) -> Tensor:
     """``(V, D)`` mean of the values ``(V, D)`` of all messages under the pseudonym ``(V,)`` of each."""
-    names, place = torch.unique(pseudonyms, return_inverse=True)
-    return class_means(values, place, len(names))[place]
+    names, device = torch.unique(pseudonyms, return_inverse=True)
+    return class_means(values, device, len(names))[device]
 
 
-def round_means(values: Tensor, known: History, view: History) -> Tensor:
+def round_means(values: Tensor, known_devices: History, view: History) -> Tensor:
     """``(V, ...)`` mean of the known messages' values ``(P, ...)`` in the round of each message of the view.
 
     The mean over all rounds counts as one more message of each round.
     """
-    whole = values.mean(0)
-    rounds, place = torch.unique(torch.cat([known.sent_in, view.sent_in]), return_inverse=True)
-    own, asked = place.split([known.victims, view.victims])
-    sums = whole.repeat(len(rounds), 1).index_add_(0, own, values)
-    means: Tensor = sums / (1 + own.bincount(minlength=len(rounds)))[:, None]
-    return means[asked]
+    mean_of_all = values.mean(0)
+    sent_in = torch.cat([known_devices.sent_in, view.sent_in])
+    rounds, round_numbers = torch.unique(sent_in, return_inverse=True)
+    round_of_known, round_of_query = round_numbers.split([known_devices.victims, view.victims])
+    sums = mean_of_all.repeat(len(rounds), 1).index_add_(0, round_of_known, values)
+    counts = 1 + round_of_known.bincount(minlength=len(rounds))
+    means: Tensor = sums / counts[:, None]
+    return means[round_of_query]
 
 
 def _chosen(view: View, layers: Sequence[str] | None) -> list[str]:
-    return [name for name in view.deltas if layers is None or any(_of_layer(name, layer) for layer in layers)]
+    """Names of the parameters of some layers, in the order of the recording."""
+    if layers is None:
+        return list(view.deltas)
+    return [name for name in view.deltas if any(_of_layer(name, layer) for layer in layers)]
 
 
 def _of_layer(name: str, layer: str) -> bool:
@@ -140,16 +150,21 @@ def whole_table(view: View, name: str) -> Tensor:
     delta = view.deltas[name]
     if name not in view.row_parameters:
         return delta
-    whole = delta.new_zeros(len(delta), *view.model[name].shape)
-    message, place = view.served_mask.nonzero(as_tuple=True)
-    whole[message, view.served_items[message, place]] = delta[message, place]
-    return whole
+    table = delta.new_zeros(len(delta), *view.model[name].shape)
+    message, column = view.served_mask.nonzero(as_tuple=True)
+    table[message, view.served_items[message, column]] = delta[message, column]
+    return table
 
 
 def seen_only(messages: Messages) -> Messages:
     """The messages without those of hold-out devices."""
     if int(messages.users[0]) != UNSEEN:
         return messages
-    kept = messages.labels > 0
-    known, labels = messages.known[kept], messages.labels[kept] - 1
-    return dataclasses.replace(messages, known=known, labels=labels, users=messages.users[1:])
+    # The hold-out has the first column.
+    is_of_user = messages.labels > 0
+    return dataclasses.replace(
+        messages,
+        known=messages.known[is_of_user],
+        labels=messages.labels[is_of_user] - 1,
+        users=messages.users[1:],
+    )

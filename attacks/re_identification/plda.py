@@ -78,31 +78,42 @@ class PLDA(IdentityAttack):
     linked: bool = False
 
     def run(self, view: History, *, generator: torch.Generator) -> Estimate:
-        known, learner = known_view(view), view.require(ExampleAlgorithm)
+        known_devices = known_view(view)
+        learner = view.require(ExampleAlgorithm)
         messages = read_messages(view, self.layers)
         check_users(messages)
-        users, labels = messages.users, messages.labels
-        made = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts)
-        place, kept = made.places(users)
-        simulated = made.over_steps(learner).centred()[kept]
-        both = ((messages.anonymous, view), (messages.known, known))
-        seen, own = (vectors / learner.steps(one.example_counts)[:, None] for vectors, one in both)
-        gaps = own - class_means(simulated, place[kept], len(users))[labels]
-        seen, own = seen - round_means(gaps, known, view), own - round_means(gaps, known, known)
+        users = messages.users
+        labels = messages.labels
+        # (1) Users' means m_u, of simulated devices without the mean of their round; all messages per local step.
+        simulated_messages = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts)
+        columns, is_used = simulated_messages.places(users)
+        simulated = simulated_messages.over_steps(learner).centred()[is_used]
+        simulated_labels = columns[is_used]
+        anonymous = messages.anonymous / learner.steps(view.example_counts)[:, None]
+        known_vectors = messages.known / learner.steps(known_devices.example_counts)[:, None]
+        # (2) Without o_r, the mean of the known messages in the round after their users' means are subtracted.
+        without_user_mean = known_vectors - class_means(simulated, simulated_labels, len(users))[labels]
+        anonymous = anonymous - round_means(without_user_mean, known_devices, view)
+        known_vectors = known_vectors - round_means(without_user_mean, known_devices, known_devices)
+        # Variance s^2 of the declared noise, per step and message; the mean of linked messages has less.
         noise = noise_scales(view, self.layers).square().mean() / learner.steps(view.example_counts).square()
         if self.linked:
-            seen = mean_over_pseudonyms(seen, view.pseudonyms)
-            _, pseudonym, counts = torch.unique(view.pseudonyms, return_inverse=True, return_counts=True)
-            noise = noise / counts[pseudonym]
-        training, others = in_span(torch.cat([simulated, own]), seen)
-        every = torch.cat([place[kept], labels])
-        means = class_means(training, every, len(users)).double()
-        rest = training.double() - means[every]
+            anonymous = mean_over_pseudonyms(anonymous, view.pseudonyms)
+            _, device, counts = torch.unique(view.pseudonyms, return_inverse=True, return_counts=True)
+            noise = noise / counts[device]
+        # Means of simulated and known messages together, and their covariance W within users.
+        training, queries = in_span(torch.cat([simulated, known_vectors]), anonymous)
+        training_labels = torch.cat([simulated_labels, labels])
+        means = class_means(training, training_labels, len(users)).double()
+        rest = training.double() - means[training_labels]
         rest[: len(simulated)] *= (2 / self.parts) ** 0.5  # a device has more data than a part of them
-        machine = Gaussian(means, rest.T @ rest / len(rest), self.floor)
-        scores = machine.log_likelihoods(others.double(), noise.double())
-        cohort = machine.log_likelihoods(training[len(simulated) :].double(), noise.mean().expand(len(labels)))
-        scores = against_others(scores, cohort, labels, machine.variances(noise.mean()))
+        within = rest.T @ rest / len(rest)
+        # (3) Log-likelihoods, standardised by those of other users' known messages.
+        gaussian = Gaussian(means, within, self.floor)
+        scores = gaussian.log_likelihoods(queries.double(), noise.double())
+        known_coordinates = training[len(simulated) :].double()
+        cohort = gaussian.log_likelihoods(known_coordinates, noise.mean().expand(len(labels)))
+        scores = against_others(scores, cohort, labels, gaussian.variances(noise.mean()))
         return IdentityEstimate(scores=standardised(scores, self.sharpness).exp(), users=users)
 
 
@@ -116,16 +127,19 @@ class Gaussian:
     """
 
     def __init__(self, means: Tensor, within: Tensor, floor: float) -> None:
-        self.spread, self.directions = shrunk_eigenvalues(within, kept=1.0, added=floor)
+        self.spread, self.directions = shrunk_eigenvalues(within, factor=1.0, added=floor)
         self.means = means @ self.directions
 
-    def log_likelihoods(self, seen: Tensor, noise: Tensor) -> Tensor:
+    def log_likelihoods(self, vectors: Tensor, noise: Tensor) -> Tensor:
         """``(V, U)`` log-likelihoods of ``(V, R)`` with noise of variance ``(V,)``, up to a constant of each row."""
+        # In the eigenvectors of W: x' P m - m' P m / 2 with the diagonal precision P = 1 / (spread + noise).
         precision = 1 / (self.spread + noise[:, None])
-        scores: Tensor = (precision * (seen @ self.directions)) @ self.means.T - 0.5 * precision @ self.means.square().T
+        matched = (precision * (vectors @ self.directions)) @ self.means.T
+        scores: Tensor = matched - 0.5 * precision @ self.means.square().T
         return scores
 
     def variances(self, noise: Tensor) -> Tensor:
         """``(U,)`` variance that noise of a variance adds to the log-likelihoods."""
-        found: Tensor = noise * (self.means / (self.spread + noise)).square().sum(1)
-        return found
+        # Noise n adds n' P m, of variance noise |P m|^2.
+        variance: Tensor = noise * (self.means / (self.spread + noise)).square().sum(1)
+        return variance

@@ -51,11 +51,16 @@ class ProfileContrast(IdentityAttack):
     layers: Sequence[str] | None = None
 
     def run(self, view: History, *, generator: torch.Generator) -> Estimate:
-        messages, known = read_messages(view, self.layers), known_view(view)
+        messages = read_messages(view, self.layers)
+        known_devices = known_view(view)
         check_contrast(messages.users)
-        seen, own = unit(messages.anonymous), unit(messages.known)
-        means = class_means(own - round_means(seen, view, known), messages.labels, len(messages.users))
-        scores = (seen - round_means(seen, view, view)) @ (means[1:] - means[0]).T
+        anonymous = unit(messages.anonymous)
+        known_vectors = unit(messages.known)
+        # m_profile - m_contrast, of known messages centred by the anonymous ones of their round; the contrast is first.
+        centred = known_vectors - round_means(anonymous, view, known_devices)
+        means = class_means(centred, messages.labels, len(messages.users))
+        contrasts = means[1:] - means[0]
+        scores = (anonymous - round_means(anonymous, view, view)) @ contrasts.T
         return IdentityEstimate(scores=scores, users=messages.users[1:])
 
 
@@ -85,13 +90,16 @@ class ProfileWords(IdentityAttack):
 
     def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         check_known(known_view(view).deltas[BIAS])
-        laws, learner = word_laws(view), view.require(ExampleAlgorithm)
+        laws = word_laws(view)
+        learner = view.require(ExampleAlgorithm)
         check_contrast(laws.users)
-        seen = view.deltas[BIAS].double() / (learner.learning_rate * learner.steps(view.example_counts)[:, None])
-        logs = laws.smoothed(self.smoothing).clamp(min=torch.finfo(torch.float64).tiny).log()
-        return IdentityEstimate(
-            scores=(seen - round_means(seen, view, view)) @ (logs[1:] - logs[0]).T, users=laws.users[1:]
-        )
+        # delta_w / (r T) minus its mean over the round, times log(q_profile / q_contrast); the contrast comes first.
+        rates = learner.learning_rate * learner.steps(view.example_counts)[:, None]
+        changes = view.deltas[BIAS].double() / rates
+        log_frequencies = laws.smoothed(self.smoothing).clamp(min=torch.finfo(torch.float64).tiny).log()
+        log_ratios = log_frequencies[1:] - log_frequencies[0]
+        scores = (changes - round_means(changes, view, view)) @ log_ratios.T
+        return IdentityEstimate(scores=scores, users=laws.users[1:])
 
 
 def check_contrast(users: torch.Tensor) -> None:

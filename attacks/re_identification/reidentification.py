@@ -82,13 +82,18 @@ class Reidentification(IdentityAttack):
     def learned_from(self, view: History, messages: Messages, generator: torch.Generator) -> Messages:
         """The messages with the training messages of the options `simulated` and `noisy_copies`."""
         if self.simulated:
-            made = simulated_parts(view, self.layers, rounds=self.simulated, parts=PARTS)
-            place, kept = made.places(messages.users)
-            known = torch.cat([messages.known, made.vectors[kept]])
-            messages = dataclasses.replace(messages, known=known, labels=torch.cat([messages.labels, place[kept]]))
+            simulated = simulated_parts(view, self.layers, rounds=self.simulated, parts=PARTS)
+            columns, is_used = simulated.places(messages.users)
+            messages = dataclasses.replace(
+                messages,
+                known=torch.cat([messages.known, simulated.vectors[is_used]]),
+                labels=torch.cat([messages.labels, columns[is_used]]),
+            )
         if self.noisy_copies:
-            own = noise_scales(known_view(view), self.layers)
-            missing = (noise_scales(view, self.layers).square() - own.square()).clamp(min=0).sqrt()
+            # Only the noise that the known messages lack.
+            known_scales = noise_scales(known_view(view), self.layers)
+            missing_variance = noise_scales(view, self.layers).square() - known_scales.square()
+            missing = missing_variance.clamp(min=0).sqrt()
             copies = messages.known.repeat(self.noisy_copies, 1)
             copies += missing * torch.randn(copies.shape, generator=generator)
             messages = dataclasses.replace(messages, known=copies, labels=messages.labels.repeat(self.noisy_copies))
@@ -96,12 +101,14 @@ class Reidentification(IdentityAttack):
 
     def over_messages(self, scores: Tensor, pseudonyms: Tensor) -> Tensor:
         """``(V, U)`` scores of the messages, averaged over a pseudonym if they are linked."""
-        return mean_over_pseudonyms(scores, pseudonyms) if self.linked else scores
+        if self.linked:
+            return mean_over_pseudonyms(scores, pseudonyms)
+        return scores
 
     def prepared(self, messages: Messages) -> Messages:
         """The classifier's input: unit vectors, in coordinates of the known messages' span."""
-        known, anonymous = in_span(unit(messages.known), unit(messages.anonymous))
-        return dataclasses.replace(messages, anonymous=anonymous, known=known)
+        known_coordinates, anonymous = in_span(unit(messages.known), unit(messages.anonymous))
+        return dataclasses.replace(messages, anonymous=anonymous, known=known_coordinates)
 
     @abc.abstractmethod
     def scores(self, messages: Messages, *, generator: torch.Generator) -> Tensor:
@@ -231,9 +238,13 @@ class CentredSVM(ReidSVM):
     sharpness: PositiveFloat = 3.0
 
     def prepared(self, messages: Messages) -> Messages:
-        mean = unit(messages.known).mean(0)
-        known, anonymous = (unit(vectors) - mean for vectors in (messages.known, messages.anonymous))
-        return super().prepared(dataclasses.replace(messages, known=known, anonymous=anonymous))
+        common = unit(messages.known).mean(0)
+        centred = dataclasses.replace(
+            messages,
+            known=unit(messages.known) - common,
+            anonymous=unit(messages.anonymous) - common,
+        )
+        return super().prepared(centred)
 
     def scores(self, messages: Messages, *, generator: torch.Generator) -> Tensor:
         return standardised(super().scores(messages, generator=generator), self.sharpness).exp()
@@ -248,13 +259,17 @@ def svm_scores(messages: Messages, penalty: float, generator: torch.Generator) -
     machine.fit(messages.known.numpy(), messages.labels.numpy())
     scores = torch.from_numpy(machine.decision_function(messages.anonymous.numpy()))
     # For two classes, the machine returns the score of the second one only.
-    return torch.stack([-scores, scores], dim=1) if scores.dim() == 1 else scores
+    if scores.dim() == 1:
+        return torch.stack([-scores, scores], dim=1)
+    return scores
 
 
 def standardised(scores: Tensor, sharpness: float) -> Tensor:
     """``(V, U)`` log-probabilities of the users from scores of any scale."""
+    # Over the users: a message far from all of them is not thereby more certain.
+    mean = scores.mean(1, keepdim=True)
     spread = scores.std(1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
-    return (sharpness * (scores - scores.mean(1, keepdim=True)) / spread).log_softmax(1)
+    return (sharpness * (scores - mean) / spread).log_softmax(1)
 
 
 def against_others(scores: Tensor, cohort: Tensor, labels: Tensor, noise: Tensor | float = 0.0) -> Tensor:
@@ -267,12 +282,14 @@ def against_others(scores: Tensor, cohort: Tensor, labels: Tensor, noise: Tensor
         R. Auckenthaler, M. Carey and H. Lloyd-Thomas, "Score Normalization for Text-Independent Speaker Verification
         Systems", Digital Signal Processing 10, 2000.
     """
-    other = (labels[:, None] != torch.arange(cohort.shape[1])).to(cohort)
-    counts = other.sum(0).clamp(min=1)
-    means = (other * cohort).sum(0) / counts
-    variances = (other * (cohort - means).square()).sum(0) / counts + noise
-    found: Tensor = (scores - means) / variances.sqrt().clamp(min=torch.finfo(torch.float32).tiny)
-    return found
+    # Mean and variance of a user's scores over the known messages of all others.
+    is_of_another = (labels[:, None] != torch.arange(cohort.shape[1])).to(cohort)
+    counts = is_of_another.sum(0).clamp(min=1)
+    means = (is_of_another * cohort).sum(0) / counts
+    variances = (is_of_another * (cohort - means).square()).sum(0) / counts + noise
+    deviations = variances.sqrt().clamp(min=torch.finfo(torch.float32).tiny)
+    normalised: Tensor = (scores - means) / deviations
+    return normalised
 
 
 def check_users(messages: Messages) -> None:

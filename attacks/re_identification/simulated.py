@@ -57,9 +57,10 @@ class SimulatedMessages:
 
         Users who are not among them belong to the hold-out (column 0) or, without a hold-out, are left out.
         """
-        place = torch.searchsorted(users, self.users).clamp(max=len(users) - 1)
-        found = users[place] == self.users
-        return torch.where(found, place, 0), found | (users[0] == UNSEEN)
+        column = torch.searchsorted(users, self.users).clamp(max=len(users) - 1)
+        is_known = users[column] == self.users
+        has_holdout = users[0] == UNSEEN
+        return torch.where(is_known, column, 0), is_known | has_holdout
 
 
 def simulated_parts(view: History, layers: Sequence[str] | None, *, rounds: int, parts: int) -> SimulatedMessages:
@@ -75,39 +76,60 @@ def simulated_parts(view: History, layers: Sequence[str] | None, *, rounds: int,
     missing = view.missing(NEEDS)
     if missing:
         raise ViewError(f"expected {', '.join(missing)} for simulated messages, which this recording does not have")
-    chosen_layers = None if layers is None else tuple(layers)
+    chosen_layers = None
+    if layers is not None:
+        chosen_layers = tuple(layers)
     key = "simulated messages", chosen_layers, rounds, parts
     return view.shared.value(key, lambda: _simulated(view, chosen_layers, rounds, parts))
 
 
 def _simulated(view: History, layers: Sequence[str] | None, rounds: int, parts: int) -> SimulatedMessages:
-    numbers = sorted(view.round_models)
-    if not numbers:
+    recorded_rounds = sorted(view.round_models)
+    if not recorded_rounds:
         raise ViewError("expected the global models of the recorded rounds, got none")
     owners = view.auxiliary[OWNERS]
     users, counts = torch.unique(owners, return_counts=True)
     if int(counts.min()) < parts:
         raise ViewError(f"expected {parts} examples of every known user, got {int(counts.min())} of one")
-    held = [part for user in users for part in torch.tensor_split((owners == user).nonzero().flatten(), parts)]
-    chosen = [numbers[int(place)] for place in torch.linspace(0, len(numbers) - 1, min(rounds, len(numbers)))]
-    vectors = torch.cat([_simulate(view, layers, number, held) for number in chosen])
-    sizes = torch.tensor([len(part) for part in held]).repeat(len(chosen))
-    return SimulatedMessages(vectors, users.repeat_interleave(parts).repeat(len(chosen)), sizes, len(chosen))
+    # Examples of each device: a part of a user's, in their order.
+    examples_of: list[Tensor] = []
+    for user in users:
+        examples_of_user = (owners == user).nonzero().flatten()
+        examples_of += torch.tensor_split(examples_of_user, parts)
+    # Rounds evenly spaced over the recording.
+    count = min(rounds, len(recorded_rounds))
+    positions = torch.linspace(0, len(recorded_rounds) - 1, count)
+    chosen = [recorded_rounds[int(position)] for position in positions]
+    vectors = [_simulate(view, layers, round_number, examples_of) for round_number in chosen]
+    sizes = torch.tensor([len(examples) for examples in examples_of])
+    return SimulatedMessages(
+        vectors=torch.cat(vectors),
+        users=users.repeat_interleave(parts).repeat(count),
+        counts=sizes.repeat(count),
+        rounds=count,
+    )
 
 
-def _simulate(view: History, layers: Sequence[str] | None, number: int, held: list[Tensor]) -> Tensor:
+def _simulate(view: History, layers: Sequence[str] | None, round_number: int, examples_of: list[Tensor]) -> Tensor:
     """``(B, D)`` deltas of devices that hold given examples; devices of similar size are simulated together."""
-    order = sorted(range(len(held)), key=lambda place: len(held[place]))
-    model, made = view.round_models[number], []
-    generator = generator_for(0, "simulated devices", number)
-    for start in range(0, len(order), _AT_ONCE):
-        some = [held[place] for place in order[start : start + _AT_ONCE]]
+    by_size = sorted(range(len(examples_of)), key=lambda device: len(examples_of[device]))
+    model = view.round_models[round_number]
+    generator = generator_for(0, "simulated devices", round_number)
+    vectors = []
+    for start in range(0, len(by_size), _AT_ONCE):
+        some = [examples_of[device] for device in by_size[start : start + _AT_ONCE]]
         examples = pad_sequence(some, batch_first=True, padding_value=-1)
         deltas = view.require(ExampleAlgorithm).simulate_examples(
-            model, view.auxiliary[FEATURES], view.auxiliary[LABELS], examples, generator=generator
+            model,
+            view.auxiliary[FEATURES],
+            view.auxiliary[LABELS],
+            examples,
+            generator=generator,
         )
         # In the order of the recording, which may differ from the model's.
-        recorded, ids = {name: deltas[name] for name in view.deltas}, torch.arange(len(some))
-        dense = RoundView(round=number, pseudonyms=ids, example_counts=ids, deltas=recorded, model=model)
-        made.append(layer_vectors(dense, layers))
-    return torch.cat(made)[torch.tensor(order).argsort()]
+        recorded = {name: deltas[name] for name in view.deltas}
+        ids = torch.arange(len(some))
+        dense = RoundView(round=round_number, pseudonyms=ids, example_counts=ids, deltas=recorded, model=model)
+        vectors.append(layer_vectors(dense, layers))
+    # Back in the order of the devices.
+    return torch.cat(vectors)[torch.tensor(by_size).argsort()]

@@ -48,8 +48,10 @@ class WordLaws:
 
     def ratios(self, smoothing: float) -> tuple[Tensor, Tensor]:
         """``(U, W)`` logarithms of the ratios of the users' frequencies to everybody's, and their differences."""
-        base, own = self.base, self.smoothed(smoothing)
-        return torch.where(base > 0, own.log() - base.log(), 0.0), own - base
+        base = self.base
+        frequencies = self.smoothed(smoothing)
+        log_ratios = torch.where(base > 0, frequencies.log() - base.log(), 0.0)
+        return log_ratios, frequencies - base
 
     def smoothed(self, words: float) -> Tensor:
         """``(U, W)`` frequencies, with so many words of everybody's texts added to each user's."""
@@ -72,8 +74,9 @@ class WordEstimate:
 
     def weights(self, base: Tensor, burstiness: float) -> Tensor:
         """``(V, W)`` share of the variance of each frequency that is not noise, for frequencies ``base (W,)``."""
-        own = burstiness * base / self.words.clamp(min=1)
-        return own / (own + self.noise).clamp(min=torch.finfo(torch.float64).tiny)
+        # A word of frequency b among N has the variance burstiness b / N, with 1 for independent words.
+        variance = burstiness * base / self.words.clamp(min=1)
+        return variance / (variance + self.noise).clamp(min=torch.finfo(torch.float64).tiny)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,17 +129,19 @@ class WordCounts(IdentityAttack):
         laws = word_laws(view)
         if len(laws.users) < 2:
             raise ViewError("expected texts of at least two known users, got those of one")
-        found, cohort = estimated_words(view, laws)
+        estimate, known_frequencies = estimated_words(view, laws)
         if self.linked:
-            found = averaged(found, view.pseudonyms)
-        ratios, offsets = laws.ratios(self.smoothing)
-        weights = found.weights(laws.base, self.burstiness)
-        scores = (weights * found.frequencies) @ ratios.T - weights @ offsets.T
+            estimate = averaged(estimate, view.pseudonyms)
+        # sum_w a_w (f_w log(q_w / b_w) - (q_w - b_w)).
+        log_ratios, differences = laws.ratios(self.smoothing)
+        weights = estimate.weights(laws.base, self.burstiness)
+        scores = (weights * estimate.frequencies) @ log_ratios.T - weights @ differences.T
         # The known messages have less noise, or none; their scores are to have the same weights.
         typical = weights.mean(0)
-        others = (typical * cohort) @ ratios.T - typical @ offsets.T
-        noise = found.noise.mean() * (typical * ratios).square().sum(1)
-        scores = against_others(scores, others, laws.labels, noise)
+        cohort = (typical * known_frequencies) @ log_ratios.T - typical @ differences.T
+        # Variance that noise in f_w adds to a score.
+        noise = estimate.noise.mean() * (typical * log_ratios).square().sum(1)
+        scores = against_others(scores, cohort, laws.labels, noise)
         return IdentityEstimate(scores=standardised(scores, self.sharpness).exp(), users=laws.users)
 
 
@@ -146,66 +151,84 @@ def word_laws(view: History) -> WordLaws:
     Raises:
         ViewError: the texts have other words than the last layer.
     """
-    known, tokens = known_view(view), view.auxiliary[FEATURES]
+    known_devices = known_view(view)
+    tokens = view.auxiliary[FEATURES]
     size = view.deltas[BIAS].shape[1]
     if tokens.dim() != 2 or tokens.is_floating_point() or int(tokens.max()) >= size or size == 1:
         raise ViewError(f"expected a model that predicts the words of the known texts, got one with {size} outputs")
-    users, place = torch.unique(view.auxiliary[OWNERS], return_inverse=True)
+    # Counts of each owner's words but for the first of a text; 0 is padding.
+    owners, owner_of_text = torch.unique(view.auxiliary[OWNERS], return_inverse=True)
     row, column = (tokens[:, 1:] > 0).nonzero(as_tuple=True)
-    flat = place[row] * size + tokens[row, column + 1]
-    counts = flat.bincount(minlength=len(users) * size).reshape(len(users), size).double()
-    held = known.priors[USERS][known.priors[HOLDOUT]] if HOLDOUT in known.priors else users[:0]
-    groups, group = torch.unique(torch.where(torch.isin(users, held), UNSEEN, users), return_inverse=True)
-    device = torch.searchsorted(users, known.priors[USERS])
+    pairs = owner_of_text[row] * size + tokens[row, column + 1]
+    counts = pairs.bincount(minlength=len(owners) * size).reshape(len(owners), size).double()
+    # Owners of the hold-out are one user.
+    holdout = owners[:0]
+    if HOLDOUT in known_devices.priors:
+        holdout = known_devices.priors[USERS][known_devices.priors[HOLDOUT]]
+    user_of_owner = torch.where(torch.isin(owners, holdout), UNSEEN, owners)
+    users, user_number = torch.unique(user_of_owner, return_inverse=True)
+    # A known device has the texts of its owner.
+    owner_of_device = torch.searchsorted(owners, known_devices.priors[USERS])
     frequencies = counts / counts.sum(1, keepdim=True).clamp(min=1)
     return WordLaws(
-        users=groups,
-        counts=counts.new_zeros(len(groups), size).index_add_(0, group, counts),
-        labels=group[device],
-        frequencies=frequencies[device],
+        users=users,
+        counts=counts.new_zeros(len(users), size).index_add_(0, user_number, counts),
+        labels=user_number[owner_of_device],
+        frequencies=frequencies[owner_of_device],
     )
 
 
 def estimated_words(view: History, laws: WordLaws) -> tuple[WordEstimate, Tensor]:
     """Word frequencies of the anonymous messages; and of the known ones ``(P, W)``, as if they were anonymous."""
-    known, learner = known_view(view), view.require(ExampleAlgorithm)
-    check_known(known.deltas[BIAS])
-    rates, own_rates = (learner.learning_rate * learner.steps(one.example_counts)[:, None] for one in (view, known))
-    seen, variance = _bias_changes(view, known)
-    own, _ = _bias_changes(known, known)
-    predicted = laws.frequencies - own / own_rates
-    per_example = float(laws.counts.sum()) / len(view.auxiliary[FEATURES])
-    found = WordEstimate(
-        frequencies=seen / rates + round_means(predicted, known, view),
+    known_devices = known_view(view)
+    learner = view.require(ExampleAlgorithm)
+    check_known(known_devices.deltas[BIAS])
+    # r T of each message.
+    rates = learner.learning_rate * learner.steps(view.example_counts)[:, None]
+    known_rates = learner.learning_rate * learner.steps(known_devices.example_counts)[:, None]
+    changes, variance = _bias_changes(view, known_devices)
+    known_changes, _ = _bias_changes(known_devices, known_devices)
+    # p_w = f_w - delta_w / (r T) of the known messages, whose mean in a round is that of all; then f_w of every one.
+    predicted = laws.frequencies - known_changes / known_rates
+    words_per_example = float(laws.counts.sum()) / len(view.auxiliary[FEATURES])
+    estimate = WordEstimate(
+        frequencies=changes / rates + round_means(predicted, known_devices, view),
         noise=variance / rates.square(),
-        words=view.example_counts[:, None].double() * per_example,
+        words=view.example_counts[:, None].double() * words_per_example,
     )
-    return found, own / own_rates + round_means(predicted, known, known)
+    known_frequencies = known_changes / known_rates + round_means(predicted, known_devices, known_devices)
+    return estimate, known_frequencies
 
 
-def _bias_changes(view: History, known: History) -> tuple[Tensor, float]:
+def _bias_changes(view: History, known_devices: History) -> tuple[Tensor, float]:
     """``(V, W)`` changes of the bias, and the variance of the noise in each.
 
     Under noise, the weight's change projected on the mean hidden state is a second measurement. Its error is that of
     the noise, and the mean squared one that it has on the known messages.
     """
-    bias, noise = view.deltas[BIAS].double(), view.noise_scale(BIAS) ** 2
-    if not noise or WEIGHT not in view.deltas:
-        return bias, noise
-    # The mean hidden state, by which a row of the weight moves relative to its bias.
-    known_bias, known_weight = known.deltas[BIAS].double(), known.deltas[WEIGHT].double()
+    bias = view.deltas[BIAS].double()
+    variance = view.noise_scale(BIAS) ** 2
+    if not variance or WEIGHT not in view.deltas:
+        return bias, variance
+    # The mean hidden state h, by which a row of the weight moves relative to its bias: least squares of dW = db h'.
+    known_bias = known_devices.deltas[BIAS].double()
+    known_weight = known_devices.deltas[WEIGHT].double()
     scale = known_bias.square().sum().clamp(min=torch.finfo(torch.float64).tiny)
     state = torch.einsum("pw,pwh->h", known_bias, known_weight) / scale
+    # The second measurement, dW h / |h|^2.
     length = max(float(state.norm()), torch.finfo(torch.float32).tiny)
     second = view.deltas[WEIGHT].double() @ state / length**2
     error = float((known_weight @ state / length**2 - known_bias).square().mean())
-    other = view.noise_scale(WEIGHT) ** 2 / length**2 + error
-    share = other / (noise + other)
-    return share * bias + (1 - share) * second, share**2 * noise + (1 - share) ** 2 * other
+    second_variance = view.noise_scale(WEIGHT) ** 2 / length**2 + error
+    # Both by their inverse variances.
+    share = second_variance / (variance + second_variance)
+    combined = share * bias + (1 - share) * second
+    combined_variance = share**2 * variance + (1 - share) ** 2 * second_variance
+    return combined, combined_variance
 
 
-def averaged(found: WordEstimate, pseudonyms: Tensor) -> WordEstimate:
+def averaged(estimate: WordEstimate, pseudonyms: Tensor) -> WordEstimate:
     """The mean estimate of all messages under the pseudonym ``(V,)`` of each."""
-    _, place, counts = torch.unique(pseudonyms, return_inverse=True, return_counts=True)
-    frequencies = mean_over_pseudonyms(found.frequencies, pseudonyms)
-    return dataclasses.replace(found, frequencies=frequencies, noise=found.noise / counts[place][:, None])
+    _, device, counts = torch.unique(pseudonyms, return_inverse=True, return_counts=True)
+    frequencies = mean_over_pseudonyms(estimate.frequencies, pseudonyms)
+    return dataclasses.replace(estimate, frequencies=frequencies, noise=estimate.noise / counts[device][:, None])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedleak.attacks.composition.estimates import CompositionEstimate
-from fedleak.attacks.composition.output_mean import PositiveShare, TargetMean
+from fedleak.attacks.composition.one_output import PositiveShare, TargetMean
 from fedleak.attacks.identifiability.pac import VectorEstimate
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.membership.retrieval import RetrievalEstimate

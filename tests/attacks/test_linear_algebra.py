@@ -60,12 +60,12 @@ def test_the_row_space_is_that_of_all_rows(rows: int) -> None:
 def test_whitened_vectors_have_the_same_spread_in_all_directions() -> None:
     labels = torch.arange(400) % 3
     vectors = normal(400, 4) @ normal(4, 4, name="mixing") + 10 * labels[:, None]
-    white = vectors @ whitening(covariance_within(vectors, labels), kept=1.0, added=1e-12)
+    white = vectors @ whitening(covariance_within(vectors, labels), factor=1.0, added=1e-12)
     torch.testing.assert_close(covariance_within(white, labels), torch.eye(4, dtype=torch.float64))
 
 
 def test_a_covariance_of_zero_has_no_direction_of_infinite_weight() -> None:
-    eigenvalues, _ = shrunk_eigenvalues(torch.zeros(3, 3, dtype=torch.float64), kept=0.5, added=0.5)
+    eigenvalues, _ = shrunk_eigenvalues(torch.zeros(3, 3, dtype=torch.float64), factor=0.5, added=0.5)
     assert bool((eigenvalues > 0).all())
 
 
@@ -75,7 +75,7 @@ def test_whitening_of_few_errors_is_that_of_their_whole_covariance() -> None:
     for client in range(2):
         covariance = 0.9 * errors[client].T @ errors[client] / 3
         covariance += (0.02 * covariance.trace() / 7 + 0.3**2) * torch.eye(7, dtype=torch.float64)
-        expected = values[client] @ whitening(covariance, kept=1.0, added=0.0)
+        expected = values[client] @ whitening(covariance, factor=1.0, added=0.0)
         torch.testing.assert_close(whitened[client], expected)
 
 

@@ -8,7 +8,8 @@ import pytest
 from dp_accounting import get_epsilon_gaussian
 from scipy import stats
 
-from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate
+from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds
+from fedleak.attacks.declared_privacy.canary_estimate import CanaryEstimate
 from fedleak.core.epsilon_bounds import (
     bound_at,
     canaries_to_show,

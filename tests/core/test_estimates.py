@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedleak.attacks.composition.output_mean import PositiveShare
+from fedleak.attacks.composition.one_output import PositiveShare
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.core.errors import InputError
 from fedleak.core.estimates import Estimate, EstimateError, check_tensor

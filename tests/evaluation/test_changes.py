@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedleak.attacks.composition.output_mean
+import fedleak.attacks.composition.one_output
 import fedleak.attacks.matching.estimates
 import fedleak.attacks.source.source_inference  # noqa: F401 - both add their metrics
 from fedleak.attacks.recommendation import Direction

@@ -31,7 +31,7 @@ def test_blocks_of_served_rows_are_the_columns_of_the_whole_table(
 
 @pytest.mark.parametrize("held", [1, 50, 1000])
 def test_products_of_a_round_in_parts_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
-    monkeypatch.setattr("fedleak.attacks.attributes.messages._HELD", held)
+    monkeypatch.setattr("fedleak.attacks.attributes.messages._IN_MEMORY", held)
     deltas = {"a.weight": torch.randn(7, 3, 2), "a.bias": torch.randn(7, 3), "b.weight": torch.randn(7, 5)}
     whole = plain_view(7, deltas=deltas)
     read: list[int] = []

@@ -10,7 +10,7 @@ from bench.hostile_federations import Federation
 from fedleak.attacks.composition.baselines import EqualCounts
 from fedleak.attacks.composition.counts import CountEstimate
 from fedleak.attacks.composition.ilrg import ILRG
-from fedleak.attacks.composition.output_counts import OutputCounts, _way, class_counts
+from fedleak.attacks.composition.output_counts import OutputCounts, _mean_step, class_counts
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
 from fedleak.core.seeding import generator_for
@@ -147,9 +147,9 @@ def test_the_baseline_has_equal_counts() -> None:
 @pytest.mark.parametrize(("local", "expected"), [(STEP, 0.0), (SGD, 0.5), (TWO_STEPS, 0.5)])
 def test_predictions_of_a_single_step_are_those_of_the_global_model(local: LocalTraining, expected: float) -> None:
     view, _ = toy(local)
-    assert set(_way(view).tolist()) == {expected}
-    assert set(_way(dataclasses.replace(view, algorithm=None)).tolist()) == {0.5}
-    assert set(_way(with_noise(view, 0.01)).tolist()) == {0.0}
+    assert set(_mean_step(view).tolist()) == {expected}
+    assert set(_mean_step(dataclasses.replace(view, algorithm=None)).tolist()) == {0.5}
+    assert set(_mean_step(with_noise(view, 0.01)).tolist()) == {0.0}
 
 
 def test_linear_shares_have_no_bias_where_the_counts_are_not_certain() -> None:

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedleak.attacks.composition.one_output import PositiveShare, TargetMean
 from fedleak.attacks.composition.output_mean import GuessedShare, OutputMean, OutputShare, PositiveShare, TargetMean
+from fedleak.client.cohort import Cohort
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.network import ModuleAlgorithm
 from fedleak.client.one_output import OneOutput
@@ -63,25 +65,6 @@ def test_an_unknown_learner_gives_the_order_and_says_what_is_assumed() -> None:
     assert float(scores.metrics["share-correlation"].mean()) > 0.98
     assert "SGD" in str(scores.details[0]["assumes"])
     assert not run(OutputShare(), view, PositiveShare).assumes
-
-
-def test_the_influences_of_a_correlation_have_it_as_mean_and_its_spread() -> None:
-    """Products of two standardised shares lie beyond 1, their mean does not; leaving out a client checks influences."""
-    draw = torch.Generator().manual_seed(0)
-    true = torch.rand(30, generator=draw, dtype=torch.float64)
-    shares = (true + 0.1 * torch.randn(30, generator=draw, dtype=torch.float64)).clamp(0, 1)
-    truth = {"class_counts": torch.stack([1 - true, true], 1)}
-    scores = PositiveShare(shares=shares).score(plain_view(30), truth)
-    products = scores.metrics["share-correlation"]
-    influences = scores.influences["share-correlation"]
-    correlation = float(torch.corrcoef(torch.stack([shares, true]))[0, 1])
-    assert float(products.max()) > 1
-    assert float(influences.mean()) == pytest.approx(correlation) == pytest.approx(float(products.mean()))
-    left_out = [
-        float(torch.corrcoef(torch.stack([shares, true])[:, torch.arange(30) != client])[0, 1]) for client in range(30)
-    ]
-    jackknife = 30 * correlation - 29 * torch.tensor(left_out).double()
-    assert float(torch.corrcoef(torch.stack([influences, jackknife]))[0, 1]) > 0.99
 
 
 def test_the_mean_target_of_a_regression_is_in_its_units() -> None:

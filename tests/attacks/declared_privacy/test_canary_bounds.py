@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate, CoinGuess
+from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds, CoinGuess
+from fedleak.attacks.declared_privacy.canary_estimate import CanaryEstimate
 from fedleak.core.errors import ViewError
 from fedleak.core.view import CANARY_PLUS, CANARY_PSEUDONYMS
 from tests.attacks.declared_privacy.canaries import SIZE, scored, toy, value

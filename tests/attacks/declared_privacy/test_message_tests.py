@@ -5,13 +5,14 @@ import pytest
 import torch
 
 from fedleak.attacks.declared_privacy.findings import Findings
-from fedleak.attacks.declared_privacy.message_tests import CHECKS, Group, MessageTests, _in_a_row
+from fedleak.attacks.declared_privacy.message_tests import CHECKS, MessageTests
+from fedleak.attacks.declared_privacy.noised_groups import NoisedGroup
 from tests.attacks.runs import plain_view
 
 
 def checked(x: torch.Tensor, clip: float) -> MessageTests:
     """Tests of messages ``(V, n)`` of one parameter, in units of the declared noise."""
-    tests = MessageTests(Group(clip, {"w": 1.0}), Findings(alpha=0.01, checks=CHECKS), len(x))
+    tests = MessageTests(NoisedGroup(clip, {"w": 1.0}), Findings(alpha=0.01, checks=CHECKS), len(x))
     tests.add_round(plain_view(len(x), deltas={"w": x}, model={"w": torch.ones(x.shape[1])}), torch.arange(len(x)))
     return tests
 
@@ -32,9 +33,3 @@ def test_noise_in_blocks_that_a_dominant_update_leaves_out_is_free_in_the_only_p
     assert not checked(x, 0.5).conclusive.free
     x[:, :320] += 1000
     assert checked(x, 20_000).conclusive.free
-
-
-def test_messages_in_a_row_are_cut_to_whole_blocks() -> None:
-    x = torch.arange(200).reshape(2, 100)  # blocks have 32 numbers
-    assert torch.equal(_in_a_row(x), torch.cat([x[0, :96], x[1, :96]])[None])
-    assert torch.equal(_in_a_row(x[:, :20]), x[:, :20].reshape(1, 40))

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from fedleak.attacks.declared_privacy.noise_reuse import Messages, SeenNoise, compared, compared_all
+from fedleak.attacks.declared_privacy.noise_reuse import ComparedMessages, SeenNoise, compared, compared_all
 
 
-def messages(numbers: torch.Tensor) -> Messages:
-    return Messages.as_declared(numbers, torch.arange(len(numbers)))
+def messages(numbers: torch.Tensor) -> ComparedMessages:
+    return ComparedMessages.as_declared(numbers, torch.arange(len(numbers)))
 
 
 def noise(messages: int, numbers: int, seed: int) -> torch.Tensor:

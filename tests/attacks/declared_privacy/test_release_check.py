@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bench.release_check import EXPECTED, checked
 from bench.release_simulation import Fault, System, round_of
-from fedleak.attacks.declared_privacy.message_tests import Group
+from fedleak.attacks.declared_privacy.noised_groups import NoisedGroup
 from fedleak.attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Detail
@@ -199,7 +199,8 @@ def test_the_noise_of_an_honest_client_is_not_counted_against_it() -> None:
 
 
 def test_noise_without_a_clip_has_no_epsilon() -> None:
-    view = view_of({"w": torch.randn(4, 1000)}, Release(noise_scale=1.0, parameters=("w",)))
+    noise = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))  # else one of 100 runs has a finding
+    view = view_of({"w": noise}, Release(noise_scale=1.0, parameters=("w",)))
     found = check(view)
     assert found.epsilon.isinf().all()
     assert found.declared.isinf().all()
@@ -246,7 +247,7 @@ def test_scores_are_of_clients_and_keep_the_table() -> None:
 
 
 def test_noise_too_small_for_a_number_bounds_nothing() -> None:
-    assert Group(clip=math.inf, scales={"w": 0.0}).bound == math.inf
+    assert NoisedGroup(clip=math.inf, scales={"w": 0.0}).bound == math.inf
 
 
 def participants_row(found: ReleaseEstimate) -> Detail:
