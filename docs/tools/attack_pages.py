@@ -52,21 +52,49 @@ def is_listed(thing: object) -> bool:
 def pages() -> dict[str, str]:
     """Text of each page by file name."""
     families = _families()
-    return {
-        "index.md": _choose(families),
-        **{f"{family}.md": _family(family, kinds) for family, kinds in families.items()},
-        **{f"{family}.svg": drawn for family in families if (drawn := _figure(family)[0])},
-    }
+    texts = {"index.md": _choose(families)}
+    for family, kinds in families.items():
+        texts[f"{family}.md"] = _family(family, kinds)
+    for family in families:
+        svg, _ = _figure(family)
+        if svg:
+            texts[f"{family}.svg"] = svg
+    return texts
 
 
 def _families() -> dict[str, list[type[Attack]]]:
-    found: dict[str, list[type[Attack]]] = {}
+    """Attacks by family, both in the order of the registry."""
+    families: dict[str, list[type[Attack]]] = {}
     for kind in REGISTRY.values():
-        found.setdefault(kind.family, []).append(kind)
-    return found
+        families.setdefault(kind.family, []).append(kind)
+    return families
 
 
 def _choose(families: dict[str, list[type[Attack]]]) -> str:
+    """Page to choose an attack: by question, by what the recording holds, and by threat model."""
+    question_rows = []
+    for family, kinds in families.items():
+        roles = [_kind(kind) for kind in kinds]
+        question_rows.append(
+            (
+                f"{{doc}}`{family}`",
+                "; ".join(dict.fromkeys(kind.estimates.inferred for kind in kinds)),
+                ", ".join(str(roles.count(role)) for role in _KINDS),
+                ", ".join(f"`{kind.name}`" for kind in kinds if kind.exact),
+            )
+        )
+    threat_rows = []
+    for kind in REGISTRY.values():
+        threat_rows.append(
+            (
+                _link(kind),
+                _how(kind),
+                kind.threat_model.sees,
+                kind.threat_model.knows,
+                ", ".join(kind.public_names().names),
+                kind.cost,
+            )
+        )
     parts = [
         "# Choose an attack",
         f"{len(REGISTRY)} attacks and baselines, by question. This page is made from the attacks' own descriptions, as"
@@ -74,18 +102,7 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
         " with what they lack, so the choice is often one of what to record. Published attacks that are nowhere ahead"
         " of every other in the published results run only with `--published`.",
         "## By question",
-        table(
-            ("Family", "The server infers", "Published, ours, baselines", "Exact"),
-            [
-                (
-                    f"{{doc}}`{family}`",
-                    "; ".join(dict.fromkeys(kind.estimates.inferred for kind in kinds)),
-                    ", ".join(str(sum(_kind(kind) == role for kind in kinds)) for role in _KINDS),
-                    ", ".join(f"`{kind.name}`" for kind in kinds if kind.exact),
-                )
-                for family, kinds in families.items()
-            ],
-        ),
+        table(("Family", "The server infers", "Published, ours, baselines", "Exact"), question_rows),
         "*Exact*: attacks that solve for the answer where theory guarantees one. A *baseline* is a simple answer,"
         " mostly without the client's update; an attack shows a leak where it infers more than the best baseline.",
         "## By what the recording holds",
@@ -97,51 +114,47 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
         "## Threat models",
         "*Taxonomies*: names in NIST AI 100-2, MITRE ATLAS and OWASP AISVS, where one fits, and the letter of the"
         " threat model, see [taxonomies](../../theory/taxonomies.md).",
-        table(
-            ("Attack", "Kind", "Sees", "Knows", "Taxonomies", "Cost"),
-            [
-                (
-                    _link(kind),
-                    _how(kind),
-                    kind.threat_model.sees,
-                    kind.threat_model.knows,
-                    ", ".join(kind.public_names().names),
-                    kind.cost,
-                )
-                for kind in REGISTRY.values()
-            ],
-        ),
+        table(("Attack", "Kind", "Sees", "Knows", "Taxonomies", "Cost"), threat_rows),
         "```{toctree}\n:hidden:\n\n" + "\n".join(families) + "\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _recorded() -> str:
-    used = {name for kind in REGISTRY.values() for name in kind.threat_model.fields}
-    fields = [*(name for name in _FIELDS if name in used), *sorted(used - set(_FIELDS))]
+    """Table of what each attack needs of a recording, those first that need least."""
+    used: set[str] = set()
+    for kind in REGISTRY.values():
+        used.update(kind.threat_model.fields)
+    fields = [name for name in _FIELDS if name in used]
+    fields += sorted(used - set(_FIELDS))
     rows = []
     for kind in REGISTRY.values():
         if not kind.baseline:
-            held = kind.threat_model.fields
-            rows.append((_link(kind), kind.family, *("✓" if name in held else "" for name in fields)))
+            ticks = ["✓" if name in kind.threat_model.fields else "" for name in fields]
+            rows.append((_link(kind), kind.family, *ticks))
     header = ("Attack", "Family", *(_FIELDS.get(name, name).capitalize() for name in fields))
     return table(header, sorted(rows, key=lambda row: row.count("✓")))
 
 
 def _family(family: str, kinds: Sequence[type[Attack]]) -> str:
+    """Page of a family: its own text, the published numbers with their figure, then a section for each attack."""
     inferred = "; ".join(dict.fromkeys(kind.estimates.inferred for kind in kinds))
     parts = [f"# {family.capitalize()}", f"*The server can infer from a client's update {inferred}.*"]
-    parts += filter(None, [own_text(family)])
-    numbers, caption = _numbers(family), _figure(family)[1]
+    family_text = own_text(family)
+    if family_text:
+        parts.append(family_text)
+    numbers = _numbers(family)
+    _, caption = _figure(family)
     if numbers:
-        drawn = [f"```{{figure}} {family}.svg\n\n{caption}\n```"] if caption else []
-        parts += ["## Numbers", *drawn, numbers]
-    for title, listed in (
-        ("## Attacks", [kind for kind in kinds if not kind.baseline]),
-        ("## Baselines", [kind for kind in kinds if kind.baseline]),
-    ):
+        parts.append("## Numbers")
+        if caption:
+            parts.append(f"```{{figure}} {family}.svg\n\n{caption}\n```")
+        parts.append(numbers)
+    attacks = [kind for kind in kinds if not kind.baseline]
+    baselines = [kind for kind in kinds if kind.baseline]
+    for title, listed in (("## Attacks", attacks), ("## Baselines", baselines)):
         if listed:
-            parts += [title, *(_attack(kind) for kind in listed)]
+            parts += [title, *map(_attack, listed)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -166,21 +179,23 @@ def own_text(family: str) -> str:
 
 
 def _attack(kind: type[Attack]) -> str:
-    facts = [
-        ("Kind", _how(kind)),
-        ("Sees", kind.threat_model.sees),
-        ("Knows", kind.threat_model.knows),
-        *((title, name or "none fits") for title, name in _taxonomies(kind)),
-        ("Needs", ", ".join(f"`{need}`" for need in kind.threat_model.described_needs)),
-        ("Cost", kind.cost),
-        ("Metrics", ", ".join(f"`{getattr(entry, 'name', entry)}`" for entry in kind.estimates.metrics)),
-        ("Published in", "; ".join(kind.references)),
-        ("In an audit", "with `--published`" if kind.for_comparison else ""),
-    ]
+    """Section of an attack: its facts, its docstring, and how to run it."""
+    metrics = [getattr(entry, "name", entry) for entry in kind.estimates.metrics]
+    facts = {
+        "Kind": _how(kind),
+        "Sees": kind.threat_model.sees,
+        "Knows": kind.threat_model.knows,
+        **_taxonomies(kind),
+        "Needs": ", ".join(f"`{need}`" for need in kind.threat_model.described_needs),
+        "Cost": kind.cost,
+        "Metrics": ", ".join(f"`{name}`" for name in metrics),
+        "Published in": "; ".join(kind.references),
+        "In an audit": "with `--published`" if kind.for_comparison else "",
+    }
     return "\n\n".join(
         [
             f"({_target(kind)})=\n### {kind.name}",
-            table(("", ""), [fact for fact in facts if fact[1]]),
+            table(("", ""), [(title, fact) for title, fact in facts.items() if fact]),
             _described(kind),
             _example(kind),
         ]
@@ -189,44 +204,53 @@ def _attack(kind: type[Attack]) -> str:
 
 def _example(kind: type[Attack]) -> str:
     """How to run it on a recording, with the default of its first arguments."""
-    shared = [other for other in REGISTRY.values() if other.name == kind.name]
-    name = kind.name if len(shared) == 1 else f"{kind.__module__}.{kind.__name__}"
-    own: Sequence[dataclasses.Field[Any]] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
-    given = [
-        f"--attack.{field.name} {field.default}"
-        for field in own
-        if isinstance(field.default, int | float | str) and not isinstance(field.default, bool)
-    ]
-    line = " ".join(["fedleak run runs/NAME/deltas --attack", name, *given[:2]])
-    return f"Run it on a recording, here with its defaults:\n\n```\n{line}\n```"
+    # A name that two families share does not say which attack it is; the path of the class does.
+    same_name = [attack for attack in REGISTRY.values() if attack.name == kind.name]
+    name = kind.name if len(same_name) == 1 else f"{kind.__module__}.{kind.__name__}"
+    fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    arguments = []
+    for field in fields:
+        if isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
+            arguments.append(f"--attack.{field.name} {field.default}")
+    command = " ".join(["fedleak run runs/NAME/deltas --attack", name, *arguments[:2]])
+    return f"Run it on a recording, here with its defaults:\n\n```\n{command}\n```"
 
 
-def _taxonomies(kind: type[Attack]) -> list[tuple[str, str | None]]:
+def _taxonomies(kind: type[Attack]) -> dict[str, str]:
+    """Names of an attack by the title of the taxonomy."""
     names = kind.public_names()
-    titles = ("NIST AI 100-2", "MITRE ATLAS", "OWASP AISVS", "[Threat model](../../theory/taxonomies.md)")
-    return list(zip(titles, (names.nist, names.atlas, names.aisvs, names.letter), strict=True))
+    return {
+        "NIST AI 100-2": names.nist or "none fits",
+        "MITRE ATLAS": names.atlas or "none fits",
+        "OWASP AISVS": names.aisvs or "none fits",
+        "[Threat model](../../theory/taxonomies.md)": names.letter or "none fits",
+    }
 
 
 def _described(kind: type[Attack]) -> str:
     """The docstring; of a variant the values in which it differs from the attack that explains it."""
     if kind.variant_of is None or kind.variant_key is None:
         return f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```"
-    values = kind.variants[kind.variant_key]
-    options = {name: value for name, value in values.items() if name not in ("name", "cost", "threat_model")}
-    return f"Variant of {_link(kind.variant_of)} with {', '.join(f'`{n} = {v!r}`' for n, v in options.items())}."
+    options = []
+    for name, value in kind.variants[kind.variant_key].items():
+        if name not in ("name", "cost", "threat_model"):
+            options.append(f"`{name} = {value!r}`")
+    return f"Variant of {_link(kind.variant_of)} with {', '.join(options)}."
 
 
 def _numbers(family: str) -> str:
     """One row per published table, attack and judged metric: ours and the paper's."""
     rows = []
-    for published, own in _results().items():
-        own = own[own["family"] == family]
-        judged = [name for name, entry in METRICS.items() if entry.judged and name in set(own["metric"])]
-        own = own[own["metric"].isin(judged[:1])]
-        for name, cells in own.groupby("attack", sort=False):
+    for table_name, results in _results().items():
+        of_family = results[results["family"] == family]
+        # Of the metrics that judge attacks, the first in the order of the metrics' table.
+        metrics = set(of_family["metric"])
+        judged = [name for name, entry in METRICS.items() if entry.judged and name in metrics]
+        of_family = of_family[of_family["metric"].isin(judged[:1])]
+        for name, cells in of_family.groupby("attack", sort=False):
             rows.append(
                 (
-                    f"`{published}`",
+                    f"`{table_name}`",
                     f"`{name}`",
                     f"`{judged[0]}`",
                     str(len(cells)),
@@ -258,19 +282,30 @@ def _results() -> dict[str, pd.DataFrame]:
 
 
 def _span(values: Any, digits: int = 3) -> str:
-    known = pd.to_numeric(pd.Series(values), errors="coerce").dropna()
-    if known.empty:
+    """The smallest and the largest of some numbers; one where they print alike, none where there is none."""
+    numbers = pd.to_numeric(pd.Series(values), errors="coerce").dropna()
+    if numbers.empty:
         return ""
-    least, most = f"{known.min():.{digits}f}", f"{known.max():.{digits}f}"
-    return least if least == most else f"{least} to {most}"
+    least = f"{numbers.min():.{digits}f}"
+    most = f"{numbers.max():.{digits}f}"
+    if least == most:
+        return least
+    return f"{least} to {most}"
 
 
 def _kind(kind: type[Attack]) -> str:
-    return "baseline" if kind.baseline else "published" if kind.references else "ours"
+    if kind.baseline:
+        return "baseline"
+    if kind.references:
+        return "published"
+    return "ours"
 
 
 def _how(kind: type[Attack]) -> str:
-    return "baseline" if kind.baseline else f"{_kind(kind)}, {'exact' if kind.exact else 'statistical'}"
+    if kind.baseline:
+        return "baseline"
+    guarantee = "exact" if kind.exact else "statistical"
+    return f"{_kind(kind)}, {guarantee}"
 
 
 def _target(kind: type[Attack]) -> str:
@@ -283,5 +318,8 @@ def _link(kind: type[Attack]) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    markdown_rows = []
+    for row in (header, ["---"] * len(header), *rows):
+        cells = [cell.replace("|", "\\|") for cell in row]
+        markdown_rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(markdown_rows)

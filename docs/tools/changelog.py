@@ -53,11 +53,12 @@ def release(root: Path, version: str, date: datetime.date) -> None:
     fragments = sorted(path for path in (root / "changes").glob("*.md") if path.name != _README)
     require(fragments, "texts in changes/ on what is new", "none", "Write one as changes/README.md says.")
     texts = [checked_fragment(path) for path in fragments]
-    # The newest release stands first.
-    place = HEADING.search(before)
-    assert place is not None
+    # The newest release stands first, so the new part goes before its heading.
+    newest_heading = HEADING.search(before)
+    assert newest_heading is not None
+    start = newest_heading.start()
     part = f"## {version} ({date.isoformat()})\n\n" + "\n".join(texts) + "\n\n"
-    changelog.write_text(before[: place.start()] + part + before[place.start() :], encoding="utf-8")
+    changelog.write_text(before[:start] + part + before[start:], encoding="utf-8")
     for path in fragments:
         path.unlink()
     set_version(root, version)
@@ -80,6 +81,7 @@ def checked_fragment(path: Path) -> str:
     """
     text = path.read_text(encoding="utf-8").strip()
     lines = text.splitlines()
+    # One point of a list: its further lines are indented below the first.
     is_point = text.startswith("* ") and all(line.startswith("  ") for line in lines[1:])
     is_short = len(lines) <= _MOST_LINES and all(len(line) <= _LONGEST_LINE for line in lines)
     expected = (

@@ -74,9 +74,12 @@ def data_sets() -> str:
 def learners() -> str:
     """What is trained: every class that users name, and none that is only a base of others."""
     kinds = classes_in(modules, BuiltFromData)
+    # A class that others extend is shown if users name it too.
     exported = {getattr(modules, name) for name in public_names(modules)}
-    bases = {base for kind in kinds for base in kind.__bases__} - exported
-    shown = [kind for kind in kinds if kind not in bases]
+    bases: set[type] = set()
+    for kind in kinds:
+        bases.update(kind.__bases__)
+    shown = [kind for kind in kinds if kind in exported or kind not in bases]
     return _section("Learners", "What clients train, `--model NAME`.", ("Class", "What it is"), _by_class(shown))
 
 
@@ -151,11 +154,14 @@ def _attack(kind: type[Attack]) -> str:
     """The definition of an attack; of a variant, the values in which it differs from the attack that has one."""
     if kind.variant_of is None or kind.variant_key is None:
         return definition(kind)
-    values = kind.variants[kind.variant_key].items()
-    options = [f"`{name} = {value!r}`" for name, value in values if isinstance(value, bool | int | float | str)]
-    options = [option for option in options if not option.startswith(("`name ", "`cost "))]
+    options = []
+    for name, value in kind.variants[kind.variant_key].items():
+        if name not in ("name", "cost") and isinstance(value, bool | int | float | str):
+            options.append(f"`{name} = {value!r}`")
     base = f"`{kind.variant_of.name}`"
-    return f"{base} with {', '.join(options)}" if options else f"variant of {base}"
+    if not options:
+        return f"variant of {base}"
+    return f"{base} with {', '.join(options)}"
 
 
 def _needs(kind: type[Attack]) -> str:
@@ -167,7 +173,9 @@ def _role(kind: type[Attack]) -> str:
         return "baseline"
     if kind.for_comparison:
         return "published, with `--published`"
-    return "published" if kind.references else "ours"
+    if kind.references:
+        return "published"
+    return "ours"
 
 
 def _by_class(kinds: Iterable[type]) -> list[Row]:

@@ -69,19 +69,20 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("dist", type=Path, help="folder of the wheels and sdists")
     parser.add_argument("projects", type=Path, nargs="+", metavar="PROJECT", help="folder of a pyproject.toml")
     parser.add_argument("--uv", type=Path, required=True, help="path of uv, which builds a wheel of each sdist")
-    chosen = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     problems: list[str] = []
     try:
-        for folder in chosen.projects:
-            problems += problems_of_release(chosen.dist, read_project(folder), chosen.uv)
+        for folder in arguments.projects:
+            problems += problems_of_release(arguments.dist, read_project(folder), arguments.uv)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
     for problem in problems:
         print(problem, file=sys.stderr)
-    if not problems:
-        print(f"{chosen.dist}: wheels and sdists of {len(chosen.projects)} projects are whole.")
-    return 1 if problems else 0
+    if problems:
+        return 1
+    print(f"{arguments.dist}: wheels and sdists of {len(arguments.projects)} projects are whole.")
+    return 0
 
 
 def read_project(folder: Path) -> Project:
@@ -116,10 +117,10 @@ def problems_of_release(dist: Path, project: Project, uv: Path) -> list[str]:
 
 
 def _only(dist: Path, pattern: str) -> Path:
-    found = sorted(dist.glob(pattern))
-    names = ", ".join(path.name for path in found) or "none"
-    require(len(found) == 1, f"one file {pattern} in {dist}", names, "Run `make release`, which empties the folder.")
-    return found[0]
+    paths = sorted(dist.glob(pattern))
+    names = ", ".join(path.name for path in paths) or "none"
+    require(len(paths) == 1, f"one file {pattern} in {dist}", names, "Run `make release`, which empties the folder.")
+    return paths[0]
 
 
 def read_wheel(path: Path) -> dict[str, bytes]:
@@ -166,8 +167,8 @@ def _problems_of_files(contents: Mapping[str, bytes], project: Project) -> Itera
 def _problems_of_metadata(metadata: Message, contents: Mapping[str, bytes], project: Project) -> Iterator[str]:
     """What is wrong with the description of a distribution."""
     if (metadata["Name"], metadata["Version"]) != (project.name, project.version):
-        found = f"{metadata['Name']} {metadata['Version']}"
-        yield f"expected {project.name} {project.version} in its metadata; found {found}"
+        named = f"{metadata['Name']} {metadata['Version']}"
+        yield f"expected {project.name} {project.version} in its metadata; found {named}"
     for field in ("Summary", "Requires-Python", "License-Expression"):
         if not metadata[field]:
             yield f"no {field} in its metadata"
@@ -205,8 +206,8 @@ def problems_of_sdist(sdist: Path, contents: Mapping[str, bytes], project: Proje
         project: what both were built from.
         uv: program that builds a wheel.
     """
-    with tempfile.TemporaryDirectory() as made, tarfile.open(sdist) as archive:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary, tarfile.open(sdist) as archive:
+        folder = Path(temporary)
         top = {PurePosixPath(name).parts[0] for name in archive.getnames()}
         if top != {project.base}:
             yield f"expected {project.base} at the top; found {', '.join(sorted(top))}"
@@ -217,14 +218,14 @@ def problems_of_sdist(sdist: Path, contents: Mapping[str, bytes], project: Proje
         # uv builds its own kind of project without a network only from a folder.
         command = [str(uv), "build", "--wheel", "--offline", "--no-build-isolation", "--python", sys.executable]
         command += ["--out-dir", str(folder), str(folder / project.base)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode != 0:
-            yield f"no wheel can be built of it: {' '.join(done.stderr.split())[-300:]}"
+        build = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if build.returncode != 0:
+            yield f"no wheel can be built of it: {' '.join(build.stderr.split())[-300:]}"
             return
-        again = read_wheel(_only(folder, f"{project.package}-*.whl"))
+        built_contents = read_wheel(_only(folder, f"{project.package}-*.whl"))
     # The list of files in a wheel follows from the others.
-    for name in sorted(again.keys() | contents.keys()):
-        if not name.endswith(".dist-info/RECORD") and again.get(name) != contents.get(name):
+    for name in sorted(built_contents.keys() | contents.keys()):
+        if not name.endswith(".dist-info/RECORD") and built_contents.get(name) != contents.get(name):
             yield f"the wheel that is built of it has another {name}"
 
 

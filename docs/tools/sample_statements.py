@@ -47,8 +47,8 @@ def write(folder: Path) -> None:
     for name in SAMPLES:
         with tempfile.TemporaryDirectory() as work:
             for arguments in commands(name, Path(work)):
-                done = [sys.executable, *arguments]
-                subprocess.run(done, cwd=ROOT, check=True, capture_output=True, timeout=_LIMIT)
+                command = [sys.executable, *arguments]
+                subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=_LIMIT)
             shutil.copy(Path(work, "audit", "statement.html"), folder / f"{name}.html")
 
 
@@ -56,12 +56,13 @@ def page() -> str:
     """The page that leads to the samples; they lie in ``samples/`` of the site."""
     parts = [_START]
     for name, title in SAMPLES.items():
-        at = f"../../../samples/{name}.html"
-        frame = f'<iframe src="{at}" title="{title}" style="width: 100%; height: 1200px; border: 1px solid"></iframe>'
-        listed = "\n".join("python " + " ".join(one) for one in commands(name, Path("runs", name)))
+        url = f"../../../samples/{name}.html"
+        link = f'<a href="{url}">The statement as a page of its own</a>'
+        frame = f'<iframe src="{url}" title="{title}" style="width: 100%; height: 1200px; border: 1px solid"></iframe>'
+        command_lines = [f"python {' '.join(arguments)}" for arguments in commands(name, Path("runs", name))]
+        listing = "\n".join(command_lines)
         parts.append(
-            f'## {title}\n\n<p><a href="{at}">The statement as a page of its own</a>, for reading and printing.</p>\n\n'
-            f"{frame}\n\nMade by\n\n```\n{listed}\n```"
+            f"## {title}\n\n<p>{link}, for reading and printing.</p>\n\n{frame}\n\nMade by\n\n```\n{listing}\n```"
         )
     return "\n\n".join(parts) + "\n"
 

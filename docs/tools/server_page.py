@@ -3,7 +3,6 @@
 No deviation is named here, so that a new one is on the page as soon as its file is there.
 """
 
-from collections.abc import Sequence
 from typing import get_args
 
 from docs.tools.attack_pages import table
@@ -36,11 +35,13 @@ def pages() -> dict[str, str]:
     kinds = classes_in(server, Deviation)
     parts = [_START]
     for part in get_args(Part):
-        own = [kind for kind in kinds if kind.part == part]
-        rows = [(_link(kind), kind.does, _letter(kind), _noticed(kind), _origin(kind)) for kind in own]
+        rows = []
+        for kind in kinds:
+            if kind.part == part:
+                rows.append((_link(kind), kind.does, _letter(kind), _noticed(kind), _origin(kind)))
         header = ("Deviation", "The server", "Threat model", "Who would notice", "Defined in")
         parts += [f"## {_TITLES[part]}", table(header, rows)]
-    parts += ["## Classes", *(_section(kind) for kind in kinds)]
+    parts += ["## Classes", *map(_section, kinds)]
     return {"index.md": "\n\n".join(parts) + "\n"}
 
 
@@ -49,12 +50,15 @@ def _letter(kind: type[Deviation]) -> str:
 
 
 def _noticed(kind: type[Deviation]) -> str:
-    said: Sequence[str] = [
-        f"**{notice.who}**: {notice.how}"
-        + (f" ({', '.join(f'`{check.__name__}`' for check in notice.checks)})" if notice.checks else "")
-        for notice in kind.noticed
-    ]
-    return "; ".join(said) or "nobody"
+    """Who would notice a deviation, how, and by which checks of this project."""
+    notices = []
+    for notice in kind.noticed:
+        text = f"**{notice.who}**: {notice.how}"
+        if notice.checks:
+            checks = ", ".join(f"`{check.__name__}`" for check in notice.checks)
+            text += f" ({checks})"
+        notices.append(text)
+    return "; ".join(notices) or "nobody"
 
 
 def _origin(kind: type[Deviation]) -> str:

@@ -13,7 +13,8 @@ from fedleak.reports.statement.numbers import Strict
 from fedleak.reports.statement.system_file import PARTS, System
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMA, PAGE = ROOT / "docs" / "audit" / "statement.schema.json", ROOT / "docs" / "audit" / "statement.md"
+SCHEMA = ROOT / "docs" / "audit" / "statement.schema.json"
+PAGE = ROOT / "docs" / "audit" / "statement.md"
 _START = "<!-- fields: python -m docs.tools.statement_page -->\n"
 
 
@@ -32,9 +33,13 @@ def _tables() -> Iterator[str]:
     titles: dict[type[Strict], str] = {System: "system.yaml"}
     titles |= {kind: f"{name} in system.yaml" for name, kind in PARTS.items()}
     titles[Statement] = "statement.json"
-    for kind in dict.fromkeys((*titles, *sorted(Strict.__subclasses__(), key=lambda kind: kind.__name__))):
-        yield f"\n### {titles.get(kind, kind.__name__)}\n\n{kind.__doc__}\n\n| Field | Meaning |\n|---|---|"
-        yield from (f"| `{name}` | {field.description} |" for name, field in kind.model_fields.items())
+    # Those with a title first, then the others by name.
+    others = sorted(Strict.__subclasses__(), key=lambda kind: kind.__name__)
+    for kind in dict.fromkeys((*titles, *others)):
+        title = titles.get(kind, kind.__name__)
+        yield f"\n### {title}\n\n{kind.__doc__}\n\n| Field | Meaning |\n|---|---|"
+        for name, field in kind.model_fields.items():
+            yield f"| `{name}` | {field.description} |"
 
 
 if __name__ == "__main__":

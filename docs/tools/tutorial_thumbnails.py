@@ -15,10 +15,10 @@ def audit_figure(_block: object, variables: Mapping[str, Any], _gallery: object,
     """
     paths: Iterator[str] = variables["image_path_iterator"]
     names = variables["example_globals"]
-    found = next((value for value in names.values() if isinstance(value, AuditResult)), None)
-    if found is None or "_thumbnail" in names:
+    audits = [value for value in names.values() if isinstance(value, AuditResult)]
+    if not audits or "_thumbnail" in names:
         return ""
-    figures = show(found).figures
+    figures = show(audits[0]).figures
     if figures:
         names["_thumbnail"] = True
         Path(next(paths)).with_suffix(".svg").write_text(figures[0].svg, encoding="utf-8")

@@ -36,11 +36,11 @@ def stated_versions(root: Path) -> dict[str, str]:
     """
     versions: dict[str, str] = {}
     for pattern, statement in STATED.items():
-        of_pattern = {
-            str(path.relative_to(root)): match["version"]
-            for path in _files(root, pattern)
-            if (match := re.search(statement, path.read_text(encoding="utf-8"), re.MULTILINE))
-        }
+        of_pattern: dict[str, str] = {}
+        for path in _files(root, pattern):
+            match = re.search(statement, path.read_text(encoding="utf-8"), re.MULTILINE)
+            if match:
+                of_pattern[str(path.relative_to(root))] = match["version"]
         if not of_pattern:
             way_out = "Correct STATED in docs/tools/versions.py."
             raise InputError(expected=f"a version in {pattern}", found="none", way_out=way_out)

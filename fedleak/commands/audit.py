@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedleak.commands.shared import shared_options, value_types
-from fedleak.commands.shared.command import Command, Option, Options, flag
-from fedleak.core.errors import require
-from fedleak.reports.results_folder import folder_above, print_outputs, results_folder, results_in, shell_command
+from fedleak.commands.shared import shared_options
+from fedleak.commands.shared.audit_options import GROUPS, AuditOptions
+from fedleak.commands.shared.command import Command
+from fedleak.reports.results_folder import print_outputs, results_folder, results_in, shell_command
 
 if TYPE_CHECKING:
     from fedleak.commands.shared.defences_file import Defences
@@ -20,14 +20,11 @@ if TYPE_CHECKING:
     from fedleak.evaluation.engines import Engine
     from fedleak.evaluation.estimate_store import EstimateStore
     from fedleak.evaluation.evaluation import Evaluation
-    from fedleak.evaluation.gate import About
     from fedleak.evaluation.limits import Limit
     from fedleak.evaluation.reasons import Reason
     from fedleak.evaluation.run import Run
     from fedleak.evaluation.stored_run import StoredRun
-    from fedleak.recordings.control import Control
     from fedleak.recordings.recording import Recording
-    from fedleak.reports.files import Format
     from fedleak.reports.statement.system_file import Declaration
 
 _PAIRS = "what changed from another run; with one FEDLEAK_KEY in both audits, the same clients are paired"
@@ -36,88 +33,6 @@ _WITHOUT_TRUTH = (
     " updates, attacks that are certain of their answers by themselves, and the check of declared noise. Audit the"
     " recording where truth/ is, or copy truth/ back into it."
 )
-_MINUTES = 30.0
-"""Time of an audit for which none is set."""
-
-
-@dataclass(frozen=True)
-class AuditOptions(Options):
-    """Values of the options of ``fedleak audit``."""
-
-    recording: str
-    only: Sequence[str] | None = None
-    also: Sequence[str] = ()
-    published: bool = False
-    slow: bool = False
-    victims: int | None = None
-    learner: str | None = None
-    learner_arguments: Mapping[str, Any] = field(default_factory=dict)
-    out: str | None = None
-    formats: Sequence["Format"] = ()
-    persons: bool = False
-    statement: str | None = None
-    reference: str | None = None
-    wandb: str | None = None
-    gate: Sequence[str] = ()
-    gate_by_name: Mapping[str, Any] = field(default_factory=dict)
-    about: "About" = "clients"
-    minutes: float | None = None
-    seed: int = 0
-    jobs: int | None = None
-    what_if: str | None = None
-    control: "Control | None" = None
-    part: str | None = None
-    engine: str = shared_options.DEFAULT_ENGINE
-    engine_arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        way_out = "Omit one of them."
-        require(
-            self.control is None or not self.judges,
-            "--control without --gate, --statement and --reference",
-            f"--control {self.control}",
-            "Omit one of them: a control says nothing about the system.",
-        )
-        require(self.what_if is None or self.control is None, "--what-if without --control", str(self.what_if), way_out)
-        require(
-            self.part is None or not (self.judges or self.what_if or self.formats or self.wandb),
-            "--part with options of the attacks only",
-            "one of the results",
-            "A part only computes estimates: give these to the command without --part, after all parts.",
-        )
-        require(
-            self.minutes is None or not (self.what_if or self.part),
-            "--minutes without --what-if and --part",
-            str(self.minutes),
-            way_out,
-        )
-
-    @property
-    def judges(self) -> bool:
-        """Whether the audit ends with a judgement: verdicts, a statement, or what changed."""
-        return bool(self.limits) or self.statement is not None or self.reference is not None
-
-    @property
-    def limits(self) -> list[str]:
-        """Limits of the gate, as ``NAME=LIMIT``."""
-        return shared_options.limits_of(self.gate, self.gate_by_name)
-
-    @property
-    def time(self) -> float | None:
-        """Minutes for the audit; None for no bound."""
-        if self.minutes is not None or self.slow or self.what_if or self.part:
-            return self.minutes
-        return _MINUTES
-
-    @property
-    def results(self) -> Path:
-        """Folder of the results."""
-        if self.out is not None:
-            return Path(self.out)
-        folder = folder_above(self.recording)
-        if self.what_if is not None:
-            return folder / "what-if"
-        return folder if self.control is None else folder / f"control-{self.control}"
 
 
 @dataclass(frozen=True)
@@ -179,6 +94,7 @@ def _read_inputs(options: AuditOptions) -> _Inputs:
     from fedleak.evaluation.stored_run import read_reference
     from fedleak.reports.statement.system_file import Declaration
 
+    # Small files first: a mistake in them shows before the recording is opened.
     defences = None if options.what_if is None else read_defences(Path(options.what_if))
     limits = read_gate(options.limits) if options.limits else None
     reference = None if options.reference is None else read_reference(Path(options.reference))
@@ -260,9 +176,8 @@ def _write_results(options: AuditOptions, inputs: _Inputs, result: "AuditResult"
 
     check = None
     if inputs.limits is not None:
-        check = gate(
-            inputs.limits, inputs.plan.attacks, changed, recorded_clients(inputs.plan.recording, options.about)
-        )
+        clients = recorded_clients(inputs.plan.recording, options.about)
+        check = gate(inputs.limits, inputs.plan.attacks, changed, clients)
     return write_run(
         result,
         directory=directory,
@@ -283,10 +198,13 @@ def _write_statement(
     from fedleak.reports.statement.statement import write_statement
 
     assert inputs.declared is not None
+    evaluation = result.evaluation
+    if not options.persons:
+        evaluation = without_persons(evaluation, key)
     write_statement(
         directory,
         run,
-        result.evaluation if options.persons else without_persons(result.evaluation, key),
+        evaluation,
         attacks=inputs.plan.attacks,
         recording=inputs.plan.recording,
         declared=inputs.declared,
@@ -300,15 +218,19 @@ def _print_end(options: AuditOptions, inputs: _Inputs, result: "AuditResult", ru
     from fedleak.evaluation.time_budget import time_shares
     from fedleak.reports.gate_words import verdict_in_words
 
-    print("\n".join(reasons(result.evaluation.not_run)))
+    evaluation = result.evaluation
+    print("\n".join(reasons(evaluation.not_run)))
     if not inputs.plan.recording.has_truth:
         print(f"{options.recording} has no truth/: {_WITHOUT_TRUTH}")
+    # Who names attacks knows what is left out.
     if options.only is None:
         print(_left_out(inputs.plan.recording, inputs.plan.attacks), end="")
     for verdict in run.gate:
-        print("\n".join(filter(None, [verdict_in_words(verdict, run.results), verdict["message"]])))
-    print(time_shares(result.scores, result.evaluation.lines, result.seconds))
-    then = _next(options.recording, directory, result.evaluation.not_run, inputs.limits, options.reference)
+        # Limits on differences have the message alone.
+        sentence = verdict_in_words(verdict, run.results)
+        print("\n".join(filter(None, [sentence, verdict["message"]])))
+    print(time_shares(result.scores, evaluation.lines, result.seconds))
+    then = _next(options.recording, directory, evaluation.not_run, inputs.limits, options.reference)
     print_outputs(results_in(directory), then=then)
 
 
@@ -323,9 +245,14 @@ def _left_out(recording: "Recording", attacks: Sequence["Attack"]) -> str:
     count = len(beside) - len(misfits(recording, beside))
     if count == 0:
         return ""
-    were = "1 published attack was" if count == 1 else f"{count} published attacks were"
-    are, them = ("is", "it") if count == 1 else ("are", "them")
-    return f"{were} left out that {are} nowhere ahead of all others in docs/results: --published runs {them}\n"
+    if count == 1:
+        return (
+            "1 published attack was left out that is nowhere ahead of all others in docs/results: --published runs it\n"
+        )
+    return (
+        f"{count} published attacks were left out that are nowhere ahead of all others in docs/results: --published"
+        " runs them\n"
+    )
 
 
 def _next(
@@ -336,13 +263,14 @@ def _next(
     reference: str | None,
 ) -> str:
     """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
-    given: list[str] = []
+    # An audit of more attacks keeps the options of the judgement.
+    judging_options: list[str] = []
     for limit in limits or ():
-        given += ["--gate", f"{limit.name}={limit.bound:g}"]
+        judging_options += ["--gate", f"{limit.name}={limit.bound:g}"]
     if reference is not None:
-        given += ["--reference", reference]
+        judging_options += ["--reference", reference]
     if any(reason.kind in ("slow", "under-defences") for reason in not_run.values()):
-        return shell_command("audit", recording, *given, "--slow", why="also attacks that take minutes")
+        return shell_command("audit", recording, *judging_options, "--slow", why="also attacks that take minutes")
     if limits is None:
         why = "fails a CI job, see docs/audit/gate.md"
         return shell_command("audit", recording, "--gate", "METRIC=LIMIT", why=why)
@@ -353,92 +281,7 @@ COMMAND = Command(
     heading="start here",
     place=11,
     summary="runs all attacks for which a recording has the data, and says what they infer",
-    groups={
-        shared_options.AUDITED: [
-            shared_options.recording_folder(),
-            shared_options.ONLY,
-            shared_options.ALSO,
-            flag(
-                "--published",
-                "also run published attacks that are nowhere ahead of every other in docs/results; they run in tables"
-                " anyway",
-            ),
-            shared_options.SLOW,
-            shared_options.victims("clients to attack, drawn at random", "all"),
-            shared_options.LEARNER,
-        ],
-        shared_options.WRITTEN: [
-            shared_options.out("folder of the results", "the folder that holds the recording"),
-            shared_options.FORMATS,
-            shared_options.PERSONS,
-            Option(
-                "--statement",
-                "what the controller declares: a changed copy of docs/audit/system-example.yaml; writes statement.html"
-                " and statement.json. Its limits are limits of the gate",
-                "none",
-                parsing={"metavar": "FILE"},
-            ),
-            Option(
-                "--reference",
-                "folder of an earlier run: the report starts with what changed since then, on the same clients if"
-                " FEDLEAK_KEY was the same",
-                "none",
-                parsing={"metavar": "RUN"},
-            ),
-            shared_options.wandb("results and figures"),
-        ],
-        shared_options.LIMITS: [
-            shared_options.gate(
-                "limit on what an attack infers, or QUESTION/METRIC=LIMIT: the highest mean over victims, e.g. auc=0.6;"
-                " for distances and errors the lowest, e.g. l1=0.3. A question is a family of attacks, e.g."
-                " record-membership/auc=0.6. beyond-baseline=0.05 limits how much more is inferred than by the best"
-                " baseline, change=0.05 than in --reference. Baselines are exempt. Repeatable. The 95% interval"
-                " decides: exit status 3 if that of an attack is entirely beyond a limit, 5 if one contains it, hides"
-                " exposed clients or has fewer than 5 victims, 4 if no attack measured the metric",
-                "none",
-            ),
-            Option(
-                "--about",
-                "whom limits are about: clients like the recorded ones (an inference), or the clients of this recording"
-                ", for a federation whose clients are all recorded (a fact, if all are attacked)",
-                "clients",
-                parsing={"choices": ("clients", "recording")},
-            ),
-            Option(
-                "--minutes",
-                "time for the audit: attacks that do not fit in are left out, named with the time that they need",
-                f"{_MINUTES:g}; unbounded with --slow, --part and --what-if",
-                parsing={"type": value_types.minutes, "metavar": "N"},
-            ),
-        ],
-        shared_options.ADVANCED: [
-            shared_options.SEED,
-            shared_options.jobs(
-                "attacks, or defences of --what-if, at the same time",
-                "1 with all threads; one per core with --part and --what-if; 16 on SLURM",
-            ),
-            shared_options.ENGINE,
-            Option(
-                "--what-if",
-                "defences in YAML, see docs/audit/what-if.md: what attacks would find if clients had used each of them,"
-                " and how much of the round's mean update it leaves",
-                "none",
-                parsing={"metavar": "FILE"},
-            ),
-            Option(
-                "--control",
-                "give attacks the update of another client, or noise, in the place of each update: every attack has to"
-                " fall to chance, and bits to 0; or priors that say nothing, which must not make an attack worse."
-                " Results go to a folder of their own",
-                "none",
-                parsing={"choices": ("others", "noise", "priors")},
-            ),
-            shared_options.part(
-                "part I, from 0, of N of the attacks, for several machines that share --out; run the command without it"
-                " after all parts to write the report"
-            ),
-        ],
-    },
+    groups=GROUPS,
     options=AuditOptions,
     run=audit,
     description="It describes the updates in any case.",

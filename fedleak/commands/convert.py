@@ -25,7 +25,8 @@ def convert(options: ConvertOptions) -> int:
     from fedleak.recordings.published_copy import publish_copy
     from fedleak.reports.results_folder import print_outputs, shell_command
 
-    source, out = Path(options.source), Path(options.out)
+    source = Path(options.source)
+    out = Path(options.out)
     if source.is_dir():
         check_new_recording(options.out, options.source)
         print_published(publish_copy(source, out), out)
@@ -59,8 +60,14 @@ def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
     rounds = sorted(dump.manifest.rounds, key=lambda dumped_round: dumped_round.round)
     key = secret_key()
     with RecordingWriter(out, system, key=key) as writer:
-        for dumped in tqdm(rounds, desc="convert", unit="round", disable=not progress):
-            writer.write(dumped.round, dump.model(dumped), dump.sent(dumped, key), len(dumped.clients))
+        for dumped_round in tqdm(rounds, desc="convert", unit="round", disable=not progress):
+            writer.write(
+                dumped_round.round,
+                dump.model(dumped_round),
+                dump.sent(dumped_round, key),
+                len(dumped_round.clients),
+            )
+        # All rounds of a dump are there, so the recording is closed and declared complete.
         writer.close()
         writer.declare()
     return len(rounds)

@@ -30,7 +30,8 @@ def demo(options: DemoOptions) -> int:
     from fedleak.tables.demo import first_client, leak_and_accuracy, run_system, shares, systems, write_joined
 
     # One key for all trainings: a client of both trainings on digits has one number in the report.
-    root, key = Path(options.out), secret_key()
+    root = Path(options.out)
+    key = secret_key()
     digits, with_noise, recommender = systems()
     print("\n1 of 3: ten clients train a classifier of handwritten digits", flush=True)
     plain = run_system(digits, root, key=key)
@@ -49,7 +50,8 @@ def demo(options: DemoOptions) -> int:
     print("\n".join(leak_and_accuracy([plain, private])), flush=True)
     print("\n3 of 3: generated users train a recommender", flush=True)
     clicks = run_system(recommender, root)
-    best, baseline = clicks.answer.row, clicks.answer.baseline
+    best = clicks.answer.row
+    baseline = clicks.answer.baseline
     assert best is not None  # configs/demo.yaml names attacks and a baseline
     assert baseline is not None
     from_update = number_in_words(clicks.answer.metric, float(best["mean"]))
@@ -61,8 +63,8 @@ def demo(options: DemoOptions) -> int:
     page = write_joined(root)
     print(f"{time.perf_counter() - start:.0f} seconds, {time.process_time():.0f} of them CPU time")
     next_command = shell_command("convert", "MANIFEST.yaml", "--out", "runs/own")
-    places = {"recordings": [root / system.name / "deltas" for system in systems()], "report": [page]}
-    print_outputs(places, then=f"{next_command}  # audit your own system, see docs/reference/recording-format.md")
+    outputs = {"recordings": [root / system.name / "deltas" for system in systems()], "report": [page]}
+    print_outputs(outputs, then=f"{next_command}  # audit your own system, see docs/reference/recording-format.md")
     return 0
 
 

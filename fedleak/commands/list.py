@@ -70,10 +70,12 @@ def list_attacks(options: ListOptions) -> int:
     attacks = _of_question(described(), options.question)
     width = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     if options.fits is not None:
-        _print_fitting(attacks, _misfits(options, [_full_name(attack) for attack in attacks]), options.fits, width)
-        return 0
-    lines = _by_family(attacks, width) if options.all or options.question is not None else _questions(attacks)
-    print("\n".join(lines))
+        misfits = _misfits(options, [_full_name(attack) for attack in attacks])
+        _print_fitting(attacks, misfits, options.fits, width)
+    elif options.all or options.question is not None:
+        print("\n".join(_by_family(attacks, width)))
+    else:
+        print("\n".join(_questions(attacks)))
     return 0
 
 
@@ -84,6 +86,7 @@ def _print_fitting(
     fitting = [attack for attack in attacks if _full_name(attack) not in misfits]
     print("\n".join(_by_family(fitting, width)))
     print(f"\n{len(fitting)} of {len(attacks)} attacks fit {Path(folder)}.")
+    # Many attacks lack the same, so that there is a paragraph for each reason.
     by_reason: dict[str, list[str]] = {}
     for name, reason in misfits.items():
         by_reason.setdefault(reason.sentence, []).append(name)
@@ -116,9 +119,11 @@ def _of_question(attacks: Sequence["AttackDescription"], question: str | None) -
     if question is None:
         return [*attacks]
     families = list(dict.fromkeys(attack.family for attack in attacks))
-    words_of_families = [word for family in families for word in family.split("-")]
+    names = list(families)
+    for family in families:
+        names += family.split("-")
     chosen = [attack for attack in attacks if question in (attack.family, *attack.family.split("-"))]
-    way_out = did_you_mean(question, [*families, *words_of_families], f"Questions: {', '.join(families)}.")
+    way_out = did_you_mean(question, names, f"Questions: {', '.join(families)}.")
     require(chosen, "--question: a family of attacks, or a word of its name", repr(question), way_out)
     return chosen
 
@@ -133,55 +138,74 @@ def _questions(attacks: Sequence["AttackDescription"]) -> list[str]:
         baselines = sum(attack.baseline for attack in of_family)
         # The first line of a family's documentation: "Attacks on ...: the question? A remark."
         question = of_family[0].question.rpartition(": ")[2]
-        end = question.find("?") + 1
-        asked = question[:end] if end else question
+        if "?" in question:
+            question = question[: question.index("?") + 1]
         count = str(len(of_family) - baselines)
-        rows.append((family, count, str(baselines), _common_needs(of_family), asked))
-    header = "question", "attacks", "baselines", "every attack needs", "asks"
-    numeric = [False, True, True, False, False]
-    lines = text_table(header, rows, numeric)
-    return [*lines, "", "fedleak list --question NAME prints its attacks, --all those of every question."]
+        rows.append((family, count, str(baselines), _common_needs(of_family), question))
+    header = ("question", "attacks", "baselines", "every attack needs", "asks")
+    table = text_table(header, rows, numeric=[False, True, True, False, False])
+    return [*table, "", "fedleak list --question NAME prints its attacks, --all those of every question."]
 
 
 def _common_needs(attacks: Sequence["AttackDescription"]) -> str:
     """What every attack of a question needs, without its baselines, in words."""
-    measured = [attack for attack in attacks if not attack.baseline] or attacks
-    common = [_NEEDED.get(need.partition(":")[0], need) for need in measured[0].needs]
-    for attack in measured[1:]:
-        needs = {_NEEDED.get(need.partition(":")[0], need) for need in attack.needs}
+    measuring = [attack for attack in attacks if not attack.baseline] or attacks
+    common = _needs_in_words(measuring[0])
+    for attack in measuring[1:]:
+        needs = _needs_in_words(attack)
         common = [word for word in common if word in needs]
     return ", ".join(dict.fromkeys(common)) or "nothing"
 
 
+def _needs_in_words(attack: "AttackDescription") -> list[str]:
+    """Needs by what they begin with: of some entries of the updates as of the updates."""
+    return [_NEEDED.get(need.partition(":")[0], need) for need in attack.needs]
+
+
 def _by_family(attacks: Sequence["AttackDescription"], width: int) -> list[str]:
+    """Lines of a section for each family, with a table for each thing that its attacks infer."""
     families: dict[str, dict[str, list[AttackDescription]]] = {}
-    for one in attacks:
-        families.setdefault(f"{one.family}: {one.question}", {}).setdefault(one.inferred, []).append(one)
-    lines: list[str] = []
-    for heading, questions in families.items():
-        lines += ["", *textwrap.wrap(heading, width)]
-        for inferred, of_question in questions.items():
-            lines += ["", *textwrap.wrap(f"Infers {inferred}{_taxonomies(of_question)}", width)]
-            lines += wrapped_table(_COLUMNS, [_row(one) for one in of_question], width)
-    return lines[1:]
+    for attack in attacks:
+        by_inferred = families.setdefault(f"{attack.family}: {attack.question}", {})
+        by_inferred.setdefault(attack.inferred, []).append(attack)
+    text: list[str] = []
+    for heading, by_inferred in families.items():
+        text += ["", *textwrap.wrap(heading, width)]
+        for inferred, of_question in by_inferred.items():
+            text += ["", *textwrap.wrap(f"Infers {inferred}{_taxonomies(of_question)}", width)]
+            text += wrapped_table(_COLUMNS, list(map(_row, of_question)), width)
+    return text[1:]
 
 
 def _taxonomies(attacks: Sequence["AttackDescription"]) -> str:
     """Names of a question in public taxonomies, in parentheses; with those of single attacks that differ."""
-    by_names: dict[str, list[str]] = {}
-    for one in attacks:
-        by_names.setdefault(" ".join(one.names[:-1]), []).append(one.name)
-    common, *others = sorted(by_names, key=lambda names: -len(by_names[names]))
-    words = [common, *(f"{', '.join(by_names[names])}: {names}" for names in others)]
-    return f" ({'; '.join(words)})" if any(by_names) else ""
+    # The last of an attack's names is the letter of its threat model, which has a column.
+    attacks_by_names: dict[str, list[str]] = {}
+    for attack in attacks:
+        attacks_by_names.setdefault(" ".join(attack.names[:-1]), []).append(attack.name)
+    if not any(attacks_by_names):
+        return ""
+    most_common, *rarer = sorted(attacks_by_names, key=lambda names: -len(attacks_by_names[names]))
+    words = [most_common]
+    for names in rarer:
+        words.append(f"{', '.join(attacks_by_names[names])}: {names}")
+    return f" ({'; '.join(words)})"
 
 
-def _row(one: "AttackDescription") -> tuple[str, ...]:
-    kind = "baseline" if one.baseline else "exact" if one.exact else "statistical"
-    paper = "; ".join(one.references) or ("" if one.baseline else "ours")
-    only_with = "in audits with --published" if one.for_comparison else ""
-    paper_and_cost = "\n".join(filter(None, [paper, one.cost, only_with]))
-    return one.name, kind, one.names[-1], paper_and_cost, ", ".join(one.needs)
+def _row(attack: "AttackDescription") -> tuple[str, ...]:
+    """Cells of `_COLUMNS`."""
+    if attack.baseline:
+        kind = "baseline"
+    elif attack.exact:
+        kind = "exact"
+    else:
+        kind = "statistical"
+    paper = "; ".join(attack.references)
+    if not paper and not attack.baseline:
+        paper = "ours"
+    only_with = "in audits with --published" if attack.for_comparison else ""
+    paper_and_cost = "\n".join(filter(None, [paper, attack.cost, only_with]))
+    return attack.name, kind, attack.names[-1], paper_and_cost, ", ".join(attack.needs)
 
 
 COMMAND = Command(

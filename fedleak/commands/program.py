@@ -14,24 +14,26 @@ from fedleak.core.signals import Stopped, ends_on_signals, leave
 
 def main(args: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status: 2 with one message for what a person can fix, 128 + n of signal n."""
-    given = sys.argv[1:] if args is None else list(args)
-    command = command_named(given[0]) if given else None
+    words = sys.argv[1:] if args is None else list(args)
+    command = command_named(words[0]) if words else None
     if isinstance(command, CommandWithParser):
-        return _run_with_parser(command, given[1:])
+        return _run_with_parser(command, words[1:])
     try:
         with ends_on_signals(), silent_without_reader(), private_files():
-            return _run(given)
+            return _run(words)
     except (InputError, ViewError) as error:
         print(f"fedleak: {error}", file=sys.stderr)
     except UnicodeDecodeError as error:
         print(f"fedleak: expected a file of UTF-8 text; found {error}. Save it as UTF-8.", file=sys.stderr)
     except OSError as error:
-        wanted = "expected files and folders that can be read and written, and room for them"
-        print(f"fedleak: {wanted}; found {error}. What was written before is whole.", file=sys.stderr)
+        expected = "expected files and folders that can be read and written, and room for them"
+        print(f"fedleak: {expected}; found {error}. What was written before is whole.", file=sys.stderr)
     except Stopped as stopped:
-        kept = "results are written at the end: none of this run"
-        kept = "finished cells are kept for its next run" if given[:1] == ["reproduce"] else kept
-        print(f"fedleak: stopped by {stopped}; {stopped.kept or kept}", file=sys.stderr)
+        # What remains of the work: what the command says itself, else what is so for its kind.
+        remains = "results are written at the end: none of this run"
+        if words[:1] == ["reproduce"]:
+            remains = "finished cells are kept for its next run"
+        print(f"fedleak: stopped by {stopped}; {stopped.kept or remains}", file=sys.stderr)
         return stopped.status
     return 2
 
@@ -45,20 +47,20 @@ def _run_with_parser(command: CommandWithParser, words: Sequence[str]) -> int:
         return 2
 
 
-def _run(given: Sequence[str]) -> int:
+def _run(words: Sequence[str]) -> int:
     """Prints a help or the versions, or runs a command."""
     # Each is imported when it is asked for: the help and the versions take no time.
-    if given[:1] in (["--version"], ["-V"]):
+    if words[:1] in (["--version"], ["-V"]):
         from fedleak.core.version import versions_text
 
         print(versions_text())
         return 0
     from fedleak.commands.shared.parser import overview, parsed
 
-    if given[:1] in (["--help"], ["-h"]):
+    if words[:1] in (["--help"], ["-h"]):
         print(overview())
         return 0
-    command, options = parsed(given)
+    command, options = parsed(words)
     return command.run(options)
 
 

@@ -91,6 +91,7 @@ def reproduce(options: ReproduceOptions) -> int:
             print("\n".join([f"# {cell.key}", *cell.commands()]))
         return 0
     cells_done = run_table(cells, engine=engine, name=table.name, part=options.part)
+    # A part leaves its cells to the command that writes the table after all parts.
     if options.part is not None:
         print(f"part {options.part}: {len(cells_done)} of {len(cells)} cells")
         print_outputs({"cells": [directory / "cells"]}, then="the same command without --part, after all parts")

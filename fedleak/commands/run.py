@@ -51,8 +51,10 @@ class RunOptions(Options):
         attack = make_attack(values["attack"], values.get("attack_arguments", {}))
         about_messages = {**(values.get("messages") or {}), **values.get("messages_arguments", {})}
         messages = named.build(MessageSelection, about_messages, where="--messages", option="--messages.")
-        others = {key: value for key, value in values.items() if key not in ("attack_arguments", "messages_arguments")}
-        return cls(**{**others, "attack": attack, "messages": messages})
+        fields = {**values, "attack": attack, "messages": messages}
+        fields.pop("attack_arguments", None)
+        fields.pop("messages_arguments", None)
+        return cls(**fields)
 
 
 def run(options: RunOptions) -> int:
@@ -67,16 +69,19 @@ def run(options: RunOptions) -> int:
     recording = open_recording(options.recording, options.learner, options.learner_arguments)
     _check_rounds(options.rounds or (), recording.rounds)
     attack = options.attack
-    place = options.out or folder_above(options.recording) / f"run-{attack.name}"
-    check_results_place(place, recordings=[options.recording], holds_files=options.out is not None)
+    folder = options.out or folder_above(options.recording) / f"run-{attack.name}"
+    check_results_place(folder, recordings=[options.recording], holds_files=options.out is not None)
     if options.out is not None:
         check_own_folder(Path(options.out))
-    with results_folder(place) as directory, only_command(directory):
+    limits = {}
+    if options.victims is not None:
+        limits[attack.name] = options.victims
+    with results_folder(folder) as directory, only_command(directory):
         plan = AuditPlan(
             recording=recording,
             attacks=[attack],
             seed=options.seed,
-            limits={} if options.victims is None else {attack.name: options.victims},
+            limits=limits,
             rounds=options.rounds,
             history=options.history,
             messages=options.messages,
@@ -85,15 +90,16 @@ def run(options: RunOptions) -> int:
         )
         result = run_audit(plan)
         if result.scores.empty:
-            raise ViewError(f"attack {attack.name!r} could not run: {result.missing.get(attack.name, 'no victims')}")
+            reason = result.missing.get(attack.name, "no victims")
+            raise ViewError(f"attack {attack.name!r} could not run: {reason}")
         write_run(result, directory=directory, formats=options.formats, persons=options.persons)
     print_outputs(results_in(directory), then=shell_command("audit", options.recording, why="all attacks"))
     return 0
 
 
-def _check_rounds(asked: Sequence[int], recorded: Sequence[int]) -> None:
+def _check_rounds(chosen: Sequence[int], recorded: Sequence[int]) -> None:
     """Checks that rounds are recorded."""
-    missing = [number for number in asked if number not in recorded]
+    missing = [number for number in chosen if number not in recorded]
     listed = ", ".join(map(str, recorded[:_MOST_ROUNDS]))
     if len(recorded) > _MOST_ROUNDS:
         listed += ", ..."
@@ -122,6 +128,7 @@ def _with_configuration(values: Mapping[str, Any]) -> dict[str, Any]:
     path = Path(values.pop("config"))
     config = read_mapping(path, "options of fedleak run in YAML, UTF-8")
     require("deltas" not in config, f"the key recording in {path}", "deltas", "Rename it: recording: DIR.")
+    # Keys of the file are the options' names; a value of the command line replaces that of the file.
     keys = [option.name.removeprefix("--") for option in COMMAND.every_option if option.name != "--config"]
     check_keys(config, keys, f"options of fedleak run in {path}")
     if "format" in config:
@@ -129,7 +136,8 @@ def _with_configuration(values: Mapping[str, Any]) -> dict[str, Any]:
     attack: Any = config.pop("attack", None)
     arguments = None
     if isinstance(attack, Mapping):
-        attack, arguments = attack.get("class_path"), attack.get("init_args")
+        arguments = attack.get("init_args")
+        attack = attack.get("class_path")
     # Another attack of the command line does not take the arguments of that in the file.
     if values.setdefault("attack", attack) == attack:
         values["attack_arguments"] = {**(arguments or {}), **values.get("attack_arguments", {})}

@@ -58,9 +58,12 @@ def watch(options: WatchOptions) -> int:
 
     limits = read_gate(shared_options.limits_of(options.gate, options.gate_by_name))
     attacks = chosen_attacks(options.only, options.also)
-    folder = Path(options.out) if options.out is not None else folder_above(options.recording) / "watch"
+    folder = folder_above(options.recording) / "watch"
+    if options.out is not None:
+        folder = Path(options.out)
     watch_of_rounds = _watch(options, folder, limits, attacks)
     check_results_place(folder, recordings=[options.recording], holds_files=options.out is not None)
+    # Beside the training on the same machine: one thread, and a priority that is raised to 5, never lowered.
     torch.set_num_threads(1)
     os.nice(max(_PRIORITY - os.nice(0), 0))
     last: Look | None = None
@@ -123,9 +126,9 @@ def _why_unmeasured(limit: "Limit", attacks: Sequence["Attack"], did_not_run: Ma
     """Why no attack has measured a limit, and which metric its question has for the recorded network."""
     from fedleak.evaluation.unmeasured_limits import fitting_metric, why_unmeasured
 
-    asked = [attack for attack in attacks if limit.applies_to(attack)]
+    limited_attacks = [attack for attack in attacks if limit.applies_to(attack)]
     metric_here = fitting_metric(limit, attacks, did_not_run)
-    return f"{limit.name}: {metric_here}{why_unmeasured(limit, asked, did_not_run)}"
+    return f"{limit.name}: {metric_here}{why_unmeasured(limit, limited_attacks, did_not_run)}"
 
 
 def _status(last: "Look | None") -> int:
@@ -137,7 +140,9 @@ def _status(last: "Look | None") -> int:
     verdicts = {state.verdict for state in last.states}
     if "exceeded" in verdicts:
         return FAILED
-    return UNDECIDED if "open" in verdicts else 0
+    if "open" in verdicts:
+        return UNDECIDED
+    return 0
 
 
 COMMAND = Command(

@@ -23,6 +23,7 @@ def verdict_on(answer: Answer) -> str:
         return ""
     where = describe(answer.setting, answer.varied | {"data"})
     inferred = answer.inferred
+    # A significant gain below NEAR of the way from guessing to certainty is real, but too small to say "can infer".
     if answer.is_shown and (answer.gain is None or answer.gain >= NEAR):
         return f"On {where}, the server can infer from a client's update {inferred}."
     if answer.is_shown:
@@ -40,7 +41,9 @@ def _than(answer: Answer, how: str) -> str:
     """What the attacks are not better than; empty if there is nothing."""
     if answer.baseline is not None:
         return f" {how} than the baselines"
-    return "" if metric(answer.metric).guessing is None else f" {how} than guessing"
+    if metric(answer.metric).guessing is None:
+        return ""
+    return f" {how} than guessing"
 
 
 def numbers(answer: Answer) -> str:
@@ -51,12 +54,18 @@ def numbers(answer: Answer) -> str:
     name = answer.metric
     entry = metric(name)
     clients = "one client" if row["n"] == 1 else f"{row['n']} clients"
-    reaches = f"{value_in_words(name, row['mean'])}:" if entry.words else "reaches"
+    # The value in everyday words where the metric has them, then the number itself.
+    reaches = "reaches"
+    if entry.words:
+        reaches = f"{value_in_words(name, row['mean'])}:"
+    # The best of several attacks on one sample looks better than it is, so the reader learns of the choice.
     among = ""
     if len(answer.attacks) > 1:
         among = f", chosen among {len(answer.attacks)} attacks by the same data"
     interval = f"95% interval {number(row['low'])} to {number(row['high'])}"
-    compared = [] if entry.guessing is None else [f"guessing gives {entry.guessing:g}"]
+    compared = []
+    if entry.guessing is not None:
+        compared.append(f"guessing gives {entry.guessing:g}")
     if answer.baseline is not None:
         compared.append(f"the best baseline, {answer.baseline.name}, {number(answer.baseline.value)}")
     against = f"; {', '.join(compared)}" if compared else ""
@@ -72,27 +81,32 @@ def bits_sentence(added: AddedBits | None) -> str:
     if added is None:
         return ""
     row = added.row
-    unbounded = row.get("unbounded")
+    why_unbounded = row.get("unbounded")
     interval = f"95% interval {bits(row['low'])} to {bits(row['high'])}, {row['attack']}"
-    said = f"The update adds {bits(row['mean'])} bits ({interval})"
+    # An interval that reaches 0 does not exclude that the update says nothing beyond the prior.
     if row["low"] <= 0:
-        said = f"The update is not shown to add anything to the prior: {bits(row['mean'])} bits ({interval})"
+        sentence = f"The update is not shown to add anything to the prior: {bits(row['mean'])} bits ({interval})"
+    else:
+        sentence = f"The update adds {bits(row['mean'])} bits ({interval})"
+    # Unknown without the update: what it adds, and what is left after it.
     if added.left is not None:
-        said += f" to what is known of a client, of {bits(row['mean'] + added.left)} that are unknown without it"
+        sentence += f" to what is known of a client, of {bits(row['mean'] + added.left)} that are unknown without it"
     if added.beyond_counts is not None:
-        said += (
+        sentence += (
             "; how many of a client's records each class has is a part of it, and"
             f" {bits(added.beyond_counts)} bits are beyond that"
         )
+    # The tightest bound that is known: that of the declared privacy, else what all answers can have at all.
     if added.bound is not None:
         allowed = f"what the clients declare to do to it allows at most {bits(added.bound.bits)}"
-        said += f"; {allowed}{_beyond(added, added.bound)}"
+        sentence += f"; {allowed}{_beyond(added, added.bound)}"
     elif added.possible is not None:
-        because = f", because {unbounded}" if unbounded else ""
-        said += f"; all answers together have at most {bits(added.possible)}, and no smaller bound is known{because}"
-    elif unbounded:
-        said += f"; no bound is known, because {unbounded}"
-    return f"{said}."
+        sentence += f"; all answers together have at most {bits(added.possible)}, and no smaller bound is known"
+        if why_unbounded:
+            sentence += f", because {why_unbounded}"
+    elif why_unbounded:
+        sentence += f"; no bound is known, because {why_unbounded}"
+    return f"{sentence}."
 
 
 def _beyond(added: AddedBits, bound: DeclaredBound) -> str:
@@ -113,4 +127,6 @@ def bits(value: float) -> str:
     >>> bits(0.10649), bits(43.633), bits(3378.07)
     ('0.106', '43.6', '3378.1')
     """
-    return f"{value:.3g}" if abs(value) < 10 else f"{value:.1f}"
+    if abs(value) < 10:
+        return f"{value:.3g}"
+    return f"{value:.1f}"

@@ -12,7 +12,7 @@ from fedleak.evaluation.as_recorded import COSINE, DEFENCE, NONE
 from fedleak.evaluation.result_names import LOSS
 from fedleak.evaluation.scores import SETTING, number
 from fedleak.reports.metric_words import number_in_words, value_in_words
-from fedleak.reports.tables import Table
+from fedleak.reports.tables import ReportTable
 
 _QUESTIONS = 2
 """Most questions with a column of their own: those that go furthest without a defence."""
@@ -20,7 +20,7 @@ _COLUMN = SETTING + DEFENCE
 _WORDS = {"ok": "kept", "failed": "exceeded", "undecided": "undecided", "unchecked": "not measured"}
 
 
-def defence_table(results: pd.DataFrame, outcomes: Mapping[str, Mapping[str, str]]) -> Table | None:
+def defence_table(results: pd.DataFrame, outcomes: Mapping[str, Mapping[str, str]]) -> ReportTable | None:
     """The table; None where no defence was tried on the recording.
 
     Defences that keep more limits come first, of these the ones that leave most of the round's learning.
@@ -31,28 +31,29 @@ def defence_table(results: pd.DataFrame, outcomes: Mapping[str, Mapping[str, str
     """
     if not (results["metric"] == COSINE).any():
         return None
-    name = LOSS if (results["metric"] == LOSS).any() else COSINE
-    left = results[results["metric"] == name].groupby(_COLUMN, sort=False)["mean"].mean()
+    # Learning that a defence leaves: the loss after the round where it was measured, else the mean update's direction.
+    learning = LOSS if (results["metric"] == LOSS).any() else COSINE
+    signal_by_defence = results[results["metric"] == learning].groupby(_COLUMN, sort=False)["mean"].mean()
     by_defence: dict[str, list[Answer]] = {}
     for answer in answers(results):
         by_defence.setdefault(str(answer.setting.get(DEFENCE)), []).append(answer)
-    asked = leading(by_defence.get(NONE, []))[:_QUESTIONS]
-    rows: list[dict[str, Any]] = []
-    for defence, signal in left.items():
+    leading_questions = leading(by_defence.get(NONE, []))[:_QUESTIONS]
+    rows: list[tuple[tuple[bool, int, float], dict[str, Any]]] = []
+    for defence, signal in signal_by_defence.items():
+        limits = outcomes.get(str(defence), {})
         row: dict[str, Any] = {"defence": "none, as recorded" if defence == NONE else str(defence)}
-        for limit, outcome in outcomes.get(str(defence), {}).items():
+        for limit, outcome in limits.items():
             row[f"limit {limit}"] = _WORDS.get(outcome, outcome)
-        for question in asked:
+        for question in leading_questions:
             row[_column_of(question)] = _value(question, by_defence.get(str(defence), []))
-        row["loss after the round" if name == LOSS else "cosine of the mean update"] = number(float(signal))
-        rows.append(row)
-    # A lower loss and a larger cosine are more learning.
-    signals = [float(signal) if name == LOSS else -float(signal) for signal in left]
-    kept = [sum(outcome == "ok" for outcome in outcomes.get(str(defence), {}).values()) for defence in left.index]
-    plain = [defence == NONE for defence in left.index]
-    order = sorted(range(len(rows)), key=lambda place: (not plain[place], -kept[place], signals[place]))
-    caption = _caption(asked, name, has_limits=bool(outcomes))
-    return Table("defences", caption, pd.DataFrame([rows[place] for place in order]))
+        row["loss after the round" if learning == LOSS else "cosine of the mean update"] = number(float(signal))
+        # The recording as it is, then by limits kept, then by learning: a lower loss and a larger cosine are more.
+        limits_kept = sum(outcome == "ok" for outcome in limits.values())
+        least_learning_last = float(signal) if learning == LOSS else -float(signal)
+        rows.append(((defence != NONE, -limits_kept, least_learning_last), row))
+    rows.sort(key=lambda keyed_row: keyed_row[0])
+    caption = _caption(leading_questions, learning, has_limits=bool(outcomes))
+    return ReportTable("defences", caption, pd.DataFrame([row for _, row in rows]))
 
 
 def _column_of(question: Answer) -> str:
@@ -74,17 +75,20 @@ def _value(question: Answer, under: Sequence[Answer]) -> str:
     return number_in_words(best.metric, float(best.row["mean"]))
 
 
-def _caption(asked: Sequence[Answer], signal: str, *, has_limits: bool) -> str:
+def _caption(questions: Sequence[Answer], learning: str, *, has_limits: bool) -> str:
     """What the columns are."""
-    sentences = [] if has_limits else ["Set limits (--gate METRIC=LIMIT) to see which defence keeps them."]
-    for question in asked:
+    sentences = []
+    if not has_limits:
+        sentences.append("Set limits (--gate METRIC=LIMIT) to see which defence keeps them.")
+    for question in questions:
         if question.row is None:
             continue
         best = value_in_words(question.metric, float(question.row["mean"]))
-        start = question.comparison
-        without = "" if start is None else f", without the update {number_in_words(question.metric, start.value)}"
+        without = ""
+        if question.comparison is not None:
+            without = f", without the update {number_in_words(question.metric, question.comparison.value)}"
         sentences.append(f"{_inferred(question)}: as recorded, the best attack {best}{without}.")
-    if signal == LOSS:
+    if learning == LOSS:
         sentences.append("A lower loss after the round is more learning.")
     else:
         sentences.append("A cosine of 1 leaves the round's mean update as it is.")

@@ -25,8 +25,13 @@ from fedleak.reports.statement.content import Statement
 from fedleak.reports.statement.page import html
 from fedleak.reports.system import EVALUATED
 
-MANIFEST, SIGNATURE = "bundle.json", "bundle.json.sig"
-RESULTS, SARIF, GATE, STATEMENT, PAGE = "results.json", "audit.sarif", "gate.xml", "statement.json", "statement.html"
+MANIFEST = "bundle.json"
+SIGNATURE = "bundle.json.sig"
+RESULTS = "results.json"
+SARIF = "audit.sarif"
+GATE = "gate.xml"
+STATEMENT = "statement.json"
+PAGE = "statement.html"
 FILES = (RESULTS, SARIF, GATE, STATEMENT, PAGE)
 """Files that a bundle may hold besides the manifest and its signature."""
 MOST = 2**26
@@ -52,7 +57,7 @@ class File(BaseModel):
     sha256: _Hash
 
 
-class Manifest(BaseModel):
+class BundleManifest(BaseModel):
     """Content of ``bundle.json``.
 
     Attributes:
@@ -85,11 +90,16 @@ class Manifest(BaseModel):
         return (self.model_dump_json(indent=2) + "\n").encode()
 
 
-def manifest_of(run: Run, results_sha256: str, files: Mapping[str, bytes]) -> Manifest:
+def manifest_of(run: Run, results_sha256: str, files: Mapping[str, bytes]) -> BundleManifest:
     """The manifest of the files of a bundle."""
-    return Manifest.model_validate(
+    return BundleManifest.model_validate(
         {
-            **{name: getattr(run, name) for name in ("experiment", "command", "commit", "versions", "seed", "data")},
+            "experiment": run.experiment,
+            "command": run.command,
+            "commit": run.commit,
+            "versions": run.versions,
+            "seed": run.seed,
+            "data": run.data,
             "recording": None if run.recording is None else run.recording.sha256,
             "results_sha256": results_sha256,
             "files": {name: _file(content) for name, content in sorted(files.items())},
@@ -99,15 +109,17 @@ def manifest_of(run: Run, results_sha256: str, files: Mapping[str, bytes]) -> Ma
 
 def archive(entries: Mapping[str, bytes]) -> bytes:
     """The archive of entries by name, the same bytes for the same entries."""
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as file:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
         for name, content in sorted(entries.items()):
             entry = zipfile.ZipInfo(name, _DATE)
-            entry.create_system, entry.external_attr = 3, 0o100644 << 16
+            # A plain file of Unix with the mode 0644, whatever the system that writes it.
+            entry.create_system = 3
+            entry.external_attr = 0o100644 << 16
             file.writestr(entry, content)
-    content = whole.getvalue()
-    require(len(content) <= MOST, f"results of at most {MOST} bytes", len(content), "Bundle runs one by one.")
-    return content
+    archived = buffer.getvalue()
+    require(len(archived) <= MOST, f"results of at most {MOST} bytes", len(archived), "Bundle runs one by one.")
+    return archived
 
 
 def verified(path: Path, allowed_signers: Path | None = None) -> str:
@@ -124,6 +136,7 @@ def verified(path: Path, allowed_signers: Path | None = None) -> str:
         BundleError: it is no bundle as it was written, or is not signed by one of them.
         InputError: there is no such file, or it is larger than any bundle.
     """
+    # From the outside in: the archive, the manifest, the files against their hashes, their content, the signature.
     content = read_bounded(path, most=MOST, way_out="Give the file that fedleak export RUN --to bundle wrote.")
     entries = _entries(content)
     text = entries.pop(MANIFEST, None)
@@ -131,7 +144,7 @@ def verified(path: Path, allowed_signers: Path | None = None) -> str:
         raise BundleError(f"it has no {MANIFEST}")
     signature = entries.pop(SIGNATURE, None)
     try:
-        manifest = Manifest.model_validate_json(text)
+        manifest = BundleManifest.model_validate_json(text)
     except ValidationError as error:
         raise BundleError(f"{MANIFEST} is not of format 1: {_first(error)}") from None
     _check_hashes(manifest, entries)
@@ -158,9 +171,12 @@ def verified(path: Path, allowed_signers: Path | None = None) -> str:
 
 def _entries(content: bytes) -> dict[str, bytes]:
     """Entries of an archive by name, if it is what `archive` makes of them, byte for byte."""
+    # Before anything reads the list of entries: it starts with an entry, ends without a comment, and its list is short.
     end = content[-_END:]
-    listed = int.from_bytes(end[12:16], "little")
-    if not content.startswith(b"PK\x03\x04") or not end.startswith(b"PK\x05\x06") or listed > _LONGEST_LIST:
+    list_size = int.from_bytes(end[12:16], "little")
+    starts_with_entry = content.startswith(b"PK\x03\x04")
+    ends_with_list = end.startswith(b"PK\x05\x06")
+    if not starts_with_entry or not ends_with_list or list_size > _LONGEST_LIST:
         raise BundleError("it is no archive of a bundle")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
@@ -170,7 +186,7 @@ def _entries(content: bytes) -> dict[str, bytes]:
                 raise BundleError(f"it holds {_printable(foreign[0])!r}, which no bundle has")
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in file.infolist()):
                 raise BundleError("it holds a compressed entry, which no bundle has")
-            found = {name: file.read(name) for name in names}
+            entries = {name: file.read(name) for name in names}
     except (
         zipfile.BadZipFile,
         ValueError,
@@ -181,12 +197,12 @@ def _entries(content: bytes) -> dict[str, bytes]:
         OverflowError,
     ) as error:
         raise BundleError(f"its archive is damaged ({str(error)[:100]})") from None
-    if archive(found) != content:
+    if archive(entries) != content:
         raise BundleError("its archive has other bytes than a bundle of these files")
-    return found
+    return entries
 
 
-def _check_hashes(manifest: Manifest, entries: Mapping[str, bytes]) -> None:
+def _check_hashes(manifest: BundleManifest, entries: Mapping[str, bytes]) -> None:
     if {*manifest.files} != {*entries}:
         odd = sorted({*manifest.files} ^ {*entries})
         raise BundleError(f"{MANIFEST} and the archive differ in {', '.join(odd)}")
@@ -205,31 +221,36 @@ def files_of(run: Run, statement: Statement | None) -> dict[str, bytes]:
     if run.gate:
         files[GATE] = gate_xml(run.gate)
     if statement is not None:
+        # The command of a shared run has no paths; a statement that is passed on has the same one.
         provenance = statement.provenance.model_copy(update={"command": run.command})
         nobody: dict[str, Any] = {"worst_people": [], "most_exposed": []}
-        questions = [one.model_copy(update=nobody) for one in statement.measured]
-        own = statement.model_copy(update={"provenance": provenance, "measured": questions})
-        files |= {STATEMENT: own.content(), PAGE: html(own).encode()}
+        questions = [question.model_copy(update=nobody) for question in statement.measured]
+        shared_statement = statement.model_copy(update={"provenance": provenance, "measured": questions})
+        files[STATEMENT] = shared_statement.content()
+        files[PAGE] = html(shared_statement).encode()
     return files
 
 
-def check_content(manifest: Manifest, entries: Mapping[str, bytes]) -> None:
+def check_content(manifest: BundleManifest, entries: Mapping[str, bytes]) -> None:
     """Checks that the manifest and all files of a bundle follow from its results and its statement, byte for byte.
 
     Raises:
         BundleError: one does not.
     """
-    run, statement = _run_of(entries), read_statement(entries)
+    run = _run_of(entries)
+    statement = read_statement(entries)
     expected = manifest_of(run, manifest.results_sha256, entries)
-    different = [name for name in Manifest.model_fields if getattr(manifest, name) != getattr(expected, name)]
+    different = [name for name in BundleManifest.model_fields if getattr(manifest, name) != getattr(expected, name)]
     if different:
         raise BundleError(f"{RESULTS} is of another run than {MANIFEST}: they differ in {', '.join(different)}")
     if statement is not None:
         _check_statement(statement, manifest, run)
-    made = files_of(shared_run(run), statement)
-    if made.keys() != entries.keys():
-        raise BundleError(f"{RESULTS} and the archive differ in {', '.join(sorted(made.keys() ^ entries.keys()))}")
-    for name, content in made.items():
+    # All files are functions of results and statement, so they are made again and compared.
+    expected_files = files_of(shared_run(run), statement)
+    if expected_files.keys() != entries.keys():
+        odd = sorted(expected_files.keys() ^ entries.keys())
+        raise BundleError(f"{RESULTS} and the archive differ in {', '.join(odd)}")
+    for name, content in expected_files.items():
         if content != entries[name]:
             whose = f"of these results, which are of commit {_printable(str(manifest.commit))}"
             raise BundleError(f"{name} is not what this version of fedleak makes {whose}")
@@ -262,14 +283,19 @@ def _run_of(entries: Mapping[str, bytes]) -> Run:
         raise BundleError(f"{RESULTS} is not what it should be ({type(error).__name__})") from None
 
 
-def _check_statement(statement: Statement, manifest: Manifest, run: Run) -> None:
+def _check_statement(statement: Statement, manifest: BundleManifest, run: Run) -> None:
     """Checks that a statement is of the run of a bundle."""
-    own = statement.provenance
-    if own.results_sha256 != manifest.results_sha256:
+    provenance = statement.provenance
+    if provenance.results_sha256 != manifest.results_sha256:
         raise BundleError(f"{STATEMENT} is of other results than {MANIFEST}")
-    same = {name: getattr(own, name) == getattr(run, name) for name in ("commit", "versions", "seed", "hardware")}
-    same["recording"] = manifest.recording in (None, own.recording_sha256)
-    same["data"] = own.data_sha256 == run.data["sha256"]
+    same = {
+        "commit": provenance.commit == run.commit,
+        "versions": provenance.versions == run.versions,
+        "seed": provenance.seed == run.seed,
+        "hardware": provenance.hardware == run.hardware,
+        "recording": manifest.recording in (None, provenance.recording_sha256),
+        "data": provenance.data_sha256 == run.data["sha256"],
+    }
     different = [name for name, equal in same.items() if not equal]
     if different:
         raise BundleError(f"{STATEMENT} is of another run than {RESULTS}: they differ in {', '.join(different)}")
@@ -286,4 +312,5 @@ def _first(error: ValidationError) -> str:
 
 def _printable(text: str) -> str:
     """A text of a stranger for the screen, in one line."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)[:500]
+    printable = [character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text]
+    return "".join(printable)[:500]

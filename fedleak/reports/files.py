@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedleak.core.io.files import write_whole
 from fedleak.evaluation.captioned_figure import CaptionedFigure
-from fedleak.reports.tables import Table
+from fedleak.reports.tables import ReportTable
 
 Format = Literal["svg", "pdf", "csv", "tex"]
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
@@ -21,7 +21,7 @@ def write_files(
     formats: Sequence[Format],
     *,
     figures: Sequence[CaptionedFigure],
-    tables: Sequence[Table],
+    tables: Sequence[ReportTable],
     numbers: Mapping[str, pd.DataFrame],
 ) -> list[Path]:
     """Writes figures and tables into ``figures/`` and ``tables/`` of a folder; returns the paths.
@@ -29,35 +29,39 @@ def write_files(
     Figures become ``svg`` and ``pdf``, numbers ``csv``, a row per result, and tables ``tex``, LaTeX with booktabs. A
     figure that was read from the file of a run has no ``pdf``, see `CaptionedFigure.of_stranger`.
     """
-    names = _distinct([drawing.name for drawing in figures])
-    content = {
-        f"figures/{name}.{kind}": drawing.file(kind)
-        for name, drawing in zip(names, figures, strict=True)
-        for kind in drawing.kinds
-        if kind in formats
-    }
+    # All contents are made before the first file is written: a table that fails leaves no half of the files.
+    content: dict[str, bytes] = {}
+    figure_names = _distinct([drawing.name for drawing in figures])
+    for name, drawing in zip(figure_names, figures, strict=True):
+        for kind in drawing.kinds:
+            if kind in formats:
+                content[f"figures/{name}.{kind}"] = drawing.file(kind)
     if "csv" in formats:
-        content |= {
-            f"tables/{name}.csv": rows.map(_no_formula).to_csv(index=False).encode()
-            for name, rows in numbers.items()
-            if len(rows)
-        }
+        for name, rows in numbers.items():
+            if len(rows):
+                content[f"tables/{name}.csv"] = rows.map(_no_formula).to_csv(index=False).encode()
     if "tex" in formats:
-        labels = zip(_distinct([table.name for table in tables]), tables, strict=True)
-        content |= {f"tables/{name}.tex": latex(table, name).encode() for name, table in labels}
+        labels = _distinct([table.name for table in tables])
+        for label, table in zip(labels, tables, strict=True):
+            content[f"tables/{label}.tex"] = latex(table, label).encode()
     for name, content_of_file in content.items():
         write_whole(directory / name, content_of_file)
     return [directory / name for name in content]
 
 
-def latex(table: Table, label: str) -> str:
+def latex(table: ReportTable, label: str) -> str:
     """LaTeX of a table, with rules of booktabs and baselines below a rule of their own."""
     texts = table.texts.map(_escaped).rename(columns=_escaped)
     columns = "".join("r" if numeric else "l" for numeric in table.numeric)
-    whole = texts.style.hide(axis="index").to_latex(
-        hrules=True, column_format=columns, caption=_escaped(table.caption), label=f"tab:{label}", position="t"
+    source = texts.style.hide(axis="index").to_latex(
+        hrules=True,
+        column_format=columns,
+        caption=_escaped(table.caption),
+        label=f"tab:{label}",
+        position="t",
     )
-    lines = whole.splitlines(keepends=True)
+    lines = source.splitlines(keepends=True)
+    # A second rule after the last attack: the one \midrule of pandas ends the header.
     if table.attacks is not None and 0 < table.attacks < len(table.rows):
         lines.insert(lines.index("\\midrule\n") + 1 + table.attacks, "\\midrule\n")
     return "% \\usepackage{booktabs}\n" + "".join(lines)
@@ -68,7 +72,9 @@ def _no_formula(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = value.replace("\r", " ")  # the writer does not quote it, and readers end a row there
-    return f"'{text}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    if value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{text}"
+    return text
 
 
 def _escaped(text: str) -> str:
@@ -77,6 +83,13 @@ def _escaped(text: str) -> str:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Names that are safe for files, with numbers at repeated ones."""
-    plain = [re.sub(r"[^a-z0-9.@-]+", "-", name.lower()).strip("-.")[:80] or "figure" for name in names]
-    counts = [plain[: at + 1].count(name) for at, name in enumerate(plain)]
-    return [name if count == 1 else f"{name}-{count}" for name, count in zip(plain, counts, strict=True)]
+    distinct = []
+    counts: dict[str, int] = {}
+    for name in names:
+        plain = re.sub(r"[^a-z0-9.@-]+", "-", name.lower()).strip("-.")[:80] or "figure"
+        counts[plain] = counts.get(plain, 0) + 1
+        if counts[plain] > 1:
+            distinct.append(f"{plain}-{counts[plain]}")
+        else:
+            distinct.append(plain)
+    return distinct

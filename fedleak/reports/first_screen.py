@@ -34,7 +34,9 @@ def first_lines(answer: Answer, todo: str) -> list[FirstLine]:
         FirstLine("compared with", compared_in_words(answer)),
         FirstLine("measured on", measured_on(answer)),
     ]
-    return [*lines, FirstLine("what to do", todo)] if todo else lines
+    if todo:
+        lines.append(FirstLine("what to do", todo))
+    return lines
 
 
 def in_words(answer: Answer) -> str:
@@ -56,6 +58,7 @@ def compared_in_words(answer: Answer) -> str:
     if comparison.kind == "least":
         return "Nothing: the question has no baseline; 0 is what an attack without any knowledge reaches."
     value = value_in_words(answer.metric, comparison.value)
+    # A baseline that did not run in this setting may have run in another one.
     elsewhere = " (measured in another setting of the same data)" if comparison.elsewhere else ""
     return f"{_WHOSE[comparison.kind]} {value}{elsewhere}."
 
@@ -72,14 +75,18 @@ _WHOSE: Mapping[Kind, str] = {
 
 def measured_on(answer: Answer) -> str:
     """On how many clients it was measured, what it is for clients like these, and for the most exposed of them."""
-    row, name = answer.row, answer.metric
+    row = answer.row
+    name = answer.metric
     assert row is not None  # it was measured
     clients = "One client" if row["n"] == 1 else f"{row['n']} clients"
     parts = [clients]
+    # A single client, and clients with equal values, have no interval: its ends are NaN or equal.
     has_interval = not math.isnan(row["low"]) and not math.isnan(row["high"]) and row["low"] < row["high"]
     if has_interval:
-        low, high = _scaled(name, float(row["low"])), _scaled(name, float(row["high"]))
+        low = _scaled(name, float(row["low"]))
+        high = _scaled(name, float(row["high"]))
         parts.append(f"for clients like these {low} to {high} (95% interval)")
+    # The worst tenth of few clients are all of them, and say nothing more.
     if 0 < len(answer.worst) < row["n"]:
         parts.append(f"the {len(answer.worst)} most exposed of them: {_scaled(name, float(answer.worst.mean()))}")
     return f"{'; '.join(parts)}."
@@ -87,7 +94,9 @@ def measured_on(answer: Answer) -> str:
 
 def _scaled(name: str, value: float) -> str:
     """A value in the unit of the metric's words, or with its name's digits."""
-    return number_in_words(name, value) if metric(name).words else number(value)
+    if metric(name).words:
+        return number_in_words(name, value)
+    return number(value)
 
 
 def what_to_do(
@@ -106,18 +115,21 @@ def what_to_do(
         return advice
     if first is None or first.row is None:
         return "Record what the questions below lack (docs/audit/record-your-system.md)."
+    # A leak: of the auditor's own recording, what lowers it; of a table or several runs, the auditor's own system.
     if first.status == "leak":
-        if is_one_recording:
-            further = " Record what the questions lack that matter to your system." if lacks_data else ""
-            return (
-                "See what defences would change, without a new training: fedleak audit DIR --what-if FILE"
-                f" (docs/audit/what-if.md).{further}"
-            )
-        return "Audit your own system in the same way: fedleak audit DIR (docs/start/audit-your-system.md)."
+        if not is_one_recording:
+            return "Audit your own system in the same way: fedleak audit DIR (docs/start/audit-your-system.md)."
+        further = " Record what the questions lack that matter to your system." if lacks_data else ""
+        return (
+            "See what defences would change, without a new training: fedleak audit DIR --what-if FILE"
+            f" (docs/audit/what-if.md).{further}"
+        )
+    # Not decided: for want of a baseline, or of clients.
     if first.comparison is None and first.status == "undecided":
         return "Run the baselines of the question too: fedleak audit DIR runs all attacks and baselines."
     if first.status == "undecided":
         return "Record and attack more clients or rounds: these do not decide it."
+    # Near the baseline: a gate keeps it so.
     if has_gate or not is_one_recording or first.status == "measured":
         return ""
     return "Keep it so: fedleak audit DIR --gate METRIC=LIMIT fails a CI job (docs/audit/gate.md)."

@@ -29,12 +29,20 @@ def verdict_in_words(verdict: Mapping[str, Any], results: pd.DataFrame) -> str:
     value = verdict.get("value")
     if limit.is_relative or value is None:
         return ""
+    # What the attack infers, in the words of its results.
     of_attack = results[(results["attack"] == verdict.get("attack")) & results["role"].isin(ATTACKS)]
     inferred = next((text for text in of_attack["tells"] if text), "something about the client")
+    # Some metrics are about the client who is worst off, others are a mean over n clients.
     n = verdict.get("n")
-    clients = "one client" if n == 1 else f"{n} clients"
-    whose = "the most exposed client" if limit.entry.worst_client else clients
-    in_round = "" if verdict.get("round") is None else f" of round {verdict['round']}"
+    if limit.entry.worst_client:
+        whose = "the most exposed client"
+    elif n == 1:
+        whose = "one client"
+    else:
+        whose = f"{n} clients"
+    in_round = ""
+    if verdict.get("round") is not None:
+        in_round = f" of round {verdict['round']}"
     bound = number_in_words(limit.metric, float(limit.bound))
     if number_in_words(limit.metric, float(value)) == bound:
         # Rounded alike, they say nothing of the side on which the value lies.

@@ -3,7 +3,7 @@
 import base64
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from fedleak.reports.first_screen import FirstLine, first_lines, order_of_change
 from fedleak.reports.gate_words import verdict_in_words
 from fedleak.reports.questions import Question, first_verdict, not_measured
 from fedleak.reports.sections import BASELINES, Section
-from fedleak.reports.tables import Table
+from fedleak.reports.tables import ReportTable
 
 _HALF_PAGE = 520
 """Largest width in points of a figure that fits into half of the page."""
@@ -40,7 +40,7 @@ GENERATED = "The data are generated: their numbers show that the attacks run, an
 
 
 @dataclass(frozen=True)
-class _Part:
+class _QuestionPart:
     """The section of a question, with its anchor on the page and its figures: number, caption, element and class."""
 
     anchor: str
@@ -54,8 +54,8 @@ def write_report(
     *,
     questions: Sequence[Question] = (),
     sections: Sequence[Section] = (),
-    differences: Sequence[Table] = (),
-    changes: Sequence[tuple[Sequence[str], Sequence[str], Sequence[Table]]] = (),
+    differences: Sequence[ReportTable] = (),
+    changes: Sequence[tuple[Sequence[str], Sequence[str], Sequence[ReportTable]]] = (),
     parts: Sequence[Run] = (),
     pictures: Sequence[CaptionedFigure] = (),
     figures: Sequence[CaptionedFigure] = (),
@@ -71,17 +71,25 @@ def write_report(
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results = run.results
     unmeasured, not_asked = not_measured(run, questions)
-    generated = results.get(DATA, pd.Series("", results.index)).map(str).str.startswith("synthetic")
-    tried = defence_table(results, run.defences)
+    defences = defence_table(results, run.defences)
     # Runs of one data set are compared, and so is an audit with its reference: what changed stands first.
     compared_data = [part.data["sha256"] or part.data["name"] for part in parts or [run]]
-    first = _numbered(pictures, 1)
-    asked = [section for section in sections if section.question is not None]
-    blocks, count = list[_Part](), len(first)
-    for place, section in enumerate(asked, start=1):
-        own = _numbered([one for one in figures if one.question == section.question], count + 1)
-        blocks.append(_Part(f"part-{place}", section, own))
-        count += len(own)
+    # Figures have one sequence of numbers: pictures of the first screen, figures by question, then those of none.
+    first_figures = _numbered(pictures, 1)
+    count = len(first_figures)
+    question_parts: list[_QuestionPart] = []
+    for section in sections:
+        if section.question is None:
+            continue
+        section_figures = [figure for figure in figures if figure.question == section.question]
+        anchor = f"part-{len(question_parts) + 1}"
+        question_parts.append(_QuestionPart(anchor, section, _numbered(section_figures, count + 1)))
+        count += len(section_figures)
+    anchors = {part.section.question: part.anchor for part in question_parts}
+    further_figures = [figure for figure in figures if figure.question not in anchors]
+    clients: set[str] = set()
+    for figure in (*pictures, *figures):
+        clients.update(_clients(figure))
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     page = environment.get_template("report.html.j2").render(
         script=script,
@@ -89,36 +97,61 @@ def write_report(
         run=run,
         headline=first_verdict(questions, results),
         false_declarations=run.false_declarations,
-        notes=[
-            *([GENERATED] if generated.all() and len(generated) else []),
-            *([FEW] if _is_of_few(run) else []),
-            *([f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_wrong else []),
-            *(f"{verdict_in_words(verdict, results)} {verdict.get('message', '')}".strip() for verdict in run.gate),
-        ],
-        generated_too=_generated_too(results[DATA][generated]) if generated.any() and not generated.all() else "",
+        notes=_notes(run),
+        generated_too=_generated_too(results),
         questions=questions,
         unmeasured=unmeasured,
         not_asked=[inferred_by_family()[family] for family in not_asked],
         scales=meanings({question.answer.metric for question in questions}),
         lines=_first_lines(run, questions, unmeasured, is_joined=bool(parts)),
-        defences=[] if tried is None else [tried],
+        defences=[] if defences is None else [defences],
         changes_first=bool(changes) and order_of_changes(compared_data),
-        pictures=first,
-        parts=blocks,
-        anchors={part.section.question: part.anchor for part in blocks},
+        pictures=first_figures,
+        parts=question_parts,
+        anchors=anchors,
         details=[section for section in sections if section.question is None],
-        further=_numbered([one for one in figures if one.question not in {s.question for s in asked}], count + 1),
+        further=_numbered(further_figures, count + 1),
         differences=differences,
         changes=changes,
         missing=reasons(run.not_run),
         causes=causes,
         baselines=BASELINES,
         threat_models=_threat_models(parts or [run]),
-        clients=sorted({name for one in [*pictures, *figures] for name in _clients(one)}),
+        clients=sorted(clients),
     )
     path = directory / "report.html"
     write_whole(path, page.encode())
     return path
+
+
+def _notes(run: Run) -> list[str]:
+    """Remarks at the top of a page: on the data, on few clients, on a learner that does not fit, and on each limit."""
+    notes = []
+    generated = _are_generated(run.results)
+    if len(generated) and generated.all():
+        notes.append(GENERATED)
+    if _is_of_few(run):
+        notes.append(FEW)
+    if run.learner_wrong:
+        notes.append(f"{run.learner_check[:1].upper()}{run.learner_check[1:]}.")
+    for verdict in run.gate:
+        notes.append(f"{verdict_in_words(verdict, run.results)} {verdict.get('message', '')}".strip())
+    return notes
+
+
+def _are_generated(results: pd.DataFrame) -> "pd.Series[bool]":
+    """Whether each result is of generated data, whose names begin with ``synthetic``."""
+    names = results.get(DATA, pd.Series("", results.index))
+    return names.map(str).str.startswith("synthetic")
+
+
+def _generated_too(results: pd.DataFrame) -> str:
+    """The remark on generated data next to others, by their names; empty where all or none are generated."""
+    generated = _are_generated(results)
+    if generated.all() or not generated.any():
+        return ""
+    names = ", ".join(dict.fromkeys(results[DATA][generated]))
+    return GENERATED.replace("The data are generated", f"Generated data ({names})")
 
 
 _CLIENT = re.compile(r' data-client="([^"]*)"')
@@ -126,15 +159,18 @@ _CLIENT = re.compile(r' data-client="([^"]*)"')
 
 def _clients(figure: CaptionedFigure) -> list[str]:
     """Labels of the clients that a figure of the page can mark."""
-    return re.findall(_CLIENT, figure.svg) if figure.drawn_here else []
+    if not figure.drawn_here:
+        return []
+    return re.findall(_CLIENT, figure.svg)
 
 
 def _numbered(figures: Iterable[CaptionedFigure], first: int) -> list[tuple[int, str, Markup, str]]:
     """Number, caption, element and class of figures."""
-    return [
-        (number, one.caption, _element(one), "wide" if _is_wide(one.svg) else "")
-        for number, one in enumerate(figures, start=first)
-    ]
+    numbered = []
+    for number, figure in enumerate(figures, start=first):
+        css_class = "wide" if _is_wide(figure.svg) else ""
+        numbered.append((number, figure.caption, _element(figure), css_class))
+    return numbered
 
 
 def _element(figure: CaptionedFigure) -> Markup:
@@ -142,6 +178,7 @@ def _element(figure: CaptionedFigure) -> Markup:
 
     Figures of a run's file and of other processes are images; their text cannot be selected.
     """
+    # Only the SVG that this process drew is trusted as markup.
     if figure.drawn_here:
         return Markup(figure.svg)
     content = base64.b64encode(figure.file("svg")).decode()
@@ -168,15 +205,12 @@ def _first_lines(
 
 def _is_of_few(run: Run) -> bool:
     """Whether a result, a verdict of the gate (as of one round), or a difference is of fewer than `FEWEST` clients."""
-    others = [*run.gate, *(row for compared in run.changes for row in compared["rows"])]
-    counts = [*run.results["n"], *run.differences["n"], *(one["n"] for one in others if one.get("n") is not None)]
+    rows: list[Mapping[str, Any]] = list(run.gate)
+    for compared in run.changes:
+        rows += compared["rows"]
+    counts = [*run.results["n"], *run.differences["n"]]
+    counts += [row["n"] for row in rows if row.get("n") is not None]
     return any(1 <= count < FEWEST for count in counts)
-
-
-def _generated_too(data: "pd.Series[str]") -> str:
-    """The remark on generated data next to others, by their names."""
-    names = ", ".join(dict.fromkeys(data))
-    return GENERATED.replace("The data are generated", f"Generated data ({names})")
 
 
 def _is_wide(svg: str) -> bool:
@@ -185,19 +219,23 @@ def _is_wide(svg: str) -> bool:
     return width is not None and float(width[1]) > _HALF_PAGE
 
 
-def _threat_models(runs: Sequence[Run]) -> Table | None:
+def _threat_models(runs: Sequence[Run]) -> ReportTable | None:
     """What the server sees and knows, and whether it is active, by attack; with the run's name where runs differ."""
-    found: dict[str, dict[str, tuple[Any, ...]]] = defaultdict(dict)
+    # Different threat models of each attack, by its name with that of the run where it has this one.
+    by_attack: dict[str, dict[str, tuple[Any, ...]]] = defaultdict(dict)
     for run in runs:
-        known = run.results[(run.results["sees"] != "") | (run.results["knows"] != "")]
-        for row in records(known.drop_duplicates(["attack", "sees", "knows", "active"])):
-            model = ("active" if row["active"] else "passive", row["sees"], row["knows"])
-            if model not in found[row["attack"]].values():
-                found[row["attack"]][f"{row['attack']} in {run.experiment}"] = model
+        declared = run.results[(run.results["sees"] != "") | (run.results["knows"] != "")]
+        for row in records(declared.drop_duplicates(["attack", "sees", "knows", "active"])):
+            threat_model = ("active" if row["active"] else "passive", row["sees"], row["knows"])
+            if threat_model not in by_attack[row["attack"]].values():
+                by_attack[row["attack"]][f"{row['attack']} in {run.experiment}"] = threat_model
+    # A row for each threat model, with all attacks that have it.
     attacks: dict[tuple[Any, ...], list[str]] = defaultdict(list)
-    for attack, models in found.items():
-        for name, model in models.items():
-            attacks[model].append(name if len(models) > 1 else attack)
-    rows = [(", ".join(names), *model) for model, names in attacks.items()]
+    for attack, models in by_attack.items():
+        for name_in_run, threat_model in models.items():
+            attacks[threat_model].append(name_in_run if len(models) > 1 else attack)
+    if not attacks:
+        return None
+    rows = [(", ".join(names), *threat_model) for threat_model, names in attacks.items()]
     table = pd.DataFrame(rows, columns=["attack", "server", "it sees", "it knows"])
-    return Table("threat-models", "What the server of each attack has.", table) if rows else None
+    return ReportTable("threat-models", "What the server of each attack has.", table)

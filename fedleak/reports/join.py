@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from fedleak.core.provenance import command, published
 from fedleak.evaluation.changes import changes
 from fedleak.evaluation.evaluation import Evaluation, joined
 from fedleak.evaluation.persons import over_clients, rows_without_clients
+from fedleak.evaluation.reasons import Reason
 from fedleak.evaluation.run import Run
 from fedleak.evaluation.scores import setting_columns, stacked, with_setting
 from fedleak.evaluation.stored_run import StoredRun, read_run, store_run
@@ -36,6 +38,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
     runs = [run.results for run in stored if run.results is not None]  # of all: they are stored
     evaluations = [run.evaluation for run in stored]
     names = [run.experiment for run in runs]
+    # Runs of one name are told apart by their folders.
     if len(set(names)) < len(names):
         names = [str(directory) for directory in directories]
     if not persons:  # also joins those of runs that were written with --persons and without
@@ -46,36 +49,37 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         StoredRun(name, evaluation, run.data, run)
         for name, evaluation, run in zip(names, evaluations, runs, strict=True)
     ]
+    # Changes are compared before runs are named apart: a run's name as a setting would leave no cells in common.
     compared = [changes(reference, later) for later in later_runs]
     name_curves(evaluations, names)
     runs = name_cells(runs, evaluations, names)
-    whole = dataclasses.replace(
+    details: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        for label, rows in run.details.items():
+            details[f"{label} in {run.experiment}"] = rows if persons else rows_without_clients(rows)
+    joined_run = dataclasses.replace(
         joined_results(runs),
         command=command() if persons else published(command()),
-        changes=[stored_changes(one) for one in compared if one.rows],
-        details={
-            f"{label} in {run.experiment}": rows if persons else rows_without_clients(rows)
-            for run in runs
-            for label, rows in run.details.items()
-        },
+        changes=[stored_changes(comparison) for comparison in compared if comparison.rows],
+        details=details,
     )
     evaluation = joined(evaluations)
     for run, evaluation_of_run in zip(runs, evaluations, strict=True):
         for printed in run.details:
-            label = dataclasses.replace(evaluation_of_run.label(printed), run=run.experiment)
-            evaluation.labels[str(label)] = label
-    store_run(out, whole, evaluation, whole.data)
+            label_in_run = dataclasses.replace(evaluation_of_run.label(printed), run=run.experiment)
+            evaluation.labels[str(label_in_run)] = label_in_run
+    store_run(out, joined_run, evaluation, joined_run.data)
     write_page(
         out,
-        whole,
+        joined_run,
         evaluation,
-        whole.results,
-        metrics_of(whole.results),
+        joined_run.results,
+        metrics_of(joined_run.results),
         parts=runs,
         formats=formats,
         persons=persons,
     )
-    return whole
+    return joined_run
 
 
 def name_curves(evaluations: Sequence[Evaluation], names: Sequence[str]) -> None:
@@ -101,6 +105,7 @@ def _label_curves(evaluation: Evaluation, run: str) -> None:
 
 def name_cells(runs: Sequence[Run], evaluations: Sequence[Evaluation], names: Sequence[str]) -> list[Run]:
     """Runs, of which those with a cell that another one has too get their name as a setting, also in evaluations."""
+    # A cell is an attack, a metric and a setting; whether each row's cell stands in another row, run by run.
     cells = stacked([run.results for run in runs])
     repeated = cells.duplicated(["attack", "metric", *setting_columns(cells)], keep=False).to_numpy()
     repeated_by_run = np.split(repeated, np.cumsum([len(run.results) for run in runs])[:-1])
@@ -119,24 +124,42 @@ def name_cells(runs: Sequence[Run], evaluations: Sequence[Evaluation], names: Se
 
 def joined_results(runs: Sequence[Run]) -> Run:
     """The results of several runs as those of one; seed, commit, versions and hardware are those of the first."""
-    system_names = dict.fromkeys(name for run in runs for name in run.system)
+    # Lists one after another; of reasons by attack, that of the last run that has one.
+    answers: list[dict[str, Any]] = []
+    causes: list[dict[str, Any]] = []
+    gate: list[dict[str, Any]] = []
+    read_back: list[str] = []
+    false_declarations: list[str] = []
+    not_run: dict[str, Reason] = {}
+    unrelated: dict[str, Reason] = {}
+    system_texts: dict[str, list[str]] = {}
+    for run in runs:
+        answers += run.answers
+        causes += run.causes
+        gate += run.gate
+        read_back += run.read_back
+        false_declarations += run.false_declarations
+        not_run |= run.not_run
+        unrelated |= run.unrelated
+        for name, text in run.system.items():
+            system_texts.setdefault(name, []).append(text)
     return dataclasses.replace(
         runs[0],
         experiment=" + ".join(run.experiment for run in runs),
         data={key: _listed(run.data[key] for run in runs) for key in ("name", "sha256")},
         seconds=sum(run.seconds for run in runs),
         results=stacked([run.results for run in runs]),
-        answers=[answer for run in runs for answer in run.answers],
-        not_run={name: reason for run in runs for name, reason in run.not_run.items()},
-        causes=[cause for run in runs for cause in run.causes],
+        answers=answers,
+        not_run=not_run,
+        causes=causes,
         differences=stacked([run.differences for run in runs]),
-        gate=[verdict for run in runs for verdict in run.gate],
-        read_back=[key for run in runs for key in run.read_back],
+        gate=gate,
+        read_back=read_back,
         learner_check=_listed((run.learner_check for run in runs if run.learner_check), "; "),
         learner_wrong=any(run.learner_wrong for run in runs),
-        false_declarations=[*dict.fromkeys(sentence for run in runs for sentence in run.false_declarations)],
-        system={name: _listed((run.system[name] for run in runs if name in run.system), "; ") for name in system_names},
-        unrelated={name: reason for run in runs for name, reason in run.unrelated.items()},
+        false_declarations=[*dict.fromkeys(false_declarations)],
+        system={name: _listed(texts, "; ") for name, texts in system_texts.items()},
+        unrelated=unrelated,
         recording=None,
     )
 

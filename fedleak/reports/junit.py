@@ -33,21 +33,28 @@ def gate_xml(verdicts: Sequence[Mapping[str, Any]]) -> bytes:
     """Content of gate.xml."""
     verdicts = [{name: _printable(value) for name, value in verdict.items()} for verdict in verdicts]
     elements = [_ELEMENT.get(str(verdict["verdict"])) for verdict in verdicts]
-    counts = {"tests": str(len(verdicts)), **{f"{kind}s": str(elements.count(kind)) for kind in ("failure", "error")}}
-    whole = ElementTree.Element("testsuites", {"name": "fedleak", **counts})
-    suite = ElementTree.SubElement(whole, "testsuite", {"name": "gate", **counts, "skipped": "0"})
+    counts = {
+        "tests": str(len(verdicts)),
+        "failures": str(elements.count("failure")),
+        "errors": str(elements.count("error")),
+    }
+    root = ElementTree.Element("testsuites", {"name": "fedleak", **counts})
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "gate", **counts, "skipped": "0"})
     for verdict, element in zip(verdicts, elements, strict=True):
         name = f"limit {verdict['limit']:g} on {verdict['metric']}"
         case = ElementTree.SubElement(suite, "testcase", classname="fedleak.gate", name=name, time="0")
+        # A test case that passes has no element but its output.
         if element is None:
             ElementTree.SubElement(case, "system-out").text = verdict["message"]
         else:
-            found = {"type": verdict["verdict"], "message": verdict["message"]}
-            ElementTree.SubElement(case, element, found).text = verdict["message"]
-    ElementTree.indent(whole)
-    return bytes(ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True))
+            attributes = {"type": verdict["verdict"], "message": verdict["message"]}
+            ElementTree.SubElement(case, element, attributes).text = verdict["message"]
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
 def _printable(value: Any) -> Any:
     """A text without the characters that XML cannot hold; settings and names may be a stranger's."""
-    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", value)

@@ -11,9 +11,11 @@ from fedleak.reports.tables import described_settings
 def named_results(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
     """Rows of results by ``audit/ATTACK/METRIC``, or ``audit/ATTACK, SETTING/METRIC`` if settings differ."""
     settings = described_settings(results, differing(results))
-    parts = zip(results["attack"], settings, results["metric"], strict=True)
-    names = [f"audit/{', '.join(part for part in (attack, where) if part)}/{metric}" for attack, where, metric in parts]
-    return list(zip(names, records(results), strict=True))
+    named = []
+    for row, setting in zip(records(results), settings, strict=True):
+        attack_in_setting = ", ".join(part for part in (row["attack"], setting) if part)
+        named.append((f"audit/{attack_in_setting}/{row['metric']}", row))
+    return named
 
 
 def leaks(results: pd.DataFrame) -> dict[str, float]:
@@ -23,5 +25,9 @@ def leaks(results: pd.DataFrame) -> dict[str, float]:
 
 def leak_numbers(results: pd.DataFrame) -> dict[str, float]:
     """Means of `named_results`, and the ends of their 95% intervals under ``NAME low`` and ``NAME high``."""
-    ends = (("", "mean"), (" low", "low"), (" high", "high"))
-    return {name + suffix: row[column] for name, row in named_results(results) for suffix, column in ends}
+    numbers = {}
+    for name, row in named_results(results):
+        numbers[name] = row["mean"]
+        numbers[f"{name} low"] = row["low"]
+        numbers[f"{name} high"] = row["high"]
+    return numbers

@@ -13,8 +13,10 @@ def value_in_words(name: str, value: Number) -> str:
     entry = metric(name)
     if entry.words:
         return entry.words.format(number_in_words(name, value))
-    meaning = f", where {entry.meaning.rstrip('.')}" if entry.meaning else ""
-    return f"reaches {name} {shown(value)}{meaning}"
+    sentence = f"reaches {name} {shown(value)}"
+    if entry.meaning:
+        sentence += f", where {entry.meaning.rstrip('.')}"
+    return sentence
 
 
 def number_in_words(name: str, value: Number) -> str:
@@ -27,4 +29,7 @@ def number_in_words(name: str, value: Number) -> str:
     if not entry.words or not isinstance(value, float):
         return shown(value)
     scaled = value * entry.words_scale
-    return shown(scaled) if entry.words_scale == 1 else hundredths(scaled)
+    # Other scales count of 100, where a value that rounds to an end is said to be near it ("more than 99").
+    if entry.words_scale == 1:
+        return shown(scaled)
+    return hundredths(scaled)

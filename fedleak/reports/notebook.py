@@ -24,8 +24,11 @@ class NotebookPage:
         return report_figures(audit.evaluation, audit.everything, audit.metrics, persons=self.persons)
 
     def _repr_html_(self) -> str:
-        captions = (f"{figure.svg}<figcaption>{html.escape(figure.caption)}</figcaption>" for figure in self.figures)
-        return "\n".join([self.found._repr_html_(), *(f"<figure>{caption}</figure>" for caption in captions)])
+        elements = [self.found._repr_html_()]
+        for figure in self.figures:
+            caption = f"<figcaption>{html.escape(figure.caption)}</figcaption>"
+            elements.append(f"<figure>{figure.svg}{caption}</figure>")
+        return "\n".join(elements)
 
 
 def show(found: AuditResult, *, persons: bool = False) -> NotebookPage:

@@ -51,29 +51,40 @@ class PaperTable:
         values = pd.read_csv(path, dtype=str, keep_default_na=False)
         return cls(values=values, **yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8")))
 
-    def numbers(self, results: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+    def numbers(self, results: pd.DataFrame, settings: pd.DataFrame) -> pd.DataFrame:
         """Columns ``paper`` and ``source`` of the results with a value here, by the results' index.
 
-        `own` are their settings as texts, a column per key.
+        `settings` are theirs as texts, a column per key.
         """
-        known = results["attack"].isin({*self.values["attack"], *self.next_to})
-        known &= results["family"].isna() | results["family"].isin(self.families)
-        results, own = results[known], own[known]
+        # 1. Results of attacks that the paper has, or that are compared with one of its attacks.
+        comparable = results["attack"].isin({*self.values["attack"], *self.next_to})
+        comparable &= results["family"].isna() | results["family"].isin(self.families)
+        results = results[comparable]
+        settings = settings[comparable]
+        # 2. Their settings by the paper's keys, with defaults, and values that count as another replaced by it.
         named = [name for name in self.values.columns if name not in _FIXED]
         keys = list(dict.fromkeys([*named, *self.defaults]))
-        asked = self._filled(own.reindex(columns=keys, fill_value=""))
-        asked = asked.replace({key: dict(alike) for key, alike in self.same.items()})
-        further = own.drop(columns=[*keys, *self.ignored], errors="ignore")
+        cells = self._filled(settings.reindex(columns=keys, fill_value=""))
+        cells = cells.replace({key: dict(alike) for key, alike in self.same.items()})
+        # 3. A result with a key that the paper lacks is of another setting, unless the key does not matter.
+        further = settings.drop(columns=[*keys, *self.ignored], errors="ignore")
         fits = (further == "").all(axis=1)
+        # 4. A row for the attack itself, then one for each it is compared with: the first that has a value is taken.
         attacks = results["attack"].map(lambda name: [name, *self.next_to.get(name, ())])
-        asked = asked.assign(metric=results["metric"], attack=attacks, row=results.index)[fits].explode("attack")
+        cells = cells.assign(metric=results["metric"], attack=attacks, row=results.index)[fits].explode("attack")
         means = self.values[self.values["statistic"] == "mean"].reindex(columns=[*_FIXED, *keys], fill_value="")
-        found = asked.merge(self._filled(means), on=["attack", "metric", *keys]).drop_duplicates("row").set_index("row")
-        sources = [
-            ", ".join(part for part in (self.source.format(table=table), note, *self._notes(own.loc[row])) if part)
-            for row, table, note in zip(found.index, found["table"], found["note"], strict=True)
-        ]
-        return pd.DataFrame({"paper": found["value"].astype(float), "source": pd.Series(sources, found.index, object)})
+        matches = cells.merge(self._filled(means), on=["attack", "metric", *keys])
+        matches = matches.drop_duplicates("row").set_index("row")
+        sources = []
+        for row, table, note in zip(matches.index, matches["table"], matches["note"], strict=True):
+            parts = [self.source.format(table=table), note, *self._notes(settings.loc[row])]
+            sources.append(", ".join(part for part in parts if part))
+        return pd.DataFrame(
+            {
+                "paper": matches["value"].astype(float),
+                "source": pd.Series(sources, matches.index, object),
+            }
+        )
 
     def _filled(self, table: pd.DataFrame) -> pd.DataFrame:
         """The table with defaults for missing values."""
@@ -81,11 +92,12 @@ class PaperTable:
         return table.assign(**filled)
 
     def _notes(self, setting: pd.Series) -> list[str]:
-        return [
-            note["says"]
-            for note in self.notes
-            if all(setting.get(k, "") != "" and v in (_ANY, setting[k]) for k, v in note["where"].items())
-        ]
+        """Notes on a setting that has all keys of a note, with the note's values or any."""
+
+        def fits(key: str, value: str) -> bool:
+            return setting.get(key, "") != "" and value in (_ANY, setting[key])
+
+        return [note["says"] for note in self.notes if all(fits(key, value) for key, value in note["where"].items())]
 
 
 @functools.cache
@@ -97,16 +109,18 @@ def paper_tables() -> tuple[PaperTable, ...]:
 def with_papers(results: pd.DataFrame) -> pd.DataFrame:
     """Results with the papers' values in columns ``paper`` and ``source``, NaN and None where there are none."""
     plain = results.reset_index(drop=True)
-    own = plain[setting_columns(plain)].map(_text).rename(columns=lambda name: name.removeprefix(SETTING))
-    found = pd.concat([table.numbers(plain, own) for table in paper_tables()])
-    found = found[~found.index.duplicated()].reindex(plain.index)
-    return plain.assign(
-        paper=found["paper"], source=found["source"].astype(object).where(found["source"].notna(), None)
-    )
+    settings = plain[setting_columns(plain)].map(_text).rename(columns=lambda name: name.removeprefix(SETTING))
+    # Where several tables have a value of a result, the first in the order of their files counts.
+    paper_numbers = pd.concat([table.numbers(plain, settings) for table in paper_tables()])
+    paper_numbers = paper_numbers[~paper_numbers.index.duplicated()].reindex(plain.index)
+    sources = paper_numbers["source"].astype(object)
+    return plain.assign(paper=paper_numbers["paper"], source=sources.where(sources.notna(), None))
 
 
 def _text(value: Any) -> str:
     """Value of a setting as in the files; empty for None."""
     if value is None or value != value:
         return ""
-    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}"
+    return str(value)

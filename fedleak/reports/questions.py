@@ -66,12 +66,16 @@ def questions(
         gate: verdicts of the gate.
     """
     answers = leading(recorded_answers(results), scores)
-    places = [{key: answer.setting.get(key) for key in ("data", "run")} for answer in answers]
-    several = [key for key in ("data", "run") if len({repr(place[key]) for place in places}) > 1]
-    return [_line(answer, several, gate) for answer in answers]
+    # A line names its data set and its run only where the report has several.
+    several = []
+    for key in ("data", "run"):
+        values = {repr(answer.setting.get(key)) for answer in answers}
+        if len(values) > 1:
+            several.append(key)
+    return [_question(answer, several, gate) for answer in answers]
 
 
-def _line(answer: Answer, several: Sequence[str], gate: Sequence[Mapping[str, Any]]) -> Question:
+def _question(answer: Answer, several: Sequence[str], gate: Sequence[Mapping[str, Any]]) -> Question:
     where = {key: answer.setting[key] for key in several if key in answer.setting}
     return Question(
         answer=answer,
@@ -82,29 +86,30 @@ def _line(answer: Answer, several: Sequence[str], gate: Sequence[Mapping[str, An
     )
 
 
-def first_verdict(lines: Sequence[Question], results: pd.DataFrame) -> str:
+def first_verdict(measured: Sequence[Question], results: pd.DataFrame) -> str:
     """The verdict on the first of some questions, or that nothing was scored."""
-    if lines:
-        return verdict_on(lines[0].answer)
+    if measured:
+        return verdict_on(measured[0].answer)
     return nothing_scored(list(dict.fromkeys(results["attack"][results["mean"].notna()])))
 
 
-def first_words(lines: Sequence[Question], results: pd.DataFrame) -> str:
+def first_words(measured: Sequence[Question], results: pd.DataFrame) -> str:
     """The same for a terminal, between what the update adds in bits and the best attack's result in words."""
-    added = bits_sentence(lines[0].answer.bits) if lines else ""
-    words = lines[0].words if lines else ""
-    return " ".join(filter(None, [added, first_verdict(lines, results), words]))
+    verdict = first_verdict(measured, results)
+    if not measured:
+        return verdict
+    added = bits_sentence(measured[0].answer.bits)
+    return " ".join(filter(None, [added, verdict, measured[0].words]))
 
 
 def _words(answer: Answer) -> str:
     """What a line says in words: the best attack's result, what it is compared with, and on how many clients."""
     row = answer.row
     assert row is not None  # it was measured
-    comparison = answer.comparison if answer.gain is not None else None
     compared = ""
-    if comparison is not None:
-        start = number_in_words(answer.metric, comparison.value)
-        compared = f"; {_BESIDE[comparison.kind]}: {start}"
+    if answer.comparison is not None and answer.gain is not None:
+        start = number_in_words(answer.metric, answer.comparison.value)
+        compared = f"; {_BESIDE[answer.comparison.kind]}: {start}"
     clients = "one client" if row["n"] == 1 else f"{row['n']} clients"
     return f"The best attack {value_in_words(answer.metric, float(row['mean']))}{compared}. On {clients}."
 
@@ -122,25 +127,34 @@ _BESIDE: Mapping[Kind, str] = {
 
 def _numbers(answer: Answer) -> list[str]:
     """The numbers of a line: the best attack's, its comparison's, the worst tenth's, and bits."""
-    row, name = answer.row, answer.metric
+    row = answer.row
     assert row is not None  # it was measured
-    among = f", best of {len(answer.attacks)} attacks" if len(answer.attacks) > 1 else ""
+    # The best attack's mean with its interval, n, and what it is the best of.
+    best = f"{row['attack']}: {answer.metric} {number(row['mean'])}"
+    if row["low"] != row["high"]:
+        best += f" ({number(row['low'])} to {number(row['high'])})"
+    best += f", n = {row['n']}"
+    if len(answer.attacks) > 1:
+        best += f", best of {len(answer.attacks)} attacks"
     setting = describe(answer.setting, answer.varied - {"data", "run"})
-    among += f", at {setting}" if setting else ""
-    interval = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
-    numbers = [f"{row['attack']}: {name} {number(row['mean'])}{interval}, n = {row['n']}{among}"]
-    comparison = answer.comparison if answer.gain is not None else None
-    if comparison is not None:
-        is_line = comparison.kind in ("prior", "blind", "control")
-        compared = f"baseline {comparison.name}" if is_line else comparison.kind
+    if setting:
+        best += f", at {setting}"
+    numbers = [best]
+    comparison = answer.comparison
+    if comparison is not None and answer.gain is not None:
+        # Baselines have a name; guessing and chance are values of the metric.
+        compared: str = comparison.kind
+        if comparison.kind in ("prior", "blind", "control"):
+            compared = f"baseline {comparison.name}"
         numbers.append(f"{compared} {number(comparison.value)}")
     if len(answer.worst):
         numbers.append(f"{worst_in_words(answer.worst, int(row['n']))} {number(float(answer.worst.mean()))}")
     if answer.bits is not None:
-        gained = answer.bits.row
-        whose = "" if gained["attack"] == row["attack"] else f", {gained['attack']}"
-        ends = f"({bits(gained['low'])} to {bits(gained['high'])}{whose})"
-        numbers.append(f"the update adds {bits(gained['mean'])} bits {ends}")
+        bits_row = answer.bits.row
+        ends = f"{bits(bits_row['low'])} to {bits(bits_row['high'])}"
+        if bits_row["attack"] != row["attack"]:
+            ends += f", {bits_row['attack']}"
+        numbers.append(f"the update adds {bits(bits_row['mean'])} bits ({ends})")
     return numbers
 
 
@@ -148,18 +162,26 @@ def _verdict(gate: Sequence[Mapping[str, Any]], family: str, attacks: set[str], 
     """The worst outcome of the limits on a question; that of a limit on all if it holds or an attack on it decides."""
     outcomes = []
     for verdict in gate:
-        limit, outcome = Limit.named(verdict["metric"], verdict["limit"]), verdict["verdict"]
+        limit = Limit.named(verdict["metric"], verdict["limit"])
+        outcome = verdict["verdict"]
+        # A limit on all questions is this one's if it holds for all, or if an attack on this question decides it.
         decides = verdict.get("attack") in attacks or outcome == "ok"
         on_all = limit.question is None and limit.metric in metrics and decides
         if limit.question == family or on_all:
             outcomes.append((_OUTCOMES.index(outcome), f"{outcome} ({limit.metric} limit {limit.bound})"))
-    return min(outcomes)[1] if outcomes else ""
+    if not outcomes:
+        return ""
+    _, worst = min(outcomes)
+    return worst
 
 
 def not_measured(run: Run, measured: Sequence[Question]) -> tuple[list[Question], list[str]]:
     """Lines on the questions that a run did not measure, and the families that it did not ask, see `unanswered`."""
     # What was left out under defences ran on the recording: its question is measured.
     reasons = {**run.not_run, **run.unrelated}
-    lacking, not_asked = unanswered(reasons, [line.answer for line in measured])
-    lines = [Question(answer, verdict=_verdict(run.gate, answer.family, set(), set())) for answer in lacking]
-    return lines, not_asked
+    lacking, not_asked = unanswered(reasons, [question.answer for question in measured])
+    unmeasured = []
+    for answer in lacking:
+        verdict = _verdict(run.gate, answer.family, attacks=set(), metrics=set())
+        unmeasured.append(Question(answer, verdict=verdict))
+    return unmeasured, not_asked

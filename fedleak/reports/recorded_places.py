@@ -18,7 +18,7 @@ from fedleak.recordings.recording import Recording
 from fedleak_recorder.format import MANIFEST, journals_in
 
 
-def recorded_places(found: AuditResult, verdicts: Sequence[Mapping[str, Any]]) -> Recorded | None:
+def recorded_places(audit_result: AuditResult, verdicts: Sequence[Mapping[str, Any]]) -> Recorded | None:
     """Folder and hash of the recording, and a place for each verdict; None where there is no single recording.
 
     ``folder`` is relative to the working directory, or the folder's name if it lies elsewhere. A place is the round in
@@ -26,11 +26,15 @@ def recorded_places(found: AuditResult, verdicts: Sequence[Mapping[str, Any]]) -
     and the ``shards`` of the round that it names. An attack on all messages together, and a limit that nothing
     measured, have the first line of the manifest and the round None.
     """
-    recording = found.recording
+    recording = audit_result.recording
     if recording is None:
         return None
-    whole = {name for attack in found.attacks if attack.view is History for name in attack.names()}
-    rounds = [_round(verdict, found.evaluation.scores, whole) for verdict in verdicts]
+    on_all_rounds: set[str] = set()
+    for attack in audit_result.attacks:
+        if attack.view is History:
+            on_all_rounds.update(attack.names())
+    rounds = [_round(verdict, audit_result.evaluation.scores, on_all_rounds) for verdict in verdicts]
+    # Journals are read once for each round, not for each verdict.
     places = {number: _place(recording, number) for number in dict.fromkeys(rounds)}
     folder = Path(os.path.relpath(recording.directory))
     return Recorded(
@@ -40,18 +44,21 @@ def recorded_places(found: AuditResult, verdicts: Sequence[Mapping[str, Any]]) -
     )
 
 
-def _round(verdict: Mapping[str, Any], scores: pd.DataFrame, whole: set[str]) -> int | None:
+def _round(verdict: Mapping[str, Any], scores: pd.DataFrame, on_all_rounds: set[str]) -> int | None:
     """The round of a verdict, else that in which its attack infers most; None for an attack on all rounds, or none."""
     if verdict["round"] is not None:
         return int(verdict["round"])
+    # A limit on a distance from a baseline is about any metric that judges attacks.
     limit = Limit.named(verdict["metric"], verdict["limit"])
-    metrics = [name for name, entry in METRICS.items() if entry.judged] if limit.is_relative else [limit.metric]
+    metrics = [limit.metric]
+    if limit.is_relative:
+        metrics = [name for name, entry in METRICS.items() if entry.judged]
     of_attack = scores["attack"] == verdict["attack"]
     for key, value in verdict["setting"].items():
         if SETTING + key in scores:
             of_attack &= scores[SETTING + key].map(repr) == repr(value)
     deciding = scores[of_attack & scores["metric"].isin(metrics) & scores["value"].notna()]
-    if deciding.empty or verdict["attack"] in whole:
+    if deciding.empty or verdict["attack"] in on_all_rounds:
         return None
     name = str(deciding["metric"].iloc[0])
     means = deciding[deciding["metric"] == name].groupby("round")["value"].mean()
@@ -59,12 +66,15 @@ def _round(verdict: Mapping[str, Any], scores: pd.DataFrame, whole: set[str]) ->
 
 
 def _place(recording: Recording, number: int | None) -> Place:
-    for journal in journals_in(recording.directory) if number is not None else ():
-        named = [_file(line) for line in journal.read_text(encoding="utf-8").splitlines()]
-        shards = sorted({name for name in named if name.startswith(f"rounds/{number:06d}-")})
-        if shards:
-            line = len(named) - named[::-1].index(shards[0])  # a later line of a file replaces an earlier one
-            return Place(round=number, file=journal.name, line=line, shards=shards)
+    """The journal's line that names the first shard of a round; the manifest's first line for no round."""
+    if number is not None:
+        for journal in journals_in(recording.directory):
+            files = [_file(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+            shards = sorted({name for name in files if name.startswith(f"rounds/{number:06d}-")})
+            if shards:
+                # A later line of a file replaces an earlier one, so the last that names the shard counts.
+                last_line = max(position for position, name in enumerate(files, start=1) if name == shards[0])
+                return Place(round=number, file=journal.name, line=last_line, shards=shards)
     return Place(round=None, file=MANIFEST, line=1, shards=[])
 
 
@@ -74,4 +84,6 @@ def _file(line: str) -> str:
         entry = json.loads(line)
     except ValueError:  # cut by a crash
         return ""
-    return str(entry.get("file", "")) if isinstance(entry, dict) else ""
+    if not isinstance(entry, dict):
+        return ""
+    return str(entry.get("file", ""))

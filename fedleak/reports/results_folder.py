@@ -34,15 +34,19 @@ def results_folder(directory: str | Path, *, readable: str = "") -> Iterator[Pat
         InputError: it is a file, or cannot be made or written to.
     """
     folder = Path(directory)
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         make_folder(folder)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        file = next((path for path in (folder, *folder.parents) if path.is_file()), None)
+        reason = str(error.strerror or error).lower()
+        for path in (folder, *folder.parents):
+            if path.is_file():
+                reason = f"the file {path}"
+                break
         raise InputError(
             expected=f"a folder for the results at {folder}",
-            found=str(error.strerror or error).lower() if file is None else f"the file {file}",
+            found=reason,
             way_out="Give another folder with --out.",
         ) from None
     if open_to_others := openness(folder, readable=readable):
@@ -50,8 +54,9 @@ def results_folder(directory: str | Path, *, readable: str = "") -> Iterator[Pat
     try:
         yield folder
     except BaseException:
-        with contextlib.suppress(OSError):  # it holds results
-            for path in made:
+        # The innermost first; the first that holds results is kept, and all above it.
+        with contextlib.suppress(OSError):
+            for path in new_folders:
                 path.rmdir()
         raise
 
@@ -61,9 +66,9 @@ def results_in(directory: Path) -> dict[str, list[Path]]:
     return {name: [directory / file for file in files] for name, files in _RESULTS.items()}
 
 
-def print_outputs(places: Mapping[str, Sequence[Path]], *, then: str) -> None:
+def print_outputs(paths_by_name: Mapping[str, Sequence[Path]], *, then: str) -> None:
     """Prints the files and folders that exist, by what they are, and the next command."""
-    for name, paths in places.items():
+    for name, paths in paths_by_name.items():
         present = [str(path) for path in paths if path.exists()]
         if present:
             print(f"{name}: {', '.join(present)}")
@@ -73,4 +78,6 @@ def print_outputs(places: Mapping[str, Sequence[Path]], *, then: str) -> None:
 def shell_command(*words: str | Path, why: str = "") -> str:
     """Command line, quoted for a shell, with a remark on what it does."""
     command = shlex.join(["fedleak", *map(str, words)])
-    return f"{command}  # {why}" if why else command
+    if why:
+        return f"{command}  # {why}"
+    return command

@@ -15,7 +15,7 @@ from fedleak.evaluation.result_names import ATTACKS, DATA, MEANING, UPDATES
 from fedleak.evaluation.scores import differing
 from fedleak.reports.answer_words import bits_sentence, numbers, verdict_on
 from fedleak.reports.tables import (
-    Table,
+    ReportTable,
     attacks_first,
     best_first,
     column_of,
@@ -29,6 +29,8 @@ from fedleak.reports.text_table import text_table
 BASELINES = "baselines, bounds and models"
 _MOST_ROWS = 40
 """Largest number of rows of a table of further metrics that is not folded."""
+_MOST_SHORT_ROWS = 12
+"""The same of a table of differences, and of an attack's own table, which fewer people read."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Section:
     """
 
     title: str
-    tables: Sequence[Table]
+    tables: Sequence[ReportTable]
     answer: str = ""
     question: str | None = None
 
@@ -56,25 +58,31 @@ def by_question(results: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     results = results[results["mean"].notna()]
     references = (results["role"] == "reference").to_numpy()
     keys = results["question"].fillna("")
-    found, used = [], set[int]()
+    titled_rows = []
+    used: set[int] = set()
     for question in dict.fromkeys(keys[~references]):
-        own = (keys == question).to_numpy() & ~references
-        near = references & results["metric"].isin(results["metric"][own]).to_numpy()
-        used |= set(results.index[near])
-        rows = results[own]
-        inferred = [text for text in rows["tells"][rows["role"].isin(ATTACKS)] if text] or [*rows["tells"], ""]
+        of_question = (keys == question).to_numpy() & ~references
+        near = references & results["metric"].isin(results["metric"][of_question]).to_numpy()
+        used.update(results.index[near])
+        rows = results[of_question]
+        # What is inferred in an attack's words, else in those of the first baseline.
+        inferred = [text for text in rows["tells"][rows["role"].isin(ATTACKS)] if text]
+        if not inferred:
+            inferred = [*rows["tells"], ""]
         title = f"Can the server infer {inferred[0]}?" if inferred[0] else "Results"
-        found.append((title, results[own | near]))
+        titled_rows.append((title, results[of_question | near]))
     rest = results[references & ~results.index.isin(used)]
-    return [*found, ("Bounds and models", rest)] if len(rest) else found
+    if len(rest):
+        titled_rows.append(("Bounds and models", rest))
+    return titled_rows
 
 
 def metrics_of(results: pd.DataFrame) -> list[str]:
     """Metrics of some results: those that judge attacks, then the others, in the table's order."""
-    given = list(dict.fromkeys(results["metric"]))
+    present = list(dict.fromkeys(results["metric"]))
     judging = set(results["metric"][is_judged(results)])
-    order = [*METRICS, *given]
-    return sorted(given, key=lambda name: (name not in judging, order.index(name)))
+    order = [*METRICS, *present]
+    return sorted(present, key=lambda name: (name not in judging, order.index(name)))
 
 
 def sections(results: pd.DataFrame) -> list[Section]:
@@ -88,11 +96,18 @@ def sections(results: pd.DataFrame) -> list[Section]:
         answers.setdefault(answer.question, answer)
     order = list(answers)
     parts = [(question_of(rows), title, rows) for title, rows in by_question(with_measured(results))]
+    # Questions without an answer, such as those of models, come last.
     parts.sort(key=lambda part: order.index(part[0]) if part[0] in order else len(order))
-    return [
-        Section(title, _tables(rows, f"-{place}" if place else ""), _in_words(answers.get(question)), question)
-        for place, (question, title, rows) in enumerate(parts)
-    ]
+    question_sections = []
+    for position, (question, title, rows) in enumerate(parts):
+        section = Section(
+            title,
+            tables=_tables(rows, suffix=f"-{position}" if position else ""),
+            answer=_in_words(answers.get(question)),
+            question=question,
+        )
+        question_sections.append(section)
+    return question_sections
 
 
 def _in_words(answer: Answer | None) -> str:
@@ -106,7 +121,7 @@ def question_of(rows: pd.DataFrame) -> str | None:
     return next(iter(rows["question"].dropna()), None)
 
 
-def difference_tables(differences: pd.DataFrame) -> list[Table]:
+def difference_tables(differences: pd.DataFrame) -> list[ReportTable]:
     """The table of paired differences, none without a difference."""
     if differences.empty:
         return []
@@ -114,7 +129,8 @@ def difference_tables(differences: pd.DataFrame) -> list[Table]:
         "Difference between each attack and the best baseline, and between an attack of this project and the best"
         " published attack, on the same clients and seeds, with 95% interval; ratio is that of the two means."
     )
-    return [Table("differences", caption, difference_table(differences), folded=len(differences) > 12)]
+    folded = len(differences) > _MOST_SHORT_ROWS
+    return [ReportTable("differences", caption, difference_table(differences), folded=folded)]
 
 
 def detail_sections(
@@ -130,67 +146,93 @@ def detail_sections(
         labels: parts of the printed labels that name more than an attack, see
             `fedleak.evaluation.evaluation.Evaluation.labels`.
     """
-    found = []
+    details_of_attacks = []
     for printed, rows in details.items():
         table = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
         if CLIENT in table and clients is not None:
             table[CLIENT] = table[CLIENT].map(lambda number: clients.get(number, number))
-        title, caption = f"Details of {printed}", f"{len(table)} rows of {printed}."
+        title = f"Details of {printed}"
+        caption = f"{len(table)} rows of {printed}."
         label = (labels or {}).get(printed, Label(printed))
         if label.attack == UPDATES:
-            title, caption = f"What the updates{label.where} look like", MEANING
-        found.append(Section(title, [Table(f"details-{printed}", caption, table, folded=len(table) > 12)]))
-    return found
+            title = f"What the updates{label.where} look like"
+            caption = MEANING
+        folded = len(table) > _MOST_SHORT_ROWS
+        details_of_attacks.append(Section(title, [ReportTable(f"details-{printed}", caption, table, folded=folded)]))
+    return details_of_attacks
 
 
 def text_tables(shown_sections: Sequence[Section]) -> str:
     """Tables of sections for a terminal."""
     blocks = []
     for section in shown_sections:
-        shown = [aligned(table) for table in section.tables if not table.folded]
-        blocks.append("\n".join(line for lines in [[section.title], *shown] for line in [*lines, ""]))
+        block = [section.title, ""]
+        for table in section.tables:
+            if not table.folded:
+                block += [*aligned(table), ""]
+        blocks.append("\n".join(block))
     return "\n".join(blocks).rstrip()
 
 
-def aligned(table: Table) -> list[str]:
+def aligned(table: ReportTable) -> list[str]:
     """Lines of a table for a terminal."""
-    lines = text_table([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
-    if table.attacks not in (None, 0, len(table.rows)):
-        lines.insert(2 + (table.attacks or 0), f"{BASELINES}:")
-    return lines
+    text_lines = text_table([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
+    # Below the header, its rule and the attacks; no line where all rows are attacks, or none are.
+    if table.attacks is not None and table.attacks not in (0, len(table.rows)):
+        text_lines.insert(2 + table.attacks, f"{BASELINES}:")
+    return text_lines
 
 
-def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
+def _tables(rows: pd.DataFrame, suffix: str) -> list[ReportTable]:
     """Table of the main metric, as a whole too if it is wide, and table of the further metrics."""
     first, *rest = metrics_of(rows)
     main = rows[rows["metric"] == first]
     column = column_of(main)
-    main, attacks = attacks_first(best_first(main, first) if column is None else main)
+    # A wide table has the rows of the results; a row per cell can have the best attack first.
+    if column is None:
+        main = best_first(main, first)
+    main, attacks = attacks_first(main)
     cells = long_table(main).drop(columns="metric").rename(columns={"mean": first})
-    found = [Table(f"{first}{suffix}", _caption(main, first), cells, attacks)]
-    if column is not None:
-        papers = ", with the paper's value in parentheses" if main["paper"].notna().any() else ""
-        caption = f"{found[0].caption} A cell is the mean and, in brackets, its 95% interval{papers}."
-        whole = f"All cells of {first}, with intervals."
-        all_cells = Table(f"{first}-cells{suffix}", whole, cells, attacks, folded=True)
-        found = [Table(f"{first}{suffix}", caption, *_wide(main, column)), all_cells]
+    caption = _caption(main, first)
+    if column is None:
+        tables = [ReportTable(f"{first}{suffix}", caption, cells, attacks)]
+    else:
+        caption += " A cell is the mean and, in brackets, its 95% interval"
+        if main["paper"].notna().any():
+            caption += ", with the paper's value in parentheses"
+        caption_of_cells = f"All cells of {first}, with intervals."
+        tables = [
+            ReportTable(f"{first}{suffix}", f"{caption}.", *_wide(main, column)),
+            ReportTable(f"{first}-cells{suffix}", caption_of_cells, cells, attacks, folded=True),
+        ]
     if rest:
-        others = rows[rows["metric"] != first]
-        order = [*dict.fromkeys(main["attack"]), *dict.fromkeys(others["attack"])]
-        others = others.sort_values("metric", key=lambda one: one.map(rest.index), kind="stable")
-        others, _ = attacks_first(others.sort_values("attack", key=lambda one: one.map(order.index), kind="stable"))
-        wide, count = _wide(others, None if column is None else column_of(others))
-        names = f"metric, {rest[0]}" if len(rest) == 1 else f"metrics, {', '.join(rest)}"
-        caption = f"Further {names}: mean and, in brackets, its 95% interval. {' '.join(meanings(rest))}".rstrip()
-        found.append(Table(f"further-metrics{suffix}", caption, wide, count, folded=len(wide) > _MOST_ROWS))
-    return found
+        tables.append(_further_metrics(rows, main, rest, wide=column is not None, suffix=suffix))
+    return tables
+
+
+def _further_metrics(
+    rows: pd.DataFrame, main: pd.DataFrame, names: Sequence[str], *, wide: bool, suffix: str
+) -> ReportTable:
+    """Table of the metrics after the main one, its attacks in the order of the main metric's rows."""
+    further = rows[rows["metric"].isin(names)]
+    order = [*dict.fromkeys(main["attack"]), *dict.fromkeys(further["attack"])]
+    # Sorting is stable, so that within an attack its metrics stay in their order.
+    further = further.sort_values("metric", key=lambda metrics: metrics.map(names.index), kind="stable")
+    further = further.sort_values("attack", key=lambda attacks: attacks.map(order.index), kind="stable")
+    further, _ = attacks_first(further)
+    cells, count = _wide(further, column_of(further) if wide else None)
+    title = f"metric, {names[0]}" if len(names) == 1 else f"metrics, {', '.join(names)}"
+    caption = f"Further {title}: mean and, in brackets, its 95% interval. {' '.join(meanings(names))}".rstrip()
+    return ReportTable(f"further-metrics{suffix}", caption, cells, count, folded=len(cells) > _MOST_ROWS)
 
 
 def _caption(rows: pd.DataFrame, name: str) -> str:
     """What the table of a metric shows, and what the metric means."""
     where = f"{rows[DATA].iloc[0]}: mean" if DATA in rows and "data" not in differing(rows) else "Mean"
     parts = [f"{where} {name} over clients; n is the number of clients.", *meanings([name])]
-    parts += ["Lower is more leakage."] if metric(name).leak and metric(name).lower_is_better else []
+    if metric(name).leak and metric(name).lower_is_better:
+        parts.append("Lower is more leakage.")
+    # An attack of this project has no paper of its own; its value is that of a published attack it stands next to.
     if ((rows["role"] == "ours") & rows["paper"].notna()).any():
         parts.append("Next to an attack of this project, the paper's value is that of the paper's attack.")
     return " ".join(parts)
@@ -198,5 +240,6 @@ def _caption(rows: pd.DataFrame, name: str) -> str:
 
 def _wide(rows: pd.DataFrame, column: str | None) -> tuple[pd.DataFrame, int]:
     """Wide table, and the number of its rows that are attacks; `rows` has attacks first."""
-    whole = wide_table(rows, column)
-    return whole, int(whole["attack"].isin(rows["attack"][rows["role"].isin(ATTACKS)]).sum())
+    table = wide_table(rows, column)
+    attacks = rows["attack"][rows["role"].isin(ATTACKS)]
+    return table, int(table["attack"].isin(attacks).sum())

@@ -15,28 +15,32 @@ EVALUATED = "evaluated"
 """Name of the line with the date."""
 
 
-def system_lines(found: AuditResult) -> dict[str, str]:
+def system_lines(audit_result: AuditResult) -> dict[str, str]:
     """Lines by what they are about; a table of several trainings has those that do not depend on one recording."""
-    recording, scores, infos = found.recording, found.evaluation.scores, found.evaluation.lines
-    attacks = {label for label, info in infos.items() if info.role in ATTACKS}
-    lines = {"data": found.data["name"]}
+    recording = audit_result.recording
+    scores = audit_result.evaluation.scores
+    attacks = {label for label, info in audit_result.evaluation.lines.items() if info.role in ATTACKS}
+    system = {"data": audit_result.data["name"]}
     if recording is not None:
         learner = recording.manifest.learner
-        lines["learner"] = "unknown" if learner is None else str(learner["name"])
-        lines["rounds"] = f"{len(recording.rounds)} recorded"
-    lines["clients"] = f"{scores['person'][scores['attack'].isin(attacks)].nunique()} attacked"
+        system["learner"] = "unknown" if learner is None else str(learner["name"])
+        system["rounds"] = f"{len(recording.rounds)} recorded"
+    system["clients"] = f"{scores['person'][scores['attack'].isin(attacks)].nunique()} attacked"
     if recording is not None:
-        lines["readers"] = _readers(recording)
-    lines[EVALUATED] = datetime.now(UTC).date().isoformat()
-    return lines
+        system["readers"] = _readers(recording)
+    system[EVALUATED] = datetime.now(UTC).date().isoformat()
+    return system
 
 
 def _readers(recording: Recording) -> str:
     """Who could read what of the updates, as far as the recording declares it."""
     manifest = recording.manifest
-    sums = recording.rounds and recording.participants(recording.rounds[0])
-    parts = [f"the server, {'sums of updates of several clients' if sums else 'the update of each client by itself'}"]
-    if (manipulation := manifest.config.get("manipulation")) is not None:
+    # Only a recording of sums says which clients took part in each message.
+    has_sums = recording.rounds and recording.participants(recording.rounds[0])
+    readable = "sums of updates of several clients" if has_sums else "the update of each client by itself"
+    parts = [f"the server, {readable}"]
+    manipulation = manifest.config.get("manipulation")
+    if manipulation is not None:
         parts.append(f"it deviated from the protocol ({manipulation})")
     if manifest.releases:
         parts.append("clipped or with noise, as clients declare")

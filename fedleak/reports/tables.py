@@ -19,14 +19,17 @@ _LONG = 24
 """Smallest number of cells for a wide table."""
 _MOST_COLUMNS = 12
 """Values of a setting above which they are rows."""
-_PAGE, _LONGEST = 112, 40
-"""Characters in a row of a page, and in a cell that is not broken."""
+_PAGE = 112
+"""Characters in a row of a page."""
+_LONGEST = 40
+"""Characters in a cell that is not broken."""
 _MOST_ROWS = 40
+"""Rows above which a page shows a table on demand only."""
 _NUMBER = re.compile(r"([+-]?[\d.]+|-?inf|-)(\D.*)?")
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Table of a page.
 
     Attributes:
@@ -61,18 +64,22 @@ class Table:
     @functools.cached_property
     def parts(self) -> list[list[int]]:
         """Positions of the columns of each part of the table, as wide as a page; each has the texts on the left."""
-        widths = [
-            min(max(map(len, [*str(name).replace("_", " ").replace("-", " ").split(), *values])), _LONGEST) + 2
-            for name, values in self.texts.items()
-        ]
-        fixed = next((place for place, numeric in enumerate(self.numeric) if numeric), len(widths))
-        found: list[list[int]] = [[]]
-        for place in range(fixed, len(widths)):
-            used = sum(widths[:fixed]) + sum(widths[other] for other in found[-1])
-            if found[-1] and used + widths[place] > _PAGE:
-                found.append([])
-            found[-1].append(place)
-        return [[*range(fixed), *part] for part in found]
+        # A column is as wide as its longest cell or word of its header, which breaks at spaces, plus a gap of 2.
+        widths = []
+        for name, texts in self.texts.items():
+            header_words = str(name).replace("_", " ").replace("-", " ").split()
+            widths.append(min(max(map(len, [*header_words, *texts])), _LONGEST) + 2)
+        # Columns of texts before the first number stand in each part; the others fill parts from left to right.
+        repeated = len(widths)
+        if True in self.numeric:
+            repeated = self.numeric.index(True)
+        parts: list[list[int]] = [[]]
+        for column in range(repeated, len(widths)):
+            used = sum(widths[:repeated]) + sum(widths[position] for position in parts[-1])
+            if parts[-1] and used + widths[column] > _PAGE:
+                parts.append([])
+            parts[-1].append(column)
+        return [[*range(repeated), *part] for part in parts]
 
 
 def is_numeric(texts: Sequence[str]) -> bool:
@@ -86,27 +93,43 @@ def with_measured(results: pd.DataFrame) -> pd.DataFrame:
     The columns are ``measured`` and ``measured_n``; an attack may expect something of some victims only.
     """
     settings = setting_columns(results)
-    keys = [(row["attack"], row["metric"], *(repr(row[name]) for name in settings)) for row in records(results)]
-    means = dict(zip(keys, zip(results["mean"], results["n"], strict=True), strict=True))
-    nothing = (math.nan, math.nan)
-    found = [means.get((attack, metric_of(name).predicts, *rest), nothing) for attack, name, *rest in keys]
-    return results.assign(**pd.DataFrame(found, index=results.index, columns=["measured", "measured_n"], dtype=float))
+    means: dict[tuple[Any, ...], tuple[float, float]] = {}
+    predicted: list[tuple[Any, ...]] = []
+    for row in records(results):
+        setting = [repr(row[name]) for name in settings]
+        means[row["attack"], row["metric"], *setting] = (row["mean"], row["n"])
+        # A metric that predicts another one is compared with it, of the same attack and in the same setting.
+        predicted.append((row["attack"], metric_of(row["metric"]).predicts, *setting))
+    measured = [means.get(cell, (math.nan, math.nan)) for cell in predicted]
+    columns = pd.DataFrame(measured, index=results.index, columns=["measured", "measured_n"], dtype=float)
+    return results.assign(measured=columns["measured"], measured_n=columns["measured_n"])
 
 
 def long_table(results: pd.DataFrame) -> pd.DataFrame:
     """One row of texts per cell with columns `HEADER`, without those that have no value or only one setting."""
     settings = described_settings(results, differing(results))
-    rows = [
-        (
-            *(row["attack"], setting, row["metric"], number(row["mean"]) + _against_measured(row)),
-            "" if is_single(row) else f"{number(row['low'])} to {number(row['high'])}",
+    rows = []
+    for row, setting in zip(records(results), settings, strict=True):
+        interval = ""
+        if not is_single(row):
+            interval = f"{number(row['low'])} to {number(row['high'])}"
+        paper = ""
+        difference = ""
+        if not math.isnan(row["paper"]):
+            paper = f"{row['paper']:.3f} ({row['source']})"
+            difference = f"{row['mean'] - row['paper']:+.3f}"
+        cells = (
+            row["attack"],
+            setting,
+            row["metric"],
+            number(row["mean"]) + _against_measured(row),
+            interval,
             _people(row["n"], row["seeds"]),
-            "" if row["paper"] != row["paper"] else f"{row['paper']:.3f} ({row['source']})",
-            "" if row["paper"] != row["paper"] else f"{row['mean'] - row['paper']:+.3f}",
+            paper,
+            difference,
             f"{1000 * row['seconds_per_victim']:.1f}",
         )
-        for row, setting in zip(records(results), settings, strict=True)
-    ]
+        rows.append(cells)
     return _without_empty(pd.DataFrame(rows, columns=HEADER))
 
 
@@ -117,9 +140,12 @@ def is_single(row: Mapping[str, Any]) -> bool:
 
 def column_of(results: pd.DataFrame) -> str | None:
     """Setting column whose values are the columns of a wide table; None for few cells."""
+    if len(results) < _LONG:
+        return None
     column = axis(results) or _most_varied(results, [name for name in words(results) if name != DATA])
-    wide = column is not None and results[column].map(str).nunique() > _MOST_COLUMNS
-    return None if len(results) < _LONG or wide else column
+    if column is not None and results[column].map(str).nunique() > _MOST_COLUMNS:
+        return None
+    return column
 
 
 def wide_table(results: pd.DataFrame, column: str | None) -> pd.DataFrame:
@@ -127,29 +153,38 @@ def wide_table(results: pd.DataFrame, column: str | None) -> pd.DataFrame:
 
     A cell is ``mean [low, high] (paper)``: an interval has both ends, as its mean may be far from the middle.
     """
-    key = (column or "metric").removeprefix(SETTING)
-    names = ["metric"] if column is None else [f"{key} {value}" for value in results[column]]
-    if column is not None:
-        names = [f"any {key}" if value is None else name for name, value in zip(names, results[column], strict=True)]
+    if column is None:
+        key = "metric"
+        columns = results["metric"].tolist()
+        line_names = ["setting", "attack"]
+    else:
+        key = column.removeprefix(SETTING)
+        columns = [f"any {key}" if value is None else f"{key} {value}" for value in results[column]]
+        line_names = ["setting", "attack", "metric"]
     cells = pd.DataFrame(
         {
             "setting": described_settings(results, differing(results) - {key}),
             "attack": results["attack"],
             "metric": results["metric"],
-            "column": results["metric"] if column is None else names,
+            "column": columns,
             "text": [_short(row) for row in records(results)],
             "n": results["n"],
         }
     )
-    lines = ["setting", "attack", *(["metric"] if column is not None else [])]
-    sizes = cells.groupby(lines, sort=False)["n"].agg(
-        lambda n: str(n.min()) if n.nunique() == 1 else f"{n.min()} to {n.max()}"
-    )
-    wide = cells.pivot_table("text", lines, "column", aggfunc="first").fillna("")
-    wide = wide.loc[sizes.index, list(dict.fromkeys(cells["column"]))]  # order of the results
-    whole = wide.assign(n=sizes).reset_index().rename_axis(columns=None)
-    constant = [name for name in lines if name != "attack" and whole[name].nunique() == 1]
-    return whole.drop(columns=constant)
+    sizes = cells.groupby(line_names, sort=False)["n"].agg(_range_of_counts)
+    wide = cells.pivot_table("text", line_names, "column", aggfunc="first").fillna("")
+    # A pivot sorts rows and columns; both get the order of the results again.
+    wide = wide.loc[sizes.index, list(dict.fromkeys(cells["column"]))]
+    table = wide.assign(n=sizes).reset_index().rename_axis(columns=None)
+    constant = [name for name in line_names if name != "attack" and table[name].nunique() == 1]
+    return table.drop(columns=constant)
+
+
+def _range_of_counts(counts: pd.Series) -> str:
+    """The number of clients of all cells of a line, or the smallest and the largest."""
+    if counts.nunique() == 1:
+        return str(counts.min())
+    return f"{counts.min()} to {counts.max()}"
 
 
 def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
@@ -157,8 +192,14 @@ def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
     settings = described_settings(differences, differing(differences))
     rows = [
         (
-            *(row["attack"], row["against"], setting, row["metric"], f"{row['mean']:+.3f}"),
-            *(f"{row['low']:+.3f} to {row['high']:+.3f}", _ratio(row), _people(row["n"], row["seeds"])),
+            row["attack"],
+            row["against"],
+            setting,
+            row["metric"],
+            f"{row['mean']:+.3f}",
+            f"{row['low']:+.3f} to {row['high']:+.3f}",
+            _ratio(row),
+            _people(row["n"], row["seeds"]),
         )
         for row, setting in zip(records(differences), settings, strict=True)
     ]
@@ -183,6 +224,7 @@ def described_settings(table: pd.DataFrame, keys: set[str]) -> list[str]:
 
 def best_first(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Rows of one metric, the attack with the best of all its means first."""
+    # With the sign turned where higher is better, the smallest mean is the best of each metric.
     signed = rows["mean"] * (1 if metric_of(name).lower_is_better else -1)
     best = signed.groupby(rows["attack"]).transform("min")
     return rows.loc[best.sort_values(kind="stable", na_position="last").index]
@@ -195,8 +237,10 @@ def attacks_first(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
+    """The table without optional columns that have no text."""
     optional = ("setting", "paper", "difference", "ratio")
-    return table[[name for name, values in table.items() if values.ne("").any() or name not in optional]]
+    filled = [name for name, values in table.items() if values.ne("").any() or name not in optional]
+    return table[filled]
 
 
 def _text(value: Any) -> str:
@@ -204,38 +248,54 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
 
 
 def _numeric(values: pd.Series) -> bool:
     """Whether all values are numbers, or ``inf`` for an infinite budget."""
-    given = [value for value in values if value is not None]
-    return bool(given) and all(
-        value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool)) for value in given
-    )
+    not_none = [value for value in values if value is not None]
+
+    def is_number(value: Any) -> bool:
+        return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool))
+
+    return bool(not_none) and all(map(is_number, not_none))
 
 
 def _most_varied(results: pd.DataFrame, columns: list[str]) -> str | None:
+    """The first column with the most different values; None if none has two."""
     counts = {name: results[name].dropna().map(str).nunique() for name in columns}
-    best = max(columns, key=lambda name: counts[name], default=None)
-    return best if best is not None and counts[best] > 1 else None
+    most_varied = max(columns, key=lambda name: counts[name], default=None)
+    if most_varied is None or counts[most_varied] < 2:
+        return None
+    return most_varied
 
 
 def _ratio(row: dict[str, Any]) -> str:
     value, low, high = (float(row.get(name, math.nan)) for name in RATIO)
-    return "" if math.isnan(value) else f"{number(value)} ({number(low)} to {number(high)})"
+    if math.isnan(value):
+        return ""
+    return f"{number(value)} ({number(low)} to {number(high)})"
 
 
 def _people(count: int, seeds: int) -> str:
-    return str(count) if seeds == 1 else f"{count}, {seeds} seeds"
+    if seeds == 1:
+        return str(count)
+    return f"{count}, {seeds} seeds"
 
 
 def _short(row: dict[str, object]) -> str:
+    """Cell of a wide table: ``mean [low, high] (paper)``."""
     mean, low, high, paper = (float(str(row[name])) for name in ("mean", "low", "high", "paper"))
     if math.isnan(mean):
         return "-"
-    interval = "" if is_single(row) else f" [{number(low)}, {number(high)}]"
-    return f"{number(mean)}{interval}" + ("" if math.isnan(paper) else f" ({paper:.2f})") + _against_measured(row)
+    cell = number(mean)
+    if not is_single(row):
+        cell += f" [{number(low)}, {number(high)}]"
+    if not math.isnan(paper):
+        cell += f" ({paper:.2f})"
+    return cell + _against_measured(row)
 
 
 def _against_measured(row: Mapping[str, Any]) -> str:

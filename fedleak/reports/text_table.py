@@ -10,10 +10,12 @@ _GAP = "  "
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool] = ()) -> list[str]:
     """Lines of text with columns under one another and a rule below the header; numeric columns are aligned right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    sides = [">" if right else "<" for right in numeric] or ["<"] * len(widths)
-    formats = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
-    padded = [[format(cell, form) for cell, form in zip(row, formats, strict=True)] for row in (header, *rows)]
-    lines = [" ".join(cells).rstrip() for cells in padded]
+    lines = []
+    for row in (header, *rows):
+        padded = []
+        for cell, width, is_number in zip(row, widths, numeric or [False] * len(widths), strict=True):
+            padded.append(cell.rjust(width) if is_number else cell.ljust(width))
+        lines.append(" ".join(padded).rstrip())
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 
@@ -32,24 +34,36 @@ def wrapped_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: i
                 simulated
                 trainings
     """
-    columns = list(zip(header, *rows, strict=True))
-    widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
-    least = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in columns]
+    # Each column's width without wrapping, and the least that it can have.
+    widths = []
+    longest_words = []
+    for column in zip(header, *rows, strict=True):
+        text = "\n".join(column)
+        widths.append(max(map(len, text.split("\n"))))
+        longest_words.append(max(map(len, text.split() or [""])))
+    # The widest column that can be wrapped gives one character at a time.
     while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
-        wide = [place for place, own in enumerate(widths) if own > least[place]]
-        if not wide:
+        wrappable = [position for position, longest in enumerate(longest_words) if widths[position] > longest]
+        if not wrappable:
             break
-        widths[max(wide, key=widths.__getitem__)] -= 1
-    lines = [line for row in (header, *rows) for line in _wrapped(row, widths)]
+        widest = max(wrappable, key=lambda position: widths[position])
+        widths[widest] -= 1
+    lines = []
+    for row in (header, *rows):
+        lines += _wrapped(row, widths)
     return [lines[0], "-" * min(width, max(map(len, lines))), *lines[1:]]
 
 
 def _wrapped(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     """Lines of one row."""
-    options: dict[str, bool] = {"break_long_words": False, "break_on_hyphens": False}
-    cells = [
-        [part for line in cell.split("\n") for part in textwrap.wrap(line, width, **options)]  # type: ignore[arg-type]
-        for cell, width in zip(row, widths, strict=True)
-    ]
-    parts = zip_longest(*cells, fillvalue="")
-    return [_GAP.join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip() for line in parts]
+    cells = []
+    for cell, width in zip(row, widths, strict=True):
+        wrapped: list[str] = []
+        for line in cell.split("\n"):
+            wrapped += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+        cells.append(wrapped)
+    lines = []
+    for parts in zip_longest(*cells, fillvalue=""):
+        padded = [part.ljust(width) for part, width in zip(parts, widths, strict=True)]
+        lines.append(_GAP.join(padded).rstrip())
+    return lines

@@ -23,15 +23,17 @@ def log_results(run: Any, results: pd.DataFrame, figures: Sequence[CaptionedFigu
     """Adds results to a run of `wandb.init`: numbers with their intervals to the summary, a table, and figures."""
     import wandb  # slow to import, and rarely needed
 
-    named = named_results(results)
     columns = [name.replace(" ", "_") for name in COLUMNS[2:]]
-    values = [[None if row[name] != row[name] else row[name] for name in columns] for _, row in named]
-    rows = [[row["attack"], json.dumps(setting_of(row)), *own] for (_, row), own in zip(named, values, strict=True)]
-    pages = {
-        f"audit/figure {number}": wandb.Html(f"<p>{html.escape(drawing.caption)}</p>{drawing.svg}", inject=False)
-        for number, drawing in enumerate(figures, start=1)
-    }
-    run.log({"audit/results": wandb.Table(columns=list(COLUMNS), data=rows), **pages})
+    rows = []
+    for _, row in named_results(results):
+        # W&B has None for what is missing, the results NaN.
+        values = [None if row[name] != row[name] else row[name] for name in columns]
+        rows.append([row["attack"], json.dumps(setting_of(row)), *values])
+    logged = {"audit/results": wandb.Table(columns=list(COLUMNS), data=rows)}
+    for position, drawing in enumerate(figures, start=1):
+        page = f"<p>{html.escape(drawing.caption)}</p>{drawing.svg}"
+        logged[f"audit/figure {position}"] = wandb.Html(page, inject=False)
+    run.log(logged)
     for name, number in leak_numbers(results).items():
         run.summary[name] = number
 
@@ -41,13 +43,16 @@ def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
 
     The files of the run stay in the folder until ``wandb sync`` without a login.
     """
-    return [] if project is None else [functools.partial(_show, project, directory)]
+    if project is None:
+        return []
+    return [functools.partial(_show, project, directory)]
 
 
 def _show(project: str, directory: Path, results: pd.DataFrame, figures: Sequence[CaptionedFigure]) -> None:
     import wandb
 
-    chosen = "WANDB_MODE" in os.environ or wandb.api.api_key is not None
-    mode: Literal["offline"] | None = None if chosen else "offline"
+    # Without a login W&B would ask for one, so it stays offline unless the user chose.
+    has_choice = "WANDB_MODE" in os.environ or wandb.api.api_key is not None
+    mode: Literal["offline"] | None = None if has_choice else "offline"
     with wandb.init(project=project, dir=str(directory), name=directory.name, job_type="attack", mode=mode) as run:
         log_results(run, results, figures)

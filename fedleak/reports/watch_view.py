@@ -33,9 +33,10 @@ class WatchView:
         self._live = sys.stderr is not None and sys.stderr.isatty()
         options: dict[str, Any] = {"disable": not self._live, "dynamic_ncols": True, "leave": True}
         self._rounds = tqdm(total=last, desc="waiting for the recording", unit=" rounds", position=0, **options)
-        line: dict[str, Any] = {"bar_format": "{desc}", **options}
-        self._lines = [tqdm(total=0, position=place + 1, **line) for place in range(limits)]
-        self._before: list[str] = []
+        self._lines = [
+            tqdm(total=0, position=position, bar_format="{desc}", **options) for position in range(1, limits + 1)
+        ]
+        self._verdicts_before: list[str] = []
 
     def __enter__(self) -> Self:
         return self
@@ -51,9 +52,10 @@ class WatchView:
         for bar, state in zip(self._lines, look.states, strict=True):
             bar.set_description_str(state.sentence)
         verdicts = [state.verdict for state in look.states]
-        if not self._live and verdicts != self._before:
+        # A log file gets a line only where something is new; a terminal's lines have changed in place.
+        if not self._live and verdicts != self._verdicts_before:
             print("\n".join(f"round {look.round}: {state.sentence}" for state in look.states), flush=True)
-        self._before = [*verdicts]
+        self._verdicts_before = [*verdicts]
 
 
 def make_loggers(names: list[LoggerName], folder: str, project: str = "fedleak") -> list[Logger]:
@@ -79,17 +81,21 @@ def _started(name: LoggerName, folder: str, project: str) -> Logger:
             logger = TensorBoardLogger(folder, name="tensorboard")
         else:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            own = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path(folder).resolve()}/mlflow.db"
-            logger = MLFlowLogger(project, run_name="watch", tracking_uri=own)
+            uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path(folder).resolve()}/mlflow.db"
+            logger = MLFlowLogger(project, run_name="watch", tracking_uri=uri)
             _ = logger.experiment  # connects now, not after the first audit
     except ModuleNotFoundError as error:
-        found = f"none: {str(error).splitlines()[0]}"
-        expected = f"the package of the logger {name}"
-        raise InputError(expected=expected, found=found, way_out=f"Install it, {way_out}") from None
+        raise InputError(
+            expected=f"the package of the logger {name}",
+            found=f"none: {str(error).splitlines()[0]}",
+            way_out=f"Install it, {way_out}",
+        ) from None
     except Exception as error:  # of the logger's package
-        said = " ".join(str(error).split())[:200]
-        expected = f"a logger {name} that takes numbers"
-        raise InputError(expected=expected, found=said, way_out=f"Correct its settings, {way_out}") from None
+        raise InputError(
+            expected=f"a logger {name} that takes numbers",
+            found=" ".join(str(error).split())[:200],
+            way_out=f"Correct its settings, {way_out}",
+        ) from None
     return logger
 
 
@@ -100,16 +106,18 @@ def log_look(loggers: list[Logger], look: Look) -> None:
     """
     numbers: dict[str, float] = {"watch/exceeded": float(look.overall == "exceeded")}
     for name, state in look.leaks.items():
-        numbers |= {f"watch/{name}/{part}": value for part, value in _numbers(state).items() if value is not None}
+        for part, value in _numbers(state).items():
+            if value is not None:
+                numbers[f"watch/{name}/{part}"] = value
     for logger in tuple(loggers):
         try:
             logger.log_metrics(numbers, step=look.round)
             logger.save()
         except Exception as error:  # of the logger's package
             loggers.remove(logger)
-            said = " ".join(str(error).split())[:200]
+            reason = " ".join(str(error).split())[:200]
             _logger.warning(
-                "%s gets no more numbers, it failed in round %d: %s", type(logger).__name__, look.round, said
+                "%s gets no more numbers, it failed in round %d: %s", type(logger).__name__, look.round, reason
             )
 
 

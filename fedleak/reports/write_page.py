@@ -44,16 +44,16 @@ def write_page(
     details = detail_sections(run.details, profiles_of(evaluation)[1], evaluation.labels)
     answered = sections(run.results)
     differences = difference_tables(run.differences)
-    lines = questions(run.results, evaluation.scores, run.gate)
-    pictures = first_pictures(evaluation, run.results, lines, persons=persons)
+    measured_questions = questions(run.results, evaluation.scores, run.gate)
+    pictures = first_pictures(evaluation, run.results, measured_questions, persons=persons)
     changed = [
-        (change_sentences(compared), compared["notes"], change_tables(compared, place))
-        for place, compared in enumerate(run.changes)
+        (change_sentences(compared), compared["notes"], change_tables(compared, position))
+        for position, compared in enumerate(run.changes)
     ]
     write_report(
         directory,
         run,
-        questions=lines,
+        questions=measured_questions,
         sections=[*answered, *details],
         differences=differences,
         parts=parts,
@@ -62,21 +62,28 @@ def write_page(
         causes=causes,
         changes=changed,
     )
-    tables = [table for section in [*answered, *details] for table in section.tables] + differences
-    tables += [table for *_, change_tables_of_run in changed for table in change_tables_of_run]
+    # Further files have each table of the page as it is shown, and the numbers behind them in full.
+    tables = [table for section in [*answered, *details] for table in section.tables]
+    tables += differences
+    for _, _, tables_of_changes in changed:
+        tables += tables_of_changes
     numbers = {"results": run.results, "differences": run.differences}
-    numbers |= {table.name: table.rows for section in details for table in section.tables}
+    for section in details:
+        numbers |= {table.name: table.rows for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
+    # The screen, most urgent first: what changed, false declarations, defences, then the answers.
     (directory / CHANGES).unlink(missing_ok=True)
     if run.changes:
         write_whole(directory / CHANGES, change_rows(run.changes).to_csv(index=False).encode())
-        print("\n\n".join(["what changed:", *(text_of_changes(*one) for one in changed)]), end="\n\n")
+        texts = [text_of_changes(*comparison) for comparison in changed]
+        print("\n\n".join(["what changed:", *texts]), end="\n\n")
     for sentence in run.false_declarations:
         print(f"{sentence}.")
     defences = defence_table(run.results, run.defences)
     if defences is not None:
         print("\n".join([*aligned(defences), "", defences.caption]), end="\n\n")
-    print(f"{first_words(lines, run.results)}\n\n{text_tables(answered)}\n")
+    print(f"{first_words(measured_questions, run.results)}\n\n{text_tables(answered)}\n")
     if written:
-        print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
+        folders = sorted({str(path.parent) for path in written})
+        print(f"{', '.join(formats)}: {' and '.join(folders)}")
     return figures

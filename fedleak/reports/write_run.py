@@ -39,7 +39,9 @@ from fedleak.reports.system import system_lines
 from fedleak.reports.wandb_log import Show
 from fedleak.reports.write_page import write_page
 
-SCORES, COMPOSITIONS, ROC = "scores.csv", "compositions.csv", "roc.csv"
+SCORES = "scores.csv"
+COMPOSITIONS = "compositions.csv"
+ROC = "roc.csv"
 
 
 def write_run(
@@ -141,7 +143,10 @@ def results_of(
         changed: what changed from other runs.
     """
     evaluation = audit_result.evaluation
-    verdicts = [] if gate is None else [dataclasses.asdict(one) for one in gate(as_recorded(results), evaluation)]
+    # A gate judges the recorded updates only, not those that a defence would have changed.
+    verdicts = []
+    if gate is not None:
+        verdicts = [dataclasses.asdict(verdict) for verdict in gate(as_recorded(results), evaluation)]
     outcomes = outcomes_under_defences(results, evaluation, gate)
     measured = leading(recorded_answers(results), evaluation.scores)
     lacking, _ = unanswered({**evaluation.not_run, **evaluation.unrelated}, measured)
@@ -165,7 +170,7 @@ def results_of(
         learner_check=evaluation.learner_check,
         advice=advice(results, evaluation, outcomes),
         defences={name: dict(of_limits) for name, of_limits in outcomes.items()},
-        changes=[dict(one) for one in changed],
+        changes=[dict(comparison) for comparison in changed],
         system=system_lines(audit_result),
         plan=dict(audit_result.plan),
         unrelated=dict(evaluation.unrelated),
@@ -179,7 +184,8 @@ def write_tables(directory: Path, written: Evaluation, *, persons: bool) -> None
     """Writes scores, class shares and ROC curves as CSV files, and removes those of an earlier run."""
     # Means of true shares of several rounds, whose clients differ, would give each client's by linear algebra.
     compositions = written.profiles if persons else pd.DataFrame()
-    for file, table in {SCORES: written.scores, COMPOSITIONS: compositions, ROC: roc_table(written)}.items():
+    tables = {SCORES: written.scores, COMPOSITIONS: compositions, ROC: roc_table(written)}
+    for file, table in tables.items():
         (directory / file).unlink(missing_ok=True)
         if len(table):
             write_whole(directory / file, table.to_csv(index=False).encode())
@@ -196,7 +202,9 @@ def write_tracebacks(directory: Path, tracebacks: Mapping[str, str]) -> None:
 def print_remarks(run: Run, explained: Sequence[str]) -> None:
     """Prints why attacks failed, which defences keep the limits, and whether the learner fits."""
     if explained:
-        print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
+        print("why attacks failed:")
+        for sentence in explained:
+            print(f"  {sentence}")
     if run.advice:
         print(f"{run.advice} {NOT_SEEN}")
     if run.learner_check:
@@ -205,11 +213,12 @@ def print_remarks(run: Run, explained: Sequence[str]) -> None:
 
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Evaluation of all cells of a table, with ROC curves by setting."""
+    # A cell has one setting, so its first row says which; labels name only what differs between cells.
     keys = differing(concat([evaluation.scores.head(1) for evaluation in evaluations])) | {"data"}
     labelled: list[Evaluation] = []
     for evaluation in evaluations:
-        cell = next(iter(records(evaluation.scores.head(1))), {})
-        setting = describe(setting_of(cell), keys)
+        first_rows = records(evaluation.scores.head(1))
+        setting = describe(setting_of(first_rows[0] if first_rows else {}), keys)
         labels = {attack: Label(attack, setting) for attack in (*evaluation.roc, *evaluation.details)}
         in_cell = dataclasses.replace(
             evaluation,

@@ -44,7 +44,11 @@ def members(hint: Any) -> list[Any]:
     """
     if get_origin(hint) not in (Union, UnionType):
         return [hint]
-    return [member for option in get_args(hint) if option is not NoneType for member in members(option)]
+    types: list[Any] = []
+    for option in get_args(hint):
+        if option is not NoneType:
+            types += members(option)
+    return types
 
 
 def is_mapping(hint: Any) -> bool:
@@ -56,8 +60,8 @@ def is_mapping(hint: Any) -> bool:
 def is_sequence(hint: Any) -> bool:
     """Whether a type is a list, a tuple, a set, or a supertype of them with the type of its entries."""
     origin = get_origin(hint)
-    several = isinstance(origin, type) and (issubclass(origin, Collection) or origin is Iterable)
-    return several and not is_mapping(hint)
+    is_collection = isinstance(origin, type) and (issubclass(origin, Collection) or origin is Iterable)
+    return is_collection and not is_mapping(hint)
 
 
 def entry_hints(hint: Any, number: int) -> list[Any]:
@@ -65,7 +69,9 @@ def entry_hints(hint: Any, number: int) -> list[Any]:
     options = get_args(hint)
     if has_fixed_length(hint):
         return list(options)
-    return [options[0] if options else Any] * number
+    if not options:
+        return [Any] * number
+    return [options[0]] * number
 
 
 def has_fixed_length(hint: Any) -> bool:
@@ -75,8 +81,11 @@ def has_fixed_length(hint: Any) -> bool:
 
 def is_class(hint: Any) -> bool:
     """Whether a type is a class that is built from arguments."""
-    plain = not isinstance(hint, type) or hint in _SCALARS or restrictions_of(hint)
-    return not plain and get_origin(hint) is None and hint.__module__.partition(".")[0] not in _NOT_BUILT
+    if not isinstance(hint, type) or get_origin(hint) is not None:
+        return False
+    if hint in _SCALARS or restrictions_of(hint):
+        return False
+    return hint.__module__.partition(".")[0] not in _NOT_BUILT
 
 
 def is_fields(hint: Any) -> bool:
@@ -133,7 +142,9 @@ def is_out_of_range(hint: Any, value: Any) -> bool:
 
 def choices_of(hint: Any) -> list[str]:
     """Values of a ``Literal`` as texts; none for other types."""
-    return [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
+    if get_origin(hint) is not Literal:
+        return []
+    return [str(choice) for choice in get_args(hint)]
 
 
 def described(hint: Any) -> str:
@@ -165,11 +176,13 @@ def range_of(hint: Any) -> str:
     >>> range_of(PositiveInt), range_of(UnitInterval)
     ('above 0', 'from 0 to 1')
     """
-    if [compare for compare, _ in restrictions_of(hint)] == [operator.ge, operator.le]:
+    comparisons = [compare for compare, _ in restrictions_of(hint)]
+    if comparisons == [operator.ge, operator.le]:
         lowest, highest = [bound for _, bound in restrictions_of(hint)]
         return f"from {lowest:g} to {highest:g}"
     bounds = [f"{LIMITS_IN_WORDS[compare]} {bound:g}" for compare, bound in restrictions_of(hint)]
-    return f" {getattr(hint, '_join', 'and')} ".join(bounds)
+    and_or_or = getattr(hint, "_join", "and")
+    return f" {and_or_or} ".join(bounds)
 
 
 def _number(hint: Any, value: Any) -> float | None:
@@ -181,9 +194,15 @@ def _number(hint: Any, value: Any) -> float | None:
         number = int(value) if is_whole else float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return None if is_whole and isinstance(value, float) and number != value else number
+    # 3.0 is the whole number 3, 3.5 is none; int() would cut it.
+    if is_whole and isinstance(value, float) and number != value:
+        return None
+    return number
 
 
 def _is_in_range(hint: Any, number: float) -> bool:
-    right = [compare(number, bound) for compare, bound in restrictions_of(hint)]
-    return any(right) if getattr(hint, "_join", "and") == "or" else all(right)
+    """Whether a number meets the restrictions of a type, all of them or, for some types, one."""
+    within = [compare(number, bound) for compare, bound in restrictions_of(hint)]
+    if getattr(hint, "_join", "and") == "or":
+        return any(within)
+    return all(within)

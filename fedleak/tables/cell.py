@@ -115,7 +115,10 @@ class Cell:
     def key(self) -> str:
         """File name that is unique in the table."""
         words = "-".join(label.replace("/", "_").replace(" ", "_") for label in self.labels)
-        return f"{words or self.table}-seed{self.seed}" + ("" if self.victims is None else f"-victims{self.victims}")
+        key = f"{words or self.table}-seed{self.seed}"
+        if self.victims is not None:
+            key += f"-victims{self.victims}"
+        return key
 
     @property
     def data(self) -> str:
@@ -125,14 +128,16 @@ class Cell:
     @functools.cached_property
     def training(self) -> Config:
         """Configuration that determines the training's numbers, with all defaults."""
+        # Parsed once for all seeds, which are put in afterwards.
         plain: Config = json.loads(_plain(json.dumps(self._seedless)))
         for part in ("data", "model"):
             if "seed" in plain[part]["init_args"]:
                 plain[part]["init_args"]["seed"] = self.seed
+        # Without paths, devices and workers, so that a training elsewhere has the same description.
         for part, names in _ELSEWHERE.items():
-            own = plain[part].get("init_args", plain[part])
+            arguments = plain[part].get("init_args", plain[part])
             for name in names:
-                own.pop(name, None)
+                arguments.pop(name, None)
         return plain
 
     @property
@@ -153,23 +158,31 @@ class Cell:
 
     def make_attacks(self) -> dict[str, Attack]:
         """Attacks by the table's names."""
-        return {name: make_attack(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
+        attacks = {}
+        for name in self.attacks:
+            arguments = _constructor_arguments(self._on_devices(name))
+            attacks[name] = make_attack(name, arguments, others=[VICTIMS])
+        return attacks
 
     def _on_devices(self, name: str) -> Arguments:
         """Arguments of an attack; one that trains uses as many devices as the table's training."""
         devices = self.config.get("trainer", {}).get("devices", 1)
-        given = self.attacks[name]
+        arguments = self.attacks[name]
         if devices in (1, "1", "auto") or "devices" not in argument_names(find(name)):
-            return given
-        return {"devices": len(devices) if isinstance(devices, list) else int(devices), **given}
+            return arguments
+        count = len(devices) if isinstance(devices, list) else int(devices)
+        return {"devices": count, **arguments}
 
     def selection(self) -> MessageSelection:
         """Messages for attacks on whole recordings."""
         try:
             return MessageSelection(**self.messages)
         except (TypeError, ValueError) as error:
-            expected = "options of `messages`"
-            raise InputError(expected=expected, found=str(error), way_out="Correct `messages`.") from None
+            raise InputError(
+                expected="options of `messages`",
+                found=str(error),
+                way_out="Correct `messages`.",
+            ) from None
 
     def fingerprint(self) -> Mapping[str, str]:
         """Fingerprint of the data, which are read for it."""
@@ -177,42 +190,62 @@ class Cell:
 
     @property
     def _seedless(self) -> Config:
-        return overridden(self.config, {"data.seed": 0}) if self.seed else self.config
+        if not self.seed:
+            return self.config
+        return overridden(self.config, {"data.seed": 0})
 
     def identity(self) -> dict[str, Any]:
         """What its numbers depend on, apart from data, code and packages."""
-        chosen = {"attacks": self.attacks, "messages": self.messages, "after": self.after, "seed": self.seed}
-        setting = {"setting": self.setting, "victims": self.victims, "rounds": dataclasses.asdict(self.rounds)}
-        return {"training": self.training, **chosen, **setting}
+        return {
+            "training": self.training,
+            "attacks": self.attacks,
+            "messages": self.messages,
+            "after": self.after,
+            "seed": self.seed,
+            "setting": self.setting,
+            "victims": self.victims,
+            "rounds": dataclasses.asdict(self.rounds),
+        }
 
     def stamp(self, fingerprint: Mapping[str, str]) -> Stamp:
         """Hashes of what its numbers depend on, on data with a fingerprint, with code and packages as they are now."""
         identity = self.identity()
-        code = hashed([source_hash(), *outside_sources(_class_modules(identity))])
-        return Stamp(hashed(identity), hashed(dict(fingerprint)), code, hashed(versions()))
+        sources = [source_hash(), *outside_sources(_class_modules(identity))]
+        return Stamp(
+            table=hashed(identity),
+            data=hashed(dict(fingerprint)),
+            code=hashed(sources),
+            packages=hashed(versions()),
+        )
 
     def commands(self) -> Iterator[str]:
         """Commands that produce the same recording and scores."""
         base = with_current_paths(load_yaml(self.base.read_text(encoding="utf-8")))
         options = options_of(self.full_config, base)
         yield " ".join(["fedleak train fit --config", shlex.quote(str(self.base)), *options])
-        more = [f"--seed {self.seed}"] if self.seed else []
+        # Options of all attacks of the cell.
+        common = []
+        if self.seed:
+            common.append(f"--seed {self.seed}")
         if self.rounds.which is not None:
-            more.append(f"--rounds {shlex.quote(json.dumps(self.rounds.which))}")
-        more += ["--history"] if self.rounds.history else []
-        more += [f"--messages {shlex.quote(json.dumps(dict(self.messages)))}"] if self.messages else []
+            common.append(f"--rounds {shlex.quote(json.dumps(self.rounds.which))}")
+        if self.rounds.history:
+            common.append("--history")
+        if self.messages:
+            common.append(f"--messages {shlex.quote(json.dumps(dict(self.messages)))}")
+        recording = shlex.quote(str(self.folder / "deltas"))
         for name in self.attacks:
             arguments = self._on_devices(name)
-            words = option_words("--attack", _own(arguments))
-            victims = [f"--victims {arguments[VICTIMS]}"] if VICTIMS in arguments else []
-            out = ["--out", shlex.quote(str(self.out / "by-hand" / self.key / name.replace("/", "-")))]
-            recording = shlex.quote(str(self.folder / "deltas"))
-            yield " ".join(["fedleak run", recording, "--attack", name, *words, *victims, *more, *out])
+            words = option_words("--attack", _constructor_arguments(arguments))
+            if VICTIMS in arguments:
+                words.append(f"--victims {arguments[VICTIMS]}")
+            out = shlex.quote(str(self.out / "by-hand" / self.key / name.replace("/", "-")))
+            yield " ".join(["fedleak run", recording, "--attack", name, *words, *common, "--out", out])
 
     @property
     def limits(self) -> dict[str, int]:
         """Largest number of victims by attack, where the table sets one."""
-        return {find(name).name: given[VICTIMS] for name, given in self.attacks.items() if VICTIMS in given}
+        return {find(name).name: options[VICTIMS] for name, options in self.attacks.items() if VICTIMS in options}
 
     def plan(self, recording: Recording, steps: Sequence[RecordingStep] = ()) -> AuditPlan:
         """Plan of the audit of the cell's recording by the cell's attacks, with some steps."""
@@ -240,7 +273,7 @@ class Cell:
         )
 
 
-def _own(arguments: Mapping[str, Any]) -> Arguments:
+def _constructor_arguments(arguments: Mapping[str, Any]) -> Arguments:
     """Arguments of the attack's constructor."""
     return {name: value for name, value in arguments.items() if name != VICTIMS}
 
@@ -248,19 +281,24 @@ def _own(arguments: Mapping[str, Any]) -> Arguments:
 def _class_modules(content: Any) -> Iterator[str]:
     """Modules of all classes that a description names by path; the checks of the table have imported them."""
     if isinstance(content, str):
-        found = pydoc.locate(content) if "." in content and content.partition(".")[0] in sys.modules else None
-        if isinstance(found, type):
-            yield found.__module__
+        # Only of imported packages: a text with a point in it is not imported to see whether it is a path.
+        if "." in content and content.partition(".")[0] in sys.modules:
+            located = pydoc.locate(content)
+            if isinstance(located, type):
+                yield located.__module__
     elif isinstance(content, Iterable):
-        for part in [*content, *(content.values() if isinstance(content, Mapping) else ())]:
-            yield from _class_modules(part)
+        for element in content:
+            yield from _class_modules(element)
+        if isinstance(content, Mapping):
+            for value in content.values():
+                yield from _class_modules(value)
 
 
 @functools.cache
 def _fingerprint(data: str, base: Path) -> Mapping[str, str]:
     """Fingerprint of data with a configuration, in JSON; cached, because reading them takes long."""
-    whole = {**with_current_paths(load_yaml(base.read_text(encoding="utf-8"))), "data": json.loads(data)}
-    return Training(whole).data().fingerprint
+    config = with_current_paths(load_yaml(base.read_text(encoding="utf-8")))
+    return Training({**config, "data": json.loads(data)}).data().fingerprint
 
 
 @functools.lru_cache(maxsize=4096)

@@ -80,7 +80,8 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
         return None
     except DamagedError as error:
         raise StaleError(f"its {path.name} is {error}") from None
-    if changed := stamp.changed(parts.stamp):
+    changed = stamp.changed(parts.stamp)
+    if changed:
         raise StaleError(f"its {' and '.join(changed)} changed since")
     return Finished(evaluation, parts.seconds, read_back=True)
 
@@ -140,15 +141,21 @@ class CellRun(RecordingRun):
 
         The overrides are by dotted key of ``fedleak train``; `data` takes the place of the cell's.
         """
-        alone = {"trainer.callbacks": [], "trainer.devices": 1, "trainer.num_nodes": 1, "trainer.strategy": "auto"}
-        config = overridden(self.cell.full_config, {**QUIET, **alone, **overrides})
-        module, own, trainer = Training(config).build()
+        on_one_device = {
+            "trainer.callbacks": [],
+            "trainer.devices": 1,
+            "trainer.num_nodes": 1,
+            "trainer.strategy": "auto",
+        }
+        config = overridden(self.cell.full_config, {**QUIET, **on_one_device, **overrides})
+        module, cell_data, trainer = Training(config).build()
         assert isinstance(module, FederatedModule)
-        module.build_for(own)
-        module.secret = self.trained()[0].secret
+        module.build_for(cell_data)
+        trained_module, _ = self.trained()
+        module.secret = trained_module.secret
         trainer.callbacks.extend(callbacks)  # type: ignore[attr-defined]
         start = time.perf_counter()
-        trainer.fit(module, datamodule=own if data is None else data)
+        trainer.fit(module, datamodule=cell_data if data is None else data)
         return module, time.perf_counter() - start
 
 
@@ -170,16 +177,20 @@ def trained(cell: Cell, stamp: Stamp) -> float:
         cell: cell to train; this process is the only writer of its folder.
         stamp: its data, code and packages decide whether a finished training can be reused.
     """
-    folder, deltas = cell.folder, cell.folder / "deltas"
-    mark, depends = folder / "training.json", {"data": stamp.data, "code": stamp.code, "packages": stamp.packages}
+    folder = cell.folder
+    deltas = folder / "deltas"
+    # A file that is written last marks a finished training, with what it depended on.
+    mark = folder / "training.json"
+    depends = {"data": stamp.data, "code": stamp.code, "packages": stamp.packages}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        done = json.loads(mark.read_text(encoding="utf-8"))
-        whole = (folder / "last.ckpt").is_file() and (deltas / "manifest.json").is_file()
-        if done["depends"] == depends and whole:
-            return float(done["seconds"])
+        finished = json.loads(mark.read_text(encoding="utf-8"))
+        is_complete = (folder / "last.ckpt").is_file() and (deltas / "manifest.json").is_file()
+        if finished["depends"] == depends and is_complete:
+            return float(finished["seconds"])
+    # The mark goes first: a killed training must not look finished. Then what is left of an earlier recording.
     mark.unlink(missing_ok=True)
-    for old in (deltas / "manifest.json", *deltas.glob("journal*.jsonl")):
-        old.unlink(missing_ok=True)
+    for old_file in (deltas / "manifest.json", *deltas.glob("journal*.jsonl")):
+        old_file.unlink(missing_ok=True)
     start = time.perf_counter()
     module, data, trainer = _built_quietly(cell)
     if trainer.num_devices * trainer.num_nodes > 1:
@@ -200,9 +211,14 @@ def _built_quietly(cell: Cell) -> tuple[FederatedModule, FederatedDataModule, Tr
 
 def _in_processes(cell: Cell) -> None:
     """Trains a cell by ``fedleak train``, which starts one process per device."""
-    keep = {"class_path": "ModelCheckpoint", "init_args": {"dirpath": str(cell.folder), "filename": "last"}}
-    kept = {"trainer.enable_checkpointing": True, "trainer.callbacks": [*cell.config["trainer"]["callbacks"], keep]}
-    config = overridden(cell.full_config, {**QUIET, **kept})
+    # The last checkpoint is written by a callback, because the trainer is in another process.
+    checkpoint = {"class_path": "ModelCheckpoint", "init_args": {"dirpath": str(cell.folder), "filename": "last"}}
+    with_checkpoint = {
+        **QUIET,
+        "trainer.enable_checkpointing": True,
+        "trainer.callbacks": [*cell.config["trainer"]["callbacks"], checkpoint],
+    }
+    config = overridden(cell.full_config, with_checkpoint)
     path = cell.folder / "table.yaml"
     (cell.folder / "last.ckpt").unlink(missing_ok=True)
     write_whole(path, yaml.safe_dump(config).encode())
@@ -211,6 +227,10 @@ def _in_processes(cell: Cell) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     # -P: no file of the current folder hides a package; the training finds it there all the same, last.
     program = [sys.executable, "-P", "-m", "fedleak", "train", "fit", "--config", str(path)]
-    done = subprocess.run(program, env=environment, check=False)
-    expected, found = f"the training of {cell.key} to succeed", f"exit status {done.returncode} of fedleak train"
-    require(not done.returncode, expected, found, f"See its message above; its configuration is {path}.")
+    process = subprocess.run(program, env=environment, check=False)
+    require(
+        not process.returncode,
+        f"the training of {cell.key} to succeed",
+        f"exit status {process.returncode} of fedleak train",
+        f"See its message above; its configuration is {path}.",
+    )

@@ -63,6 +63,7 @@ def read_words(words: Sequence[str]) -> CommandWords:
     subcommand = None
     files: list[Path] = []
     parts: list[Given] = []
+    # Later files and options override earlier ones, so their order is kept.
     for name, value in _options(words):
         if name == "":
             subcommand = _subcommand(value) if subcommand is None else _no_option(value)
@@ -72,35 +73,36 @@ def read_words(words: Sequence[str]) -> CommandWords:
         elif name != _WITHOUT_VALUE:
             parts.append(Given(_nested(name.removeprefix("--"), value)))
     if subcommand is None:
-        way_out = f"E.g. fedleak train fit --config {files[0] if files else EXAMPLE}"
+        file = files[0] if files else EXAMPLE
         raise InputError(
-            expected=f"a command of fedleak train: {' or '.join(SUBCOMMANDS)}", found="none", way_out=way_out
+            expected=_COMMANDS,
+            found="none",
+            way_out=f"E.g. fedleak train fit --config {file}",
         )
     return CommandWords(subcommand, files, parts, asks=_WITHOUT_VALUE in names)
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Names of options, with dashes, and their values; a word that is neither has the empty name."""
-    place = 0
-    while place < len(words):
-        name, equals, value = words[place].partition("=")
-        place += 1
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals_sign, value = word.partition("=")
         if name not in _FILE and not name.startswith("--"):
-            yield "", words[place - 1]
-        elif equals or name == _WITHOUT_VALUE:
+            yield "", word
+        elif equals_sign or name == _WITHOUT_VALUE:
             yield name, value
         else:
-            is_last = place == len(words) or words[place].startswith("--")
-            require(not is_last, f"a value after {name}", "none", f"Write {name} VALUE.")
-            yield name, words[place]
-            place += 1
+            has_value = waiting and not waiting[0].startswith("--")
+            require(has_value, f"a value after {name}", "none", f"Write {name} VALUE.")
+            yield name, waiting.pop(0)
 
 
 def _subcommand(word: str) -> str:
-    others = "`fedleak train --help` says what they do."
+    way_out = "`fedleak train --help` says what they do."
     if word == "test":
-        others = "`fedleak train validate` measures a checkpoint on the data's test examples."
-    require(word in SUBCOMMANDS, _COMMANDS, word, did_you_mean(word, SUBCOMMANDS, others))
+        way_out = "`fedleak train validate` measures a checkpoint on the data's test examples."
+    require(word in SUBCOMMANDS, _COMMANDS, word, did_you_mean(word, SUBCOMMANDS, way_out))
     return word
 
 
@@ -126,34 +128,47 @@ def _read_file(path: Path, subcommand: str | None) -> Given:
     try:
         content = load_yaml(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
-        expected = f"a configuration in YAML, UTF-8, in {path}"
-        way_out = "Correct the file; YAML is indented by spaces."
-        raise InputError(expected=expected, found=str(error), way_out=way_out) from error
+        raise InputError(
+            expected=f"a configuration in YAML, UTF-8, in {path}",
+            found=str(error),
+            way_out="Correct the file; YAML is indented by spaces.",
+        ) from error
     if content is None:
         content = {}
-    found = str(content)[:80]
-    require(isinstance(content, dict), f"a mapping of keys to values in {path}", found, "Write `key: value` lines.")
+    require(
+        isinstance(content, dict),
+        f"a mapping of keys to values in {path}",
+        str(content)[:80],
+        "Write `key: value` lines.",
+    )
     is_table = {"train", "metrics"} <= {*content} or "over" in content
     way_out = f"It is a table: fedleak reproduce {path}."
     require(not is_table, f"a configuration of a training in {path}", ", ".join(map(str, content)), way_out)
     if subcommand is None:
-        content = next((content[name] for name in SUBCOMMANDS if isinstance(content.get(name), dict)), {})
+        # Before the subcommand, a file has the options of each one below its name.
+        of_subcommands = [content[name] for name in SUBCOMMANDS if isinstance(content.get(name), dict)]
+        content = of_subcommands[0] if of_subcommands else {}
     return Given(with_current_paths(content), f" in {path}")
 
 
 def _missing_file(path: Path) -> InputError:
     """Error for a configuration file that is not there, with those beside it or in configs/train of a near name."""
-    folders = [path.parent, CONFIGS / "train"]
-    files = {file.stem: file for folder in reversed(folders) for file in sorted(folder.glob("*.yaml"))}
+    # Of two files with one name, the one beside the missing file.
+    files: dict[str, Path] = {}
+    for folder in (CONFIGS / "train", path.parent):
+        for file in sorted(folder.glob("*.yaml")):
+            files[file.stem] = file
     near = [files[stem] for stem in nearest(path.stem, files)]
     way_out = f"An example is {EXAMPLE}."
     if near:
         way_out = f"Did you mean {' or '.join(map(_from_here, near))}?"
-    found = "a folder" if path.is_dir() else "no such file"
-    return InputError(expected=f"a configuration file at {path}", found=found, way_out=way_out)
+    problem = "a folder" if path.is_dir() else "no such file"
+    return InputError(expected=f"a configuration file at {path}", found=problem, way_out=way_out)
 
 
 def _from_here(file: Path) -> str:
     """Path of a file as one would write it in this folder."""
-    shown = Path("configs", "train", file.name)
-    return str(shown if shown.is_file() and shown.samefile(file) else file)
+    short_path = Path("configs", "train", file.name)
+    if short_path.is_file() and short_path.samefile(file):
+        return str(short_path)
+    return str(file)

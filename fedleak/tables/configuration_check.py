@@ -110,26 +110,26 @@ class ConfigurationCheck:
             )
         for named in self._classes.values():
             parameters = passed_parameters(named.kind)
-            given = {*named.arguments, _LINKED.get(named.key)}
-            lacking = [name for name in parameters if is_required(parameters[name]) and name not in given]
+            present = {*named.arguments, _LINKED.get(named.key)}
+            lacking = [name for name in parameters if is_required(parameters[name]) and name not in present]
             if lacking:
+                keys = [f"{named.key}.{name}" for name in lacking]
                 raise InputError(
                     expected=f"{' and '.join(lacking)}, which {named.kind.__name__} needs{named.origin}",
                     found="none",
-                    way_out=f"Give {' and '.join(f'{named.key}.{name}' for name in lacking)}.",
+                    way_out=f"Give {' and '.join(keys)}.",
                 )
 
     def _refuse_key(self, name: str, value: Any) -> None:
         """Raises the error for a key at the top that there is not."""
-        known = [*_BASES, "trainer", *self._options]
         wrong = name
-        near = nearest(name, known)
+        near = nearest(name, [*_BASES, "trainer", *self._options])
         # The path below the wrong key makes the suggestion one that can be copied.
         while isinstance(value, Mapping) and len(value) == 1:
-            (below_it,) = value
-            wrong = f"{wrong}.{below_it}"
-            near = [f"{other}.{below_it}" for other in near]
-            value = value[below_it]
+            (key_below,) = value
+            wrong = f"{wrong}.{key_below}"
+            near = [f"{near_key}.{key_below}" for near_key in near]
+            value = value[key_below]
         way_out = f"Did you mean {' or '.join(near)}?" if near else _HELP
         raise InputError(expected=f"keys that fedleak train takes{self._origin}", found=wrong, way_out=way_out)
 
@@ -144,26 +144,28 @@ class ConfigurationCheck:
     def _arguments(self, kind: type, values: Mapping[str, Any], key: str, default: Any = _NOTHING) -> None:
         """Checks arguments by name."""
         parameters = passed_parameters(kind)
-        for given_name, value in _by_first_part(values):
-            name = given_name.removesuffix("+")
-            place = f"{key}.{name}"
+        for written_name, value in _by_first_part(values):
+            # A name that ends in + appends to a list.
+            name = written_name.removesuffix("+")
+            argument_key = f"{key}.{name}"
             if name not in parameters:
                 raise self._unknown_argument(kind, name, key)
             parameter = parameters[name]
-            value_by_default = getattr(default, name, parameter.default)
-            if given_name.endswith("+"):
-                self._appended(parameter.annotation, value, place)
+            if written_name.endswith("+"):
+                self._appended(parameter.annotation, value, argument_key)
             else:
-                self._value(parameter.annotation, value, place, value_by_default)
+                value_by_default = getattr(default, name, parameter.default)
+                self._value(parameter.annotation, value, argument_key, value_by_default)
 
     def _unknown_argument(self, kind: type, name: str, key: str) -> InputError:
-        nested = _dotted_names(kind)
-        way_out = f"Known: {', '.join(passed_parameters(kind)) or 'none'}."
-        if kind is Trainer:
-            way_out = _HELP
-        near = [f"{key}.{other}" for other in nearest(name, nested)]
+        """Error for an argument that a class does not take, with near names also among fields of its arguments."""
+        near = [f"{key}.{near_name}" for near_name in nearest(name, _dotted_names(kind))]
         if near:
             way_out = f"Did you mean {' or '.join(near)}?"
+        elif kind is Trainer:
+            way_out = _HELP
+        else:
+            way_out = f"Known: {', '.join(passed_parameters(kind)) or 'none'}."
         return self._wrong(f"arguments that {kind.__name__} takes", f"{key}.{name}", way_out)
 
     def _class(self, base: type, value: Any, key: str) -> None:
@@ -195,13 +197,13 @@ class ConfigurationCheck:
 
     def _arguments_in(self, description: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Arguments in the description of a class, where `init_args` may be left out."""
-        below_it = description.get(_ARGUMENTS)
-        if below_it is None:
-            below_it = {}
-        if not isinstance(below_it, Mapping):
-            raise self._wrong(f"{key}.{_ARGUMENTS} as values by name", below_it, _class_form(key))
-        beside_it = {name: value for name, value in description.items() if name not in _OF_A_CLASS}
-        return {**below_it, **beside_it}
+        arguments = description.get(_ARGUMENTS)
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, Mapping):
+            raise self._wrong(f"{key}.{_ARGUMENTS} as values by name", arguments, _class_form(key))
+        beside_class_path = {name: value for name, value in description.items() if name not in _OF_A_CLASS}
+        return {**arguments, **beside_class_path}
 
     def _name(self, base: type, path: Any, key: str) -> None:
         """Keeps the class of a key, with the arguments of an earlier one that it takes too."""
@@ -283,20 +285,21 @@ class ConfigurationCheck:
         if any(is_mapping(member) for member in hints):
             return
         classes = [member for member in hints if is_class(member)]
-        of_lists = [entry for member in hints if is_sequence(member) for entry in entry_hints(member, 1)]
-        of_a_list = len(of_lists) == 1 and is_class(of_lists[0]) and key in self._lengths
-        if len(classes) == 1 and not of_a_list:
+        list_entries = _entries_of_lists(hints)
+        is_of_list = len(list_entries) == 1 and is_class(list_entries[0]) and key in self._lengths
+        if len(classes) == 1 and not is_of_list:
             if is_fields(classes[0]) and _CLASS_PATH not in values and key not in self._classes:
                 self._fields(classes[0], values, key, default)
             else:
                 self._class(classes[0], values, key)
-        elif of_a_list:
+        elif is_of_list:
             # Arguments of the class that the list has got last.
-            self._class(of_lists[0], values, f"{key}[{self._lengths.get(key, 0) - 1}]")
-        elif not classes and not of_lists:
+            self._class(list_entries[0], values, f"{key}[{self._lengths.get(key, 0) - 1}]")
+        elif not classes and not list_entries:
             raise self._misfit(hints, dict(values), key, default)
 
     def _list(self, hints: Sequence[Any], values: list[Any], key: str, default: Any) -> None:
+        """Checks a list, which replaces an earlier one; of several types of lists, only the library can tell."""
         sequences = [member for member in hints if is_sequence(member)]
         if not sequences:
             raise self._misfit(hints, values, key, default)
@@ -318,7 +321,7 @@ class ConfigurationCheck:
             self._forget(f"{key}[")
             self._class(classes[0], value, key)
             return
-        entries = [entry for member in hints if is_sequence(member) for entry in entry_hints(member, 1)]
+        entries = _entries_of_lists(hints)
         if isinstance(value, str) and len(entries) == 1 and is_class(entries[0]):
             # A misspelt class is said first, then that it belongs into a list.
             self._class_at(entries[0], value, key)
@@ -330,17 +333,23 @@ class ConfigurationCheck:
         if str in hints and not isinstance(value, Mapping | list):
             way_out = f"Write it in quotes, '{_shown(value)}', if that is what you mean."
             return self._wrong(f"{key} as a text", value, way_out)
-        choices = list(dict.fromkeys(choice for hint in hints for choice in choices_of(hint)))
-        others = [described(hint) for hint in hints if not choices_of(hint) and not (hint is int and float in hints)]
+        # What fits: the types in words, where a number includes a whole one, then all choices together.
+        choices: dict[str, None] = {}
+        fitting = []
+        for hint in hints:
+            choices |= dict.fromkeys(choices_of(hint))
+            is_in_float = hint is int and float in hints
+            if not choices_of(hint) and not is_in_float:
+                fitting.append(described(hint))
         if choices:
-            others.append(f"one of {', '.join(choices)}")
-        words = f"as {' or '.join(others)}"
+            fitting.append(f"one of {', '.join(choices)}")
+        words = f"as {' or '.join(fitting)}"
         if len(hints) == 1 and is_out_of_range(hints[0], value):
             words = range_of(hints[0])
         way_out = "Correct it."
         if default is None or isinstance(default, bool | int | float | str | tuple | list):
             way_out = f"The default is {_shown(default)}."
-        return self._wrong(f"{key} {words}", value, did_you_mean(str(value), choices, way_out))
+        return self._wrong(f"{key} {words}", value, did_you_mean(str(value), list(choices), way_out))
 
     def _wrong(self, expected: str, found: Any, way_out: str) -> InputError:
         return InputError(expected=f"{expected}{self._origin}", found=_shown(found), way_out=way_out)
@@ -348,10 +357,22 @@ class ConfigurationCheck:
 
 def _concrete(base: type) -> list[type]:
     """A class and those below it that a configuration may name."""
-    kinds = [base, *below(base)]
-    return [
-        kind for kind in kinds if not kind.__name__.startswith("_") and not getattr(kind, "__abstractmethods__", ())
-    ]
+    concrete = []
+    for kind in (base, *below(base)):
+        is_private = kind.__name__.startswith("_")
+        is_abstract = bool(getattr(kind, "__abstractmethods__", ()))
+        if not is_private and not is_abstract:
+            concrete.append(kind)
+    return concrete
+
+
+def _entries_of_lists(hints: Sequence[Any]) -> list[Any]:
+    """Types of the entries of those types that are lists."""
+    entries: list[Any] = []
+    for hint in hints:
+        if is_sequence(hint):
+            entries += entry_hints(hint, 1)
+    return entries
 
 
 def _by_first_part(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -367,7 +388,7 @@ def _dotted_names(kind: type) -> list[str]:
     for name, parameter in passed_parameters(kind).items():
         for member in members(parameter.annotation):
             if is_fields(member):
-                names += [f"{name}.{other}" for other in passed_parameters(member)]
+                names += [f"{name}.{field_name}" for field_name in passed_parameters(member)]
     return names
 
 

@@ -34,7 +34,7 @@ _BAR = 24
 
 
 @dataclass(frozen=True)
-class System:
+class DemoSystem:
     """A training of the demo, and the attacks on it.
 
     Attributes:
@@ -54,10 +54,10 @@ class System:
     rounds: Sequence[int] | None = None
 
 
-def systems() -> list[System]:
+def systems() -> list[DemoSystem]:
     """Trainings of configs/demo.yaml: handwritten digits, the same with local DP, and clicks."""
     content = yaml.safe_load((CONFIGS / "demo.yaml").read_text(encoding="utf-8"))
-    return [System(name, **options) for name, options in content.items()]
+    return [DemoSystem(name, **options) for name, options in content.items()]
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class Outcome:
         audit: scores of the attacks.
     """
 
-    system: System
+    system: DemoSystem
     utility: dict[str, float]
     audit: AuditResult
 
     @functools.cached_property
     def answer(self) -> Answer:
         """The answer to the question of the system, by its metric."""
-        return next(one for one in leading(answers(self.audit.results)) if one.metric == self.system.metric)
+        return next(answer for answer in leading(answers(self.audit.results)) if answer.metric == self.system.metric)
 
     @property
     def attack(self) -> str:
@@ -86,7 +86,7 @@ class Outcome:
         return str(self.answer.row["attack"])
 
 
-def trained(system: System, folder: Path) -> dict[str, float]:
+def trained(system: DemoSystem, folder: Path) -> dict[str, float]:
     """Trains a system into a folder, with a progress bar; returns the last measurements of its utility.
 
     Raises:
@@ -97,6 +97,7 @@ def trained(system: System, folder: Path) -> dict[str, float]:
         require((folder / "demo.json").is_file(), "a folder of an earlier demo, or none", str(folder), way_out)
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
+    # The mark is there before the training, so that a demo that was stopped can be run again.
     (folder / "demo.json").write_text(json.dumps({"system": system.name}))
     quieten()
     config = yaml.safe_load((CONFIGS / "train" / system.config).read_text(encoding="utf-8"))
@@ -107,9 +108,10 @@ def trained(system: System, folder: Path) -> dict[str, float]:
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 
-def run_system(system: System, root: Path, seed: int = 0, key: bytes | None = None) -> Outcome:
+def run_system(system: DemoSystem, root: Path, seed: int = 0, key: bytes | None = None) -> Outcome:
     """Trains a system, attacks its recording, and writes its results below a folder."""
-    start, folder = time.perf_counter(), root / system.name
+    start = time.perf_counter()
+    folder = root / system.name
     utility = trained(system, folder)
     plan = AuditPlan(
         recording=Recording(folder / "deltas"),
@@ -142,13 +144,13 @@ def shares(outcome: Outcome, true: Sequence[float]) -> list[str]:
 
     Trainings on the same data find the same client by its true shares: pseudonyms differ.
     """
-    profiles, attack = outcome.audit.evaluation.profiles, outcome.attack
-    own = (_profile(profiles, attack, victim) for victim in profiles["victim"].unique())
-    (found, *_) = [one for one in own if one["true"].tolist() == list(true)]
-    lines = [f"  digit  {'true share':<{_BAR + 6}}  what the server infers"]
-    for _, row in found.iterrows():
-        lines.append(f"  {row['class']:>5}  {_bar(row['true'])}  {_bar(row['inferred'])}".rstrip())
-    return lines
+    profiles = outcome.audit.evaluation.profiles
+    profiles_by_client = [_profile(profiles, outcome.attack, victim) for victim in profiles["victim"].unique()]
+    same_client = [profile for profile in profiles_by_client if profile["true"].tolist() == list(true)]
+    rows = [f"  digit  {'true share':<{_BAR + 6}}  what the server infers"]
+    for _, row in same_client[0].iterrows():
+        rows.append(f"  {row['class']:>5}  {_bar(row['true'])}  {_bar(row['inferred'])}".rstrip())
+    return rows
 
 
 def _profile(profiles: pd.DataFrame, attack: str, victim: int) -> pd.DataFrame:
@@ -164,7 +166,8 @@ def leak_and_accuracy(outcomes: Sequence[Outcome]) -> list[str]:
     """A line for each training: what the best attack and the best baseline get wrong, in words, and the accuracy."""
     rows = []
     for outcome in outcomes:
-        answer, baseline = outcome.answer, outcome.answer.baseline
+        answer = outcome.answer
+        baseline = answer.baseline
         assert answer.row is not None  # configs/demo.yaml names attacks and a baseline
         assert baseline is not None
         rows.append(

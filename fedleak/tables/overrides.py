@@ -5,7 +5,7 @@ import inspect
 import json
 import pydoc
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from lightning import LightningModule
@@ -41,7 +41,7 @@ def overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
     Raises:
         InputError: a key begins with none of `PARTS`.
     """
-    made = copy.deepcopy(dict(config))
+    merged_config = copy.deepcopy(dict(config))
     for key, value in overrides.items():
         head, *path = key.split(".")
         way_out = "Write keys as on the command line of fedleak train, without the dashes."
@@ -51,8 +51,8 @@ def overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
         for name in reversed(path):
             value = {name: value}
         require(isinstance(value, Mapping), f"a mapping as {head}", repr(value), "Write `key: value` lines below it.")
-        made[head] = _merged(made.get(head, {}), value, _BASES.get(head))
-    return made
+        merged_config[head] = _merged(merged_config.get(head, {}), value, _BASES.get(head))
+    return merged_config
 
 
 def check_lengths_of_lists(value: Any, where: str) -> None:
@@ -65,22 +65,22 @@ def check_lengths_of_lists(value: Any, where: str) -> None:
     Raises:
         InputError: one is.
     """
-    entries: Iterable[tuple[str, Any]] = ()
     if isinstance(value, Mapping):
-        entries = ((f"{where}.{key}" if where else str(key), own) for key, own in value.items())
+        for key, value_below in value.items():
+            check_lengths_of_lists(value_below, f"{where}.{key}" if where else str(key))
     elif isinstance(value, list):
-        entries = ((where, own) for own in value)
-    # Inner lists first, so that the message names the one that is long.
-    for key, own in entries:
-        check_lengths_of_lists(own, key)
-    if isinstance(value, list):
+        # Inner lists first, so that the message names the one that is long.
+        for entry in value:
+            check_lengths_of_lists(entry, where)
         classes = sum(isinstance(entry, Mapping) and "class_path" in entry for entry in value)
-        way_out = "Leave repetitions out."
-        found = f"a list of {classes}"
-        require(classes <= _MOST_CLASSES, f"at most {_MOST_CLASSES} classes as {where}", found, way_out)
         values = _values_in(value)
-        found = f"a list of {values}"
-        require(values <= _MOST_VALUES, f"at most {_MOST_VALUES} values as {where}", found, way_out)
+        for count, most, noun in ((classes, _MOST_CLASSES, "classes"), (values, _MOST_VALUES, "values")):
+            require(
+                count <= most,
+                f"at most {most} {noun} as {where}",
+                f"a list of {count}",
+                "Leave repetitions out.",
+            )
 
 
 def _values_in(value: Any) -> int:
@@ -93,19 +93,25 @@ def _values_in(value: Any) -> int:
 
 
 def _merged(old: Any, new: Any, base: type | None = None) -> Any:
+    """A part of a configuration with another one over it; `base` is the class of data or models, None elsewhere."""
     if not isinstance(new, Mapping):
         return copy.deepcopy(new)
+    # 1. A class given by its path alone gets arguments; any other single value is replaced.
     if not isinstance(old, Mapping):
-        # A class given by its path alone gets arguments.
-        old = {"class_path": old} if isinstance(old, str) and "class_path" not in new else {}
+        is_class_path = isinstance(old, str) and "class_path" not in new
+        old = {"class_path": old} if is_class_path else {}
+    # 2. Another class of data or models keeps the arguments that it takes; of others, it keeps none.
     if "class_path" in new and new["class_path"] != old.get("class_path"):
-        # Another class of data or models keeps the arguments that it takes.
-        names = set() if base is None else {*argument_names(class_named(new["class_path"], base))}
-        kept = {name: value for name, value in old.get("init_args", {}).items() if name in names}
-        old = {"class_path": new["class_path"], "init_args": kept}
+        arguments = {}
+        if base is not None:
+            names = {*argument_names(class_named(new["class_path"], base))}
+            arguments = {name: value for name, value in old.get("init_args", {}).items() if name in names}
+        old = {"class_path": new["class_path"], "init_args": arguments}
+    # 3. Beside the path of a class, a key may leave out `init_args`.
     if "class_path" in old:
-        own = {key: value for key, value in new.items() if key not in _ITSELF}
-        new = {"init_args": {**new.get("init_args", {}), **own}}
+        beside_class_path = {key: value for key, value in new.items() if key not in _ITSELF}
+        new = {"init_args": {**new.get("init_args", {}), **beside_class_path}}
+    # 4. Key by key; one that ends in + appends.
     merged = dict(old)
     for key, value in new.items():
         if str(key).endswith("+"):
@@ -121,16 +127,19 @@ def class_named(name: str, base: type[T]) -> type[T]:
     Raises:
         InputError: there is no such subclass of `base`.
     """
-    found = pydoc.locate(name) if "." in name else None
-    found = found or next((kind for kind in below(base) if kind.__name__ == name), None)
-    if not (isinstance(found, type) and issubclass(found, base)):
+    located: object = None
+    if "." in name:
+        located = pydoc.locate(name)
+    if located is None:
+        located = next((kind for kind in below(base) if kind.__name__ == name), None)
+    if not (isinstance(located, type) and issubclass(located, base)):
         way_out = "Check the spelling, and that the package can be imported from here (PYTHONPATH)."
         raise InputError(
             expected=f"the name or path of a subclass of {base.__name__}",
             found=repr(name),
             way_out=did_you_mean(name, [kind.__name__ for kind in below(base)], way_out),
         )
-    return found
+    return located
 
 
 def below(base: type[T]) -> Iterator[type[T]]:
@@ -142,7 +151,10 @@ def below(base: type[T]) -> Iterator[type[T]]:
 
 def options_of(config: Mapping[str, Any], base: Mapping[str, Any]) -> list[str]:
     """Options of ``fedleak train fit --config BASE`` that give a configuration, quoted for a shell."""
-    return [shlex.quote(option) for part in PARTS for option in _options(f"--{part}", config.get(part), base.get(part))]
+    options: list[str] = []
+    for part in PARTS:
+        options += _options(f"--{part}", config.get(part), base.get(part))
+    return [shlex.quote(option) for option in options]
 
 
 def option_words(key: str, values: Mapping[str, Any]) -> list[str]:
@@ -151,18 +163,19 @@ def option_words(key: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def _options(key: str, value: Any, old: Any) -> Iterator[str]:
+    """Options that make a value of an old one: the class and its arguments, or values by name, or the value."""
     if value == old:
         return
+    old_mapping: Mapping[str, Any] = old if isinstance(old, Mapping) else {}
     if isinstance(value, Mapping) and "class_path" in value:
-        if not isinstance(old, Mapping) or value["class_path"] != old.get("class_path"):
+        if value["class_path"] != old_mapping.get("class_path"):
             yield f"{key}={value['class_path']}"
         # The parser, like `overridden`, keeps another class's arguments that the new one takes.
-        known = old.get("init_args", {}) if isinstance(old, Mapping) else {}
-        yield from _each(key, value.get("init_args", {}), known)
+        yield from _each(key, value.get("init_args", {}), old_mapping.get("init_args", {}))
     elif isinstance(value, Mapping) and None in value.values():
         yield f"{key}={_written(value)}"  # the parser rejects null as the value of a single number
     elif isinstance(value, Mapping) and value:
-        yield from _each(key, value, old if isinstance(old, Mapping) else {})
+        yield from _each(key, value, old_mapping)
     else:
         yield f"{key}={_written(value)}"
 
@@ -178,4 +191,4 @@ def _written(value: Any) -> str:
 
 def kind_of(data: type) -> type:
     """Kind of a data set: the nearest abstract base class."""
-    return next(one for one in inspect.getmro(data)[1:] if inspect.isabstract(one))
+    return next(base for base in inspect.getmro(data)[1:] if inspect.isabstract(base))

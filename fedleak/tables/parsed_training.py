@@ -49,17 +49,17 @@ class Training(FederatedCLI):
     @property
     def plain(self) -> dict[str, Any]:
         """Configuration with all defaults, as JSON types."""
-        whole: dict[str, Any] = json.loads(json.dumps(self.config.as_dict(), default=repr, sort_keys=True))
-        return {name: _with_full_paths(whole[name]) for name in ("data", "model", "trainer")}
+        config: dict[str, Any] = json.loads(json.dumps(self.config.as_dict(), default=repr, sort_keys=True))
+        return {name: _with_full_paths(config[name]) for name in ("data", "model", "trainer")}
 
     def data(self) -> FederatedDataModule:
         """Data module alone."""
         try:
-            alone = Namespace(data=self.config.data)  # type: ignore[no-untyped-call]
-            made: FederatedDataModule = self.parser.instantiate(alone).data
+            data_config = Namespace(data=self.config.data)  # type: ignore[no-untyped-call]
+            data: FederatedDataModule = self.parser.instantiate(data_config).data
         except Exception as error:
             raise refusal_in(error) or error from error
-        return made
+        return data
 
     def build(self) -> tuple[LightningModule, FederatedDataModule, Trainer]:
         """New module, data module and Trainer.
@@ -82,12 +82,12 @@ def _with_full_paths(value: Any) -> Any:
     The parser writes the path that it met first, but equal trainings must have equal descriptions.
     """
     if isinstance(value, list):
-        return [_with_full_paths(one) for one in value]
+        return [_with_full_paths(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    made = {name: _with_full_paths(one) for name, one in value.items()}
-    if isinstance(made.get("class_path"), str):
-        kind = pydoc.locate(made["class_path"])
-        if isinstance(kind, type):
-            made["class_path"] = f"{kind.__module__}.{kind.__qualname__}"
-    return made
+    with_paths = {name: _with_full_paths(value_below) for name, value_below in value.items()}
+    if isinstance(with_paths.get("class_path"), str):
+        located = pydoc.locate(with_paths["class_path"])
+        if isinstance(located, type):
+            with_paths["class_path"] = f"{located.__module__}.{located.__qualname__}"
+    return with_paths

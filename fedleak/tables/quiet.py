@@ -15,10 +15,13 @@ _LOGGED = re.compile(
     r"|`Trainer\(val_check_interval=1\)` was configured"
     r"|`Trainer\.fit` stopped: `max_steps=\d+` reached"
 )
+"""Beginnings of log messages that are hidden."""
 _WARNED = (r"`isinstance\(treespec, LeafSpec\)` is deprecated",)
-_LOGGERS = tuple(
-    f"lightning.{name}"
-    for name in ("pytorch.utilities.rank_zero", "fabric.utilities.rank_zero", "fabric.utilities.seed")
+"""Warnings that are hidden."""
+_LOGGERS = (
+    "lightning.pytorch.utilities.rank_zero",
+    "lightning.fabric.utilities.rank_zero",
+    "lightning.fabric.utilities.seed",
 )
 
 
@@ -50,9 +53,10 @@ def quiet_trainer(**options: Any) -> "Trainer":
     from fedleak.training.lightning.round_progress import RoundProgress
 
     quieten()
-    bars = [RoundProgress()] if options.get("enable_progress_bar", True) else []
-    own = {**options, "callbacks": [*options.get("callbacks", ()), *bars]}
-    return Trainer(**{**TRAINER_DEFAULTS, "enable_checkpointing": False, **own})
+    callbacks = [*options.get("callbacks", ())]
+    if options.get("enable_progress_bar", True):
+        callbacks.append(RoundProgress())
+    return Trainer(**{**TRAINER_DEFAULTS, "enable_checkpointing": False, **options, "callbacks": callbacks})
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:

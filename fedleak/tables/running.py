@@ -28,8 +28,11 @@ from fedleak_recorder.format import only_writer
 
 def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
     """Distinct names and hashes of the cells' data."""
-    found = {cell.data: cell.fingerprint() for cell in cells}
-    return {key: " ".join(one[key] for one in found.values()) for key in ("name", "sha256")}
+    fingerprints = {cell.data: cell.fingerprint() for cell in cells}.values()
+    return {
+        "name": " ".join(fingerprint["name"] for fingerprint in fingerprints),
+        "sha256": " ".join(fingerprint["sha256"] for fingerprint in fingerprints),
+    }
 
 
 def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
@@ -55,35 +58,54 @@ def run_table(
         name: label of the progress bar.
         part: part of the trainings as ``I/N``; None for all.
     """
-    groups: dict[Path, list[Cell]] = {}
+    # 1. Cells of one training stand together, so that only one process trains it.
+    cells_by_training: dict[Path, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(cell.folder, []).append(cell)
-    chosen = part_of(list(groups.values()), part)
+        cells_by_training.setdefault(cell.folder, []).append(cell)
+    trainings = part_of(list(cells_by_training.values()), part)
     _quieten()
-    work = [[(cell, cell.stamp(cell.fingerprint())) for cell in group] for group in chosen]
-    before = {cell.key: _earlier(cell, stamp) for group in work for cell, stamp in group}
-    found = {key: finished for key, finished in before.items() if finished is not None}
-    work = [left for group in work if (left := [(cell, stamp) for cell, stamp in group if cell.key not in found])]
-    total = sum(len(group) for group in chosen)
-    for key in found:
+    # 2. Finished cells are read back; what is left is the work.
+    finished_cells: dict[str, Finished] = {}
+    work: list[list[tuple[Cell, Stamp]]] = []
+    for training in trainings:
+        left = []
+        for cell in training:
+            stamp = cell.stamp(cell.fingerprint())
+            earlier = _earlier(cell, stamp)
+            if earlier is None:
+                left.append((cell, stamp))
+            else:
+                finished_cells[cell.key] = earlier
+        if left:
+            work.append(left)
+    for key in finished_cells:
         print(f"{key}: read back", file=sys.stderr)
+    # 3. The others run; another process may finish one of them first.
     if work and not engine.in_this_process:
         say_what_starts(f"starting {engine.in_words}; each loads torch and the attacks")
-    with tqdm(total=total, initial=len(found), desc=name, unit="cell") as bar:  # the time left is that of other cells
+    total = sum(map(len, trainings))
+    # The time left is that of other cells, so the bar does not start at 0.
+    with tqdm(total=total, initial=len(finished_cells), desc=name, unit="cell") as bar:
         for key, finished in _finished(work, engine):
-            spent = f"trained in {finished.seconds['train']:.1f} s, attacked in {finished.seconds['attack']:.1f} s"
-            bar.write(f"{key}: {'read back' if finished.read_back else spent}", file=sys.stderr)
+            outcome = "read back"
+            if not finished.read_back:
+                seconds = finished.seconds
+                outcome = f"trained in {seconds['train']:.1f} s, attacked in {seconds['attack']:.1f} s"
+            bar.write(f"{key}: {outcome}", file=sys.stderr)
             bar.update()
-            found[key] = finished
-    return [(cell, found[cell.key]) for cell in cells if cell.key in found]
+            finished_cells[key] = finished
+    return [(cell, finished_cells[cell.key]) for cell in cells if cell.key in finished_cells]
 
 
 def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], engine: Engine) -> Iterator[tuple[str, Finished]]:
+    """Runs the cells of each training; each with its key, as soon as it or its training is finished."""
     if engine.in_this_process:
-        yield from ((cell.key, run_cell(cell, stamp)) for group in work for cell, stamp in group)
+        for training in work:
+            for cell, stamp in training:
+                yield cell.key, run_cell(cell, stamp)
         return
-    for group in engine.run(_finished_group, work):
-        yield from group
+    for finished_training in engine.run(_finished_group, work):
+        yield from finished_training
 
 
 def _finished_group(group: Sequence[tuple[Cell, Stamp]]) -> list[tuple[str, Finished]]:
@@ -104,7 +126,8 @@ def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
     """
     path = _file(cell)
     with contextlib.suppress(StaleError):
-        if (earlier := read_cell(path, stamp)) is not None:
+        earlier = read_cell(path, stamp)
+        if earlier is not None:
             return earlier
     make_folder(path.parent)
     with only_writer(cell.folder, wait=wait):
@@ -130,7 +153,10 @@ def _file(cell: Cell) -> Path:
 
 
 def _evaluate(run: CellRun) -> Evaluation:
-    cell, steps = run.cell, after_steps(run.cell.after)
+    """Scores of the attacks on a trained cell, with the rows of its steps."""
+    cell = run.cell
+    steps = after_steps(cell.after)
+    # Steps that need the recording alone run with the attacks, those that need the training after them.
     plan = cell.plan(run.recording, [step for step in steps if isinstance(step, RecordingStep)])
     evaluation = run_audit(plan, progress=cell.progress).evaluation
     add_steps([step for step in steps if isinstance(step, AfterStep)], run, evaluation)

@@ -18,7 +18,8 @@ from fedleak.evaluation.derived import DERIVED
 from fedleak.evaluation.registry import find
 from fedleak.tables.after import after_steps
 from fedleak.tables.cell import Arguments, Cell, Rounds
-from fedleak.tables.overrides import Config, below, class_named, kind_of, overridden
+from fedleak.tables.overrides import Config, overridden
+from fedleak.tables.table_data import check_data_class, data_override, on_data, own_data_name, training_part
 from fedleak.tables.table_file import (
     OF_A_CELL,
     Label,
@@ -32,7 +33,6 @@ from fedleak.tables.table_file import (
     read_content,
     read_training,
 )
-from fedleak.training.data import FederatedDataModule
 from fedleak_recorder.nearest import did_you_mean
 
 Scale = Literal["small", "paper"]
@@ -106,141 +106,103 @@ class Table:
         try:
             return self._cells(choice)
         except (TypeError, AttributeError, KeyError, IndexError, ValueError) as error:
-            expected = f"values of the forms in docs/reference/tables.md in the table {self.name}"
-            found = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
-            raise InputError(expected=expected, found=found, way_out="Correct the table.") from error
+            message = " ".join(str(error).split())[:100]
+            raise InputError(
+                expected=f"values of the forms in docs/reference/tables.md in the table {self.name}",
+                found=f"{type(error).__name__}: {message}",
+                way_out="Correct the table.",
+            ) from error
 
     def _cells(self, choice: Choice) -> list[Cell]:
+        # The table at its scale, and each part of `also` over it.
         scaled = over(self.content, self.content.get("scales", {}).get(choice.scale) or {})
-        parts = [scaled, *(over(scaled, part) for part in scaled.get("also", []))]
-        cells = [cell for part in parts for cell in self._cells_of(part, choice)]
+        cells = list(self._cells_of(scaled, choice))
+        for part in scaled.get("also", []):
+            cells += self._cells_of(over(scaled, part), choice)
+        # Trainings of other seeds have the same configuration but for the seed.
         keys = Counter(cell.key for cell in cells)
-        for cell in tqdm([cell for cell in cells if cell.seed == 0], desc="check", unit="cell", delay=3, leave=False):
+        of_first_seed = [cell for cell in cells if cell.seed == 0]
+        for cell in tqdm(of_first_seed, desc="check", unit="cell", delay=3, leave=False):
             way_out = "Give the labels of an axis different names."
             require(keys[cell.key] == 1, "cells with different labels", f"{cell.key} twice", way_out)
             try:
                 cell.check()
             except InputError as error:
                 labels = ", ".join(f"{axis} {label}" for axis, label in cell.setting.items())
-                expected = f"{error.expected} (in the cell with {labels} of {self.file})"
-                raise InputError(expected=expected, found=error.found, way_out=error.way_out) from error
+                raise InputError(
+                    expected=f"{error.expected} (in the cell with {labels} of {self.file})",
+                    found=error.found,
+                    way_out=error.way_out,
+                ) from error
         self._check_metrics(cells)
         return cells
 
     def _check_metrics(self, cells: Sequence[Cell]) -> None:
         """Checks that an attack or step measures each metric; importing an attack's class registers its metrics."""
-        steps = {name for cell in cells for step in after_steps(cell.after) for name in metric_names(step.metrics)}
-        known = {*METRICS, *DERIVED, *steps}
+        measured: set[str] = set()
+        for cell in cells:
+            for step in after_steps(cell.after):
+                measured.update(metric_names(step.metrics))
+        known_metrics = {*METRICS, *DERIVED, *measured}
         expected = f"metrics of {self.name} that an attack or a step of `after` measures"
         for name in self.metrics:
-            way_out = did_you_mean(str(name), known, "Correct `metrics`, or add the step.")
-            require(name in known, expected, repr(name), way_out)
+            way_out = did_you_mean(str(name), known_metrics, "Correct `metrics`, or add the step.")
+            require(name in known_metrics, expected, repr(name), way_out)
 
     def _cells_of(self, part: Mapping[str, Any], choice: Choice) -> Iterator[Cell]:
-        given = {name: values for name, values in part.get("axes", {}).items() if values is not None}
-        axes = {name: labels_of(values, name, self.file) for name, values in given.items()}
-        axes["data"] = self._data(axes.get("data", {self._own_data(): {}}), choice.data)
+        """Cells of the table, or of one of its parts: a cell for each combination of labels and each seed."""
+        axes = {}
+        for name, values in part.get("axes", {}).items():
+            if values is not None:
+                axes[name] = labels_of(values, name, self.file)
+        axes["data"] = self._data(axes.get("data", {own_data_name(self.config): {}}), choice.data)
+        # Overrides of all cells: keys of the part that belong to cells, and its `set`.
         of_cells = {key: part[key] for key in OF_A_CELL if key in part and key not in ("attacks", "setting")}
         of_all = checked(part.get("set", {}), f"`set` of {self.file}")
-        common: list[Mapping[str, Any]] = [of_cells, of_all]
         for labels in itertools.product(*axes.values()):
             setting = dict(zip(axes, labels, strict=True))
-            chosen = [axes[name][label] for name, label in setting.items()]
-            if not all(_is_there(one.get("where", {}), setting) for one in chosen):
+            of_labels = {name: axes[name][label] for name, label in setting.items()}
+            if not all(_is_there(override.get("where", {}), setting) for override in of_labels.values()):
                 continue
-            self._check_data_class(
-                axes["data"][setting["data"]],
-                {
-                    # A data set of the command line replaces that of the whole table.
-                    "`set`": of_all if choice.data is None else {},
-                    "--set": choice.overrides,
-                    **{
-                        f"axis {name}, label {label}": axes[name][label]
-                        for name, label in setting.items()
-                        if name != "data"
-                    },
-                },
-            )
-            overrides = [*common, *(filled(one, label) for one, label in zip(chosen, labels, strict=True))]
-            training = [_training(override) for override in overrides]
+            # A data set of the command line replaces that of the whole table.
+            besides_data = {"`set`": of_all if choice.data is None else {}, "--set": choice.overrides}
+            for name, label in setting.items():
+                if name != "data":
+                    besides_data[f"axis {name}, label {label}"] = of_labels[name]
+            check_data_class(self.config, of_labels["data"], besides_data, file=self.file)
+            # Later overrides win: those of all cells, of each label in the order of the axes, of the command line.
+            filled_labels = [filled(of_labels[name], label) for name, label in setting.items()]
+            overrides: list[Mapping[str, Any]] = [of_cells, of_all, *filled_labels]
+            training = [training_part(override) for override in overrides]
             config = functools.reduce(overridden, [*training, choice.overrides], self.config)
             rounds = _merged(overrides, "rounds")
             check_keys(rounds, list(Rounds.__dataclass_fields__), "options of `rounds`")
+            after: list[Any] = []
+            for override in overrides:
+                after += override.get("after", [])
             for seed in range(max(choice.seeds, part.get("seeds", 1))):
+                attacks = _attacks(part.get("attacks", {}), overrides)
+                attacks |= {name: {} for name in choice.attacks}
                 yield Cell(
                     table=self.name,
                     labels=tuple(str(label) for label in labels),
                     setting={**part.get("setting", {}), **setting, **_merged(overrides, "setting")},
                     base=self.base,
-                    config=_recorded(_on_data(config, seed, choice.root), _merged(overrides, "record")),
-                    attacks={**_attacks(part.get("attacks", {}), overrides), **{name: {} for name in choice.attacks}},
+                    config=_recorded(on_data(config, seed, choice.root), _merged(overrides, "record")),
+                    attacks=attacks,
                     messages=_merged(overrides, "messages"),
                     rounds=Rounds(**rounds),
-                    after=[step for one in overrides for step in one.get("after", [])],
+                    after=list(after),
                     seed=seed,
                     victims=choice.victims,
                     out=choice.out,
                     progress=choice.progress,
                 )
 
-    def _data(self, own: Mapping[Label, Mapping[str, Any]], asked: str | None) -> dict[Label, Mapping[str, Any]]:
-        """Overrides by name of the data sets to run."""
-        wanted: Sequence[Label] = list(own) if asked is None else [asked]
-        return {name: {**self._choose_data(str(name)), **own.get(name, {})} for name in wanted}
-
-    def _check_data_class(self, of_label: Mapping[str, Any], elsewhere: Mapping[str, Mapping[str, Any]]) -> None:
-        """Checks that no override names another data set than the cell's label of the axis ``data``.
-
-        That label is a column of the results, and one of the two data sets would replace the other in silence.
-
-        Args:
-            of_label: overrides of the label.
-            elsewhere: the cell's other overrides, by where they stand.
-
-        Raises:
-            InputError: an override names another data set.
-        """
-        name_of_label = overridden(self.config, _training(of_label))["data"]["class_path"]
-        for where, override in elsewhere.items():
-            for key, value in override.items():
-                name = _data_class(key, value)
-                if name is None:
-                    continue
-                same = class_named(name, FederatedDataModule) is class_named(name_of_label, FederatedDataModule)
-                short = name_of_label.rpartition(".")[2]
-                require(
-                    same,
-                    f"the data set of a cell in the axis `data` of {self.file} (here {short}) and nowhere else",
-                    f"`{key}: {name}` in {where}",
-                    "Write it as a label: `axes: {data: {NAME: {}}}` with the name of its folder, or give --data NAME.",
-                )
-
-    def _own_data(self) -> str:
-        """Name of the data set in the training's configuration."""
-        kind = class_named(self.config["data"]["class_path"], FederatedDataModule)
-        given = self.config["data"].get("init_args", {})
-        chosen = (f for f in kind.folders if kind.folder_arguments(f).items() <= given.items())
-        return next(chosen, next(iter(kind.folders), kind.__name__))
-
-    def _choose_data(self, name: str) -> dict[str, Any]:
-        base = class_named(self.config["data"]["class_path"], FederatedDataModule)
-        wanted = kind_of(base)
-        # Of other kinds there may be another class for the same folder.
-        fitting = (kind for kind in below(FederatedDataModule) if issubclass(kind, wanted))
-        kinds = {folder: kind for kind in fitting for folder in vars(kind).get("folders", ())}
-        if name == base.__name__ and not base.folders:
-            return {}
-        kind = class_named(name, FederatedDataModule) if "." in name else kinds.get(name)
-        if kind is None or not issubclass(kind, wanted):
-            path = f"the path of a subclass of {wanted.__name__}"
-            raise InputError(
-                expected=f"a data set for {self.name} ({', '.join(sorted(kinds))}), or {path}",
-                found=repr(name),
-                way_out=did_you_mean(name, sorted(kinds), "Choose one of these."),
-            )
-        path = name if "." in name else kind.__name__
-        chosen = kind.folder_arguments(name) if name in kind.folders else {}
-        return {"data": {"class_path": path, "init_args": chosen}}
+    def _data(self, labels: Mapping[Label, Mapping[str, Any]], only: str | None) -> dict[Label, Mapping[str, Any]]:
+        """Overrides by name of the data sets to run: those of the table, or `only` one of the command line."""
+        names: Sequence[Label] = list(labels) if only is None else [only]
+        return {name: {**data_override(self.config, str(name), self.name), **labels.get(name, {})} for name in names}
 
 
 def read_table(path: Path) -> Table:
@@ -259,9 +221,10 @@ def read_table(path: Path) -> Table:
         check_part(part or {}, f"scale {scale}", path)
     for part in content.get("also", []):
         check_part(part, "a part of `also`", path)
-    base, here = Path(content["train"]), Path.cwd()
-    shown = base.relative_to(here) if base.is_relative_to(here) else base
-    return Table(path.stem, shown, read_training(base), content)
+    base = Path(content["train"])
+    # Commands that are printed have a short path where the configuration lies below this folder.
+    short_base = base.relative_to(Path.cwd()) if base.is_relative_to(Path.cwd()) else base
+    return Table(path.stem, short_base, read_training(base), content)
 
 
 def _is_there(where: Mapping[str, Any], setting: Mapping[str, Label]) -> bool:
@@ -270,29 +233,12 @@ def _is_there(where: Mapping[str, Any], setting: Mapping[str, Label]) -> bool:
     return all(setting[axis] in listed(labels) for axis, labels in where.items())
 
 
-def _training(override: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an override belongs to the training."""
-    return {key: value for key, value in override.items() if key not in OF_A_CELL}
-
-
-def _data_class(key: str, value: Any) -> str | None:
-    """Class of the data that an entry of an override names; None if it names none."""
-    if key == "data" and isinstance(value, Mapping):
-        value = value.get("class_path")
-    elif key not in ("data", "data.class_path"):
-        return None
-    return value if isinstance(value, str) else None
-
-
 def _merged(overrides: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
-    return {name: value for one in overrides for name, value in one.get(key, {}).items()}
-
-
-def _on_data(config: Config, seed: int, root: str | None) -> Config:
-    """Configuration with the seed and the root of the data, where the data module takes them."""
-    takes = set(argument_names(class_named(config["data"]["class_path"], FederatedDataModule)))
-    given = {"seed": seed, **({} if root is None else {"root": root})}
-    return overridden(config, {f"data.{name}": value for name, value in given.items() if name in takes})
+    """Options that overrides have under a key; those of later overrides win."""
+    merged: dict[str, Any] = {}
+    for override in overrides:
+        merged |= override.get(key, {})
+    return merged
 
 
 def _attacks(table: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]]) -> dict[str, Arguments]:
@@ -300,27 +246,38 @@ def _attacks(table: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]]) -
     chosen = {name: dict(arguments or {}) for name, arguments in table.items()}
     for name in chosen:
         find(name)
-    for one in overrides:
-        given = one.get("attacks")
-        for name in given or ():
-            check_keys([name], list(table), "attacks of the table")
-        if isinstance(given, Mapping):
-            chosen = {name: {**own, **(given.get(name) or {})} for name, own in chosen.items()}
-        elif given is not None:
-            chosen = {name: own for name, own in chosen.items() if name in given}
+    for override in overrides:
+        attacks = override.get("attacks")
+        if attacks is None:
+            continue
+        check_keys(attacks, list(table), "attacks of the table")
+        if isinstance(attacks, Mapping):
+            for name, changed in attacks.items():
+                if name in chosen:
+                    chosen[name] |= changed or {}
+        else:
+            chosen = {name: arguments for name, arguments in chosen.items() if name in attacks}
+    # Arguments of all attacks, for each that takes them and has none of its own.
     common = _merged(overrides, "arguments")
-    takes = {name: {*argument_names(find(name))} if common else set() for name in chosen}
-    return {name: {**{k: v for k, v in common.items() if k in takes[name]}, **own} for name, own in chosen.items()}
+    if not common:
+        return chosen
+    with_common = {}
+    for name, arguments in chosen.items():
+        names = {*argument_names(find(name))}
+        taken = {key: value for key, value in common.items() if key in names}
+        with_common[name] = {**taken, **arguments}
+    return with_common
 
 
 def _recorded(config: Config, record: Mapping[str, Any]) -> Config:
     """Configuration with the table's recorder instead of its own."""
-    given = config.get("trainer", {}).get("callbacks") or []
-    callbacks = [
-        one
-        for one in (given if isinstance(given, list) else [given])
-        if str(one.get("class_path") if isinstance(one, Mapping) else one).rpartition(".")[2]
-        not in ("DeltaRecorder", "RoundProgress")
-    ]
-    recorder = {"class_path": "DeltaRecorder", "init_args": dict(record)}
-    return overridden(config, {"trainer.callbacks": [recorder, *callbacks]})
+    callbacks = config.get("trainer", {}).get("callbacks") or []
+    if not isinstance(callbacks, list):
+        callbacks = [callbacks]
+    with_recorder: list[Any] = [{"class_path": "DeltaRecorder", "init_args": dict(record)}]
+    for callback in callbacks:
+        class_path = callback.get("class_path") if isinstance(callback, Mapping) else callback
+        # A table has a progress bar of its own.
+        if str(class_path).rpartition(".")[2] not in ("DeltaRecorder", "RoundProgress"):
+            with_recorder.append(callback)
+    return overridden(config, {"trainer.callbacks": with_recorder})

@@ -80,18 +80,20 @@ def read_content(path: Path, extended_by: Sequence[Path] = ()) -> dict[str, Any]
             found=f"`over` in a circle: {' over '.join(map(str, circle))}",
             way_out="Remove one of these `over`.",
         )
-    training = {"model", "data"} <= {*content}
+    is_training = {"model", "data"} <= {*content}
     way_out = f"It is the configuration of a training: fedleak train fit --config {path}."
-    require(not training, f"a table as in configs/table in {path}", ", ".join(map(str, content)), way_out)
+    require(not is_training, f"a table as in configs/table in {path}", ", ".join(map(str, content)), way_out)
     check_part(content, "the table", path)
+    # Paths in a table are relative to its folder.
     if "train" in content:
-        nul = f"{content['train']!r:.80} in {path}"
-        require("\0" not in content["train"], "train: the path of a training", nul, "Write it without the character 0.")
+        written_path = f"{content['train']!r:.80} in {path}"
+        way_out = "Write it without the character 0."
+        require("\0" not in content["train"], "train: the path of a training", written_path, way_out)
         content["train"] = str((path.parent / content["train"]).resolve())
     if "over" not in content:
         return content
-    below = path.parent / content.pop("over")
-    return over(read_content(moved_table(below) or below, [*extended_by, file]), content)
+    extended = path.parent / content.pop("over")
+    return over(read_content(moved_table(extended) or extended, [*extended_by, file]), content)
 
 
 def read_mapping(path: Path, expected: str) -> dict[str, Any]:
@@ -105,19 +107,19 @@ def read_mapping(path: Path, expected: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(expected=expected, found=str(error), way_out="Give the path of such a file.") from None
     except ValueError as error:  # no YAML, not UTF-8, a path with a null byte
-        found = f"{' '.join(str(error).split())} in {path}"
-        raise InputError(expected=expected, found=found, way_out="Correct the file.") from None
+        problem = " ".join(str(error).split())
+        raise InputError(expected=expected, found=f"{problem} in {path}", way_out="Correct the file.") from None
     if not isinstance(content, dict):
         raise InputError(expected=expected, found=f"{content!r:.60} in {path}", way_out="Write `key: value` lines.")
     return content
 
 
-def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> None:
+def check_keys(keys: Collection[str], valid_keys: Sequence[str], expected: str) -> None:
     """Checks that all keys are known; the error names an unknown key and the most similar known ones."""
-    for key in given:
-        if key not in known:
-            way_out = did_you_mean(str(key), known, "Correct the key.")
-            raise InputError(expected=f"{expected} among {', '.join(known)}", found=repr(key), way_out=way_out)
+    for key in keys:
+        if key not in valid_keys:
+            way_out = did_you_mean(str(key), valid_keys, "Correct the key.")
+            raise InputError(expected=f"{expected} among {', '.join(valid_keys)}", found=repr(key), way_out=way_out)
 
 
 def check_part(part: Mapping[str, Any], where: str, file: Path) -> None:
@@ -127,20 +129,25 @@ def check_part(part: Mapping[str, Any], where: str, file: Path) -> None:
 
 def over(content: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
     """Content with the keys of `part` replaced; ``set``, ``setting`` and ``axes`` are merged key by key."""
-    together = {key: {**content.get(key, {}), **part[key]} for key in ("set", "setting", "axes") if key in part}
-    return {**content, **part, **together}
+    together = {**content, **part}
+    for key in ("set", "setting", "axes"):
+        if key in part:
+            together[key] = {**content.get(key, {}), **part[key]}
+    return together
 
 
 def labels_of(values: Any, axis: str, file: str) -> dict[Label, Mapping[str, Any]]:
     """Overrides by label; a key such as ``4, 8`` stands for several labels."""
-    made: dict[Label, Mapping[str, Any]] = {}
-    for key, overrides in values.items() if isinstance(values, Mapping) else [(value, {}) for value in values]:
+    # A list has labels alone, without overrides.
+    keys_and_overrides = values.items() if isinstance(values, Mapping) else [(value, None) for value in values]
+    overrides_by_label: dict[Label, Mapping[str, Any]] = {}
+    for key, overrides in keys_and_overrides:
         read_value(Label, key, f"label of axis {axis}", way_out=_WAY_OUT, file=file)
         for label in listed(key):
             read_value(Label, label, f"label of axis {axis}", way_out=_WAY_OUT, file=file)
-            made[label] = {} if overrides is None else overrides
-            checked(made[label], f"axis {axis}, label {label} of {file}")
-    return made
+            overrides_by_label[label] = {} if overrides is None else overrides
+            checked(overrides_by_label[label], f"axis {axis}, label {label} of {file}")
+    return overrides_by_label
 
 
 def listed(key: Any) -> list[Label]:
@@ -168,10 +175,12 @@ def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 def filled(value: Any, label: Label) -> Any:
     """Override with the label instead of ``$``."""
     if isinstance(value, Mapping):
-        return {key: filled(own, label) for key, own in value.items()}
+        return {key: filled(value_below, label) for key, value_below in value.items()}
     if isinstance(value, list):
-        return [filled(own, label) for own in value]
-    return label if value == "$" else value
+        return [filled(entry, label) for entry in value]
+    if value == "$":
+        return label
+    return value
 
 
 def read_training(path: Path) -> Config:

@@ -38,11 +38,13 @@ from fedleak.training.lightning.run_config import RunConfig
 from fedleak.training.lightning.train_parser import SUBCOMMANDS, one_line
 from fedleak.training.round_recorder import RoundRecorder
 
-_SEARCHED = (room("datamodules"), room("modules"), defenses, server)
 SHORT_NAMES = (
     # Steps of tables are no part of a training, and import what trains.
     *classes_in(room("callbacks"), object, without="steps"),
-    *(kind for package in _SEARCHED for kind in classes_in(package, object)),
+    *classes_in(room("datamodules"), object),
+    *classes_in(room("modules"), object),
+    *classes_in(defenses, object),
+    *classes_in(server, object),
     Guardrail,
 )
 """Classes that a config may name without their module, because jsonargparse finds imported classes."""
@@ -191,8 +193,10 @@ class FederatedCLI(LightningCLI):
     @property
     def chosen(self) -> Namespace:
         """Configuration of the subcommand, if there is one."""
-        own: Namespace = self.config if self.subcommand is None else self.config[self.subcommand]
-        return own
+        config: Namespace = self.config
+        if self.subcommand is not None:
+            config = config[self.subcommand]
+        return config
 
     def before_instantiate_classes(self) -> None:
         """Sets the folder of the run, and checks the number of processes if the number of devices is given."""
@@ -208,10 +212,11 @@ class FederatedCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Trainer with a progress bar of rounds; an error for options that are invalid on this machine is readable."""
-        given = self._get(self.config_init, "trainer")
-        own = given.callbacks if isinstance(given.callbacks, list) else [given.callbacks]
-        if given.enable_progress_bar is not False and not any(isinstance(one, ProgressBar) for one in own):
-            kwargs["callbacks"] = [*filter(None, own), RoundProgress()]
+        options = self._get(self.config_init, "trainer")
+        callbacks = options.callbacks if isinstance(options.callbacks, list) else [options.callbacks]
+        has_bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
+        if options.enable_progress_bar is not False and not has_bar:
+            kwargs["callbacks"] = [*filter(None, callbacks), RoundProgress()]
         try:
             return super().instantiate_trainer(**kwargs)
         except Exception as error:
@@ -223,8 +228,9 @@ class FederatedCLI(LightningCLI):
         if isinstance(self.trainer.accelerator, CPUAccelerator):
             check_cores(self.trainer.num_devices, usable_cores())
         self.trainer.strategy.checkpoint_io = CheckedCheckpointIO(self.model, resume=self.subcommand != "validate")
-        federated = type(self.datamodule).train_dataloader is FederatedDataModule.train_dataloader
-        if federated and self.subcommand != "validate" and getattr(self.model, "rounds", None) is None:
+        # A data module with a loader of its own, or a model with a number of rounds, ends the training itself.
+        draws_cohorts = type(self.datamodule).train_dataloader is FederatedDataModule.train_dataloader
+        if draws_cohorts and self.subcommand != "validate" and getattr(self.model, "rounds", None) is None:
             check_end(self.trainer, self.datamodule)
 
     def after_fit(self) -> None:
@@ -232,14 +238,18 @@ class FederatedCLI(LightningCLI):
         if not self.trainer.is_global_zero:
             return
         root = Path(self.trainer.default_root_dir)
-        recorders = [one for one in self.trainer.callbacks if isinstance(one, RoundRecorder)]  # type: ignore[attr-defined]
-        recordings = [one.folder(self.trainer) for one in recorders]
-        places = {"recording": recordings, "config": [root / "config.yaml"], **results_in(root)}
+        recordings = []
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, RoundRecorder):
+                recordings.append(callback.folder(self.trainer))
+        outputs = {"recording": recordings, "config": [root / "config.yaml"], **results_in(root)}
         checkpoint = newest_checkpoint(self.trainer)
-        places["checkpoint"] = [] if checkpoint is None else [checkpoint]
-        audits = [shell_command("audit", folder) for folder in recordings]
-        check = shell_command("train", "validate", "--config", root / "config.yaml")
-        print_outputs(places, then=audits[0] if audits else check)
+        if checkpoint is not None:
+            outputs["checkpoint"] = [checkpoint]
+        then = shell_command("train", "validate", "--config", root / "config.yaml")
+        if recordings:
+            then = shell_command("audit", recordings[0])
+        print_outputs(outputs, then=then)
 
 
 def check_options(trainer: Namespace) -> None:
@@ -250,20 +260,26 @@ def check_options(trainer: Namespace) -> None:
         require(value is None or value != 0, f"trainer.{name} above 0", value, way_out)
     way_out = "A batch is a round here: set trainer.max_steps, and use fewer clients."
     require(not trainer.overfit_batches, "no trainer.overfit_batches", trainer.overfit_batches, way_out)
-    strategy, expected = str(trainer.strategy), "a strategy that starts this command again for every device"
-    again = not any(name in strategy for name in ("spawn", "fork", "notebook"))
-    require(again, expected, strategy, "Set --trainer.strategy ddp.")
+    strategy = str(trainer.strategy)
+    starts_command_again = not any(name in strategy for name in ("spawn", "fork", "notebook"))
+    expected = "a strategy that starts this command again for every device"
+    require(starts_command_again, expected, strategy, "Set --trainer.strategy ddp.")
 
 
 def check_end(trainer: Trainer, data: FederatedDataModule) -> None:
     """Checks that the training ends; an epoch has no end unless the data give a number of rounds."""
-    limited = isinstance(trainer.limit_train_batches, int) or trainer.max_epochs == 0
+    # An epoch ends by a limit of batches, which are rounds, or by the data's rounds; a training also by steps or time.
+    epoch_ends = isinstance(trainer.limit_train_batches, int) or data.rounds is not None
     stops = any(isinstance(callback, EarlyStopping | Timer) for callback in trainer.callbacks)  # type: ignore[attr-defined]
-    ends = trainer.max_steps != -1 or limited or stops or data.rounds is not None
+    ends = epoch_ends or trainer.max_steps != -1 or trainer.max_epochs == 0 or stops
     require(ends, "a number of rounds", "none", "Set --trainer.max_steps N, or --trainer.max_time.")
-    endless = data.rounds is None and not isinstance(trainer.limit_train_batches, int)
-    epochs, way_out = trainer.max_epochs or 0, "Set --trainer.max_steps, the number of rounds, and omit max_epochs."
-    require(not endless or epochs <= 1, "no trainer.max_epochs, as an epoch of rounds has no end", epochs, way_out)
+    epochs = trainer.max_epochs or 0
+    require(
+        epoch_ends or epochs <= 1,
+        "no trainer.max_epochs, as an epoch of rounds has no end",
+        epochs,
+        "Set --trainer.max_steps, the number of rounds, and omit max_epochs.",
+    )
 
 
 def main(args: ArgsType = None, stopping: Stopping | None = None) -> FederatedCLI:

@@ -1,15 +1,13 @@
-"""Parts of an audit, options that exclude each other, and what an audit says that it left out."""
+"""Parts of an audit, and what an audit says that it left out."""
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from fedleak.attacks.recommendation import Direction
-from fedleak.commands.audit import AuditOptions, _left_out
+from fedleak.commands.audit import _left_out
 from fedleak.commands.program import main
-from fedleak.core.errors import InputError
 from fedleak.evaluation import runner
 from fedleak.evaluation.registry import chosen_attacks
 from fedleak.recordings.recording import Recording
@@ -39,34 +37,6 @@ def test_parts_make_the_estimates_of_an_audit(
 def test_a_part_has_no_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(tmp_path), "--part", "0/2", "--gate", "auc=0.6"]) == 2
     assert "after all parts" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"control": "noise", "gate": ["auc=0.6"]}, "--control without --gate"),
-        ({"control": "noise", "gate_by_name": {"auc": 0.6}}, "--control without --gate"),
-        ({"control": "noise", "reference": "before"}, "--control without --gate"),
-        ({"control": "noise", "what_if": "file"}, "--what-if without --control"),
-        ({"part": "0/2", "what_if": "file"}, "--part with options of the attacks only"),
-        ({"part": "0/2", "formats": ["svg"]}, "--part with options of the attacks only"),
-        ({"minutes": 3.0, "part": "0/2"}, "--minutes without"),
-        ({"minutes": 3.0, "what_if": "file"}, "--minutes without"),
-    ],
-)
-def test_options_that_exclude_each_other(options: dict[str, Any], expected: str) -> None:
-    with pytest.raises(InputError, match=expected):
-        AuditOptions("d", **options)
-
-
-def test_an_audit_has_a_time_and_a_folder(tmp_path: Path) -> None:
-    deltas = str(tmp_path / "deltas")
-    assert (AuditOptions(deltas).time, AuditOptions(deltas).results) == (30.0, tmp_path)
-    assert AuditOptions(deltas, slow=True).time is None
-    assert AuditOptions(deltas, slow=True, minutes=3.0).time == 3.0
-    assert AuditOptions(deltas, what_if="file").results == tmp_path / "what-if"
-    assert AuditOptions(deltas, control="noise").results == tmp_path / "control-noise"
-    assert AuditOptions(deltas, control="noise", out="o").results == Path("o")
 
 
 @pytest.mark.integration

@@ -36,7 +36,7 @@ def test_best_attacks_stand_first_and_the_rest_below() -> None:
 
 def test_many_attacks_are_folded_and_left_out_of_a_terminal() -> None:
     found = stored_changes(changes(run("a", 0.0, attacks=14), run("b", 0.1, attacks=14)))
-    tables = change_tables(found, place=1)
+    tables = change_tables(found, position=1)
     assert [(table.name, table.folded) for table in tables] == [("changes-1", False), ("changes-by-attack-1", True)]
     text = text_of_changes(change_sentences(found), found["notes"], tables)
     assert "attack-13" in text

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from fedleak.evaluation.captioned_figure import CaptionedFigure
 from fedleak.reports.figures.figure_data import DrawnFigure
 from fedleak.reports.files import Format, latex, write_files
-from fedleak.reports.tables import Table
+from fedleak.reports.tables import ReportTable
 
 ROWS = pd.DataFrame({"attack": ["a_b", "c&d"], "auc": ["0.9", "0.5"], "text": ["50% ± 1", "{~^\\}"]})
-TABLE = Table("auc", "95% of $ signs", ROWS, attacks=1)
+TABLE = ReportTable("auc", "95% of $ signs", ROWS, attacks=1)
 
 
 @pytest.mark.parametrize(

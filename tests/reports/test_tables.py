@@ -8,7 +8,7 @@ import pytest
 from fedleak.core.errors import InputError
 from fedleak.core.metric_table import METRICS, Metric
 from fedleak.reports.tables import (
-    Table,
+    ReportTable,
     axis,
     best_first,
     column_of,
@@ -109,8 +109,8 @@ def test_columns_of_numbers_are_known() -> None:
 
 def test_rows_of_any_table_are_texts() -> None:
     rows = pd.DataFrame({"name": ["a", None], "scale": [0.123456, 12.0], "found": [True, False]}, dtype=object)
-    assert Table("t", "c", rows).texts.to_numpy().tolist() == [["a", "0.1235", "yes"], ["", "12", "no"]]
-    assert Table("t", "c", rows).numeric == [False, True, False]
+    assert ReportTable("t", "c", rows).texts.to_numpy().tolist() == [["a", "0.1235", "yes"], ["", "12", "no"]]
+    assert ReportTable("t", "c", rows).numeric == [False, True, False]
 
 
 def test_the_best_attack_is_the_one_with_the_best_mean() -> None:

@@ -17,12 +17,14 @@ def all_commands() -> dict[str, AnyCommand]:
         command = _command_in(name)
         if command is not None:
             commands_by_name[name] = command
-    return dict(sorted(commands_by_name.items(), key=lambda entry: entry[1].place))
+    return dict(sorted(commands_by_name.items(), key=lambda named: named[1].place))
 
 
 def command_named(name: str) -> AnyCommand | None:
     """The command of a name, for which no other one is imported; None if there is none."""
-    return _command_in(name) if name in _names_of_files() else None
+    if name not in _names_of_files():
+        return None
+    return _command_in(name)
 
 
 def _names_of_files() -> list[str]:

@@ -50,13 +50,13 @@ class Option:
 
     def add_to(self, group: argparse._ArgumentGroup) -> None:
         """Adds it to a group of a parser; the help ends with the default."""
-        said = self.help
+        help_text = self.help
         if self.required and not self.is_positional:
-            said = f"{self.help} (required)"
+            help_text = f"{self.help} (required)"
         elif self.default:
-            said = f"{self.help} (default: {self.default})"
+            help_text = f"{self.help} (default: {self.default})"
         # argparse formats the text with %.
-        group.add_argument(self.name, *self.aliases, help=said.replace("%", "%%"), **self.parsing)
+        group.add_argument(self.name, *self.aliases, help=help_text.replace("%", "%%"), **self.parsing)
 
 
 def flag(name: str, help: str) -> Option:
@@ -116,7 +116,10 @@ class Command(Generic[_Values]):
     @property
     def every_option(self) -> list[Option]:
         """Options of all groups."""
-        return [option for group in self.groups.values() for option in group]
+        options: list[Option] = []
+        for group in self.groups.values():
+            options += group
+        return options
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,14 @@ def read_defences(path: Path) -> Defences:
 def built(value: Any, where: str) -> list[Defense]:
     """Defences of a description by class and arguments, or of a list of them; `where` is for messages."""
     descriptions = value if isinstance(value, list) else [value]
-    named_by_path = [{"class_path": entry} if isinstance(entry, str) else entry for entry in descriptions]
-    check_lengths_of_lists(named_by_path, where)
+    # A name alone is a class without arguments.
+    by_class_path = []
+    for description in descriptions:
+        by_class_path.append({"class_path": description} if isinstance(description, str) else description)
+    check_lengths_of_lists(by_class_path, where)
     defences: list[Defense] = named.value(
         list[Defense],
-        named_by_path,
+        by_class_path,
         where=f"defences by class and arguments as {where}",
         way_out="Write them as model.defenses of a training.",
     )

@@ -10,8 +10,11 @@ from fedleak.core.errors import InputError
 _POSITIONAL = {"--deltas": ("audit", "run", "convert"), "--manifest": ("convert",)}
 """Options that are positional arguments now, and the commands that had them."""
 _RENAMED = {"--attacks": "--also"}
-_TRUE, _FALSE = "true", "false"
-"""Values that flags took."""
+"""Options that have another name now."""
+_TRUE = "true"
+"""Value that a flag took for on."""
+_FALSE = "false"
+"""Value that a flag took for off."""
 
 
 def check_spelling(name_of_command: str, command: Command[Any], words: Sequence[str]) -> None:
@@ -27,33 +30,34 @@ def check_spelling(name_of_command: str, command: Command[Any], words: Sequence[
     """
     old: list[str] = []
     positional: list[str] = []
-    others: list[str] = []
+    options: list[str] = []
     flags = {option.name for option in command.every_option if option.is_flag}
-    known = {option.name for option in command.every_option}
+    present_names = {option.name for option in command.every_option}
     waiting = list(words)
     while waiting:
         word = waiting.pop(0)
-        name, given, value = word.partition("=")
+        # A value stands behind an equals sign, or is the next word.
+        name, equals_sign, value = word.partition("=")
         if name_of_command in _POSITIONAL.get(name, ()):
             old.append(name)
-            if not given:
+            if not equals_sign:
                 value = waiting.pop(0) if waiting else "DIR"
             positional.append(value)
-        elif name in _RENAMED and name not in known and _RENAMED[name] in known:
+        elif name in _RENAMED and name not in present_names and _RENAMED[name] in present_names:
             old.append(name)
-            others.append(f"{_RENAMED[name]}={value}" if given else _RENAMED[name])
-        elif name in flags and (given or waiting[:1] in ([_TRUE], [_FALSE])):
-            if not given:
+            options.append(f"{_RENAMED[name]}{equals_sign}{value}")
+        elif name in flags and (equals_sign or waiting[:1] in ([_TRUE], [_FALSE])):
+            if not equals_sign:
                 value = waiting.pop(0)
             old.append(f"{name} {value}")
             if value != _FALSE:
-                others.append(name)
+                options.append(name)
         else:
-            others.append(word)
+            options.append(word)
     if not old:
         return
     # The copy of a recording has a command of its own.
     if name_of_command == "convert" and "--deltas" in old:
         name_of_command = "publish"
-    new = shlex.join(["fedleak", name_of_command, *positional, *others])
+    new = shlex.join(["fedleak", name_of_command, *positional, *options])
     raise InputError(expected="options as they are spelt now", found=" and ".join(old), way_out=f"Type: {new}")

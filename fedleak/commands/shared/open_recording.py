@@ -43,16 +43,19 @@ def open_recording(
     """
     kind = None if learner is None else _imported(learner)
     recording = Recording(folder, running=running) if control is None else ControlRecording(folder, control)
+    # 1. Without --learner, the manifest's learner counts; of a frozen network, the auditor may say where it is.
     fine_tunes = (recording.manifest.learner or {}).get("name") == PretrainedAlgorithm.name
     if learner is None and fine_tunes and arguments:
         unknown = ", ".join(name for name in arguments if name != "path")
         require(not unknown, "--learner.path with the folder of the base network", f"--learner.{unknown}", "Omit it.")
         recording.base = Path(str(arguments["path"]))
         return recording
-    takes = isinstance(kind, type) or not arguments
-    require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
+    # 2. A module was imported for the learner that it defines; arguments are those of a class.
+    takes_arguments = isinstance(kind, type) or not arguments
+    require(takes_arguments, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
     if learner is None or not isinstance(kind, type):
         return recording
+    # 3. A class takes the place of the manifest's learner, and must have the recorded network.
     if kind in _project_learners().values():
         _describe(recording, _built(kind, learner, arguments or {}))
     else:
@@ -63,11 +66,13 @@ def open_recording(
         algorithm = recorded_learner(recording)
     except InputError as error:
         cause = error.__context__
-        is_told = cause is None or isinstance(cause, InputError | KeyError)
-        found = error.found if is_told else in_one_line(str(cause))
+        # An error of the learner's own code says more than that the learner cannot be built.
+        problem = error.found
+        if cause is not None and not isinstance(cause, InputError | KeyError):
+            problem = in_one_line(str(cause))
         # What to do in the manifest is of no use where the learner is of the command line.
         about_manifest = error.way_out in (OUT_OF_MANIFEST, RECORDED_ANEW)
-        raise _misfit(learner, error.expected, found, "" if about_manifest else error.way_out) from None
+        raise _misfit(learner, error.expected, problem, "" if about_manifest else error.way_out) from None
     except Exception as error:
         raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
     if algorithm is None:
@@ -107,14 +112,21 @@ def _imported(path: str) -> type[FederatedModule] | ModuleType:
     )
     find_in_current_folder()
     try:
-        kind = getattr(importlib.import_module(module), name, None) if module else None
-        kind = importlib.import_module(path) if kind is None else kind
+        # A name in a module, or else a module.
+        imported = None
+        if module:
+            imported = getattr(importlib.import_module(module), name, None)
+        if imported is None:
+            imported = importlib.import_module(path)
     except ImportError as error:
         way_out = did_you_mean(path, learners_by_name, way_out)
         raise InputError(expected=expected, found=f"{path}: {error}", way_out=way_out) from None
-    right = issubclass(kind, FederatedModule) if isinstance(kind, type) else isinstance(kind, ModuleType)
-    require(right, expected, f"{path}, which is {kind!r}", way_out)
-    learner: type[FederatedModule] | ModuleType = kind
+    if isinstance(imported, type):
+        is_learner = issubclass(imported, FederatedModule)
+    else:
+        is_learner = isinstance(imported, ModuleType)
+    require(is_learner, expected, f"{path}, which is {imported!r}", way_out)
+    learner: type[FederatedModule] | ModuleType = imported
     return learner
 
 
@@ -129,7 +141,7 @@ def _built(kind: type[FederatedModule], learner: str, arguments: Mapping[str, An
     return named.build(kind, arguments, where=f"--learner {learner}", option="--learner.")
 
 
-def _misfit(learner: str, expected: str, found: str, way_out: str = "") -> InputError:
+def _misfit(learner: str, expected: str, problem: str, way_out: str = "") -> InputError:
     """The error about a learner of the command line, with the way out that it has itself."""
     general = f"Correct {learner} or its arguments (--learner.NAME VALUE), or omit --learner."
-    return InputError(expected=expected, found=found, way_out=f"{way_out} {general}".strip())
+    return InputError(expected=expected, found=problem, way_out=f"{way_out} {general}".strip())

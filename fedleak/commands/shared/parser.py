@@ -41,11 +41,12 @@ def parsed(args: Sequence[str]) -> tuple[Command[Any], Any]:
     command = command_named(name)
     assert isinstance(command, Command)
     check_spelling(name, command, words)
+    # Options below others, such as --attack.rounds, are of a class that argparse does not know.
     values_below, other_words = _options_below(words, command)
-    given, unknown_words = command_parser(name, command).parse_known_args(other_words)
+    namespace, unknown_words = command_parser(name, command).parse_known_args(other_words)
     if unknown_words:
         raise _unknown(name, command, unknown_words)
-    values = {**vars(given), **values_below}
+    values = {**vars(namespace), **values_below}
     if command.complete is not None:
         values = command.complete(values)
     _check_required(name, command, values)
@@ -112,7 +113,9 @@ def command_parser(name: str, command: Command[Any]) -> argparse.ArgumentParser:
 
 def _in_usage(option: Option) -> str:
     """An option that is required, as a usage has it."""
-    return option.value_name if option.is_positional else f"{option.name} {option.value_name}"
+    if option.is_positional:
+        return option.value_name
+    return f"{option.name} {option.value_name}"
 
 
 class _Help(argparse.Action):
@@ -132,20 +135,22 @@ class _Help(argparse.Action):
 
 def _unknown(name: str, command: Command[Any], words: Sequence[str]) -> InputError:
     """The error for words that a command does not take; of several, an option says more than a value."""
-    word = next((word for word in words if word.startswith("--")), words[0])
-    known = [option.name for option in command.every_option if not option.is_positional]
+    unknown = words[0]
     way_out = f"`fedleak {name} --help` lists them."
-    if word.startswith("--"):
-        way_out = did_you_mean(word.partition("=")[0], known, way_out)
-    return InputError(expected=f"options that fedleak {name} takes", found=word, way_out=way_out)
+    options = [word for word in words if word.startswith("--")]
+    if options:
+        unknown = options[0]
+        option_names = [option.name for option in command.every_option if not option.is_positional]
+        way_out = did_you_mean(unknown.partition("=")[0], option_names, way_out)
+    return InputError(expected=f"options that fedleak {name} takes", found=unknown, way_out=way_out)
 
 
 def _check_required(name: str, command: Command[Any], values: Mapping[str, Any]) -> None:
     """Checks the options without a default; argparse checks positional arguments, but for those of a file."""
     missing = []
     for option in command.every_option:
-        given = values.get(option.key) is not None or option.further in values
-        if option.required and not given:
+        has_value = values.get(option.key) is not None or option.further in values
+        if option.required and not has_value:
             missing.append(option.value_name if option.is_positional else option.name)
     require(not missing, f"fedleak {name} with {' and '.join(missing)}", "none", f"`fedleak {name} --help`.")
 

@@ -51,27 +51,45 @@ def check_results_place(
             a person's files and no results.
     """
     folder = Path(out).resolve()
-    for place in (folder, *folder.parents):
-        found = f"{out}" if place == folder else f"{out}, inside {place}"
-        require(not is_recording(place), "a folder for results outside of every recording", found, _WAY_OUT)
+    # 1. Not a recording, nor inside one.
+    for path in (folder, *folder.parents):
+        inside = f"{out}" if path == folder else f"{out}, inside {path}"
+        require(not is_recording(path), "a folder for results outside of every recording", inside, _WAY_OUT)
+    # 2. Not above the recordings that are read, but for the folder that holds one directly.
     for recording in map(Path, recordings):
         contains = recording.resolve().is_relative_to(folder) and recording.resolve().parent != folder
-        found = f"{out}, which contains the recording {recording}"
-        require(not contains, "a folder for results, or the one directly above the recording", found, _WAY_OUT)
+        contained = f"{out}, which contains the recording {recording}"
+        require(not contains, "a folder for results, or the one directly above the recording", contained, _WAY_OUT)
+    # 3. Earlier results may be replaced, a file of the same name by somebody else may not.
     if (folder / "results.json").exists():
-        found = f"a results.json of something else in {out}, which would be lost"
-        require(_by_fedleak(folder / "results.json"), "a folder for results", found, _WAY_OUT)
+        foreign = f"a results.json of something else in {out}, which would be lost"
+        require(_by_fedleak(folder / "results.json"), "a folder for results", foreign, _WAY_OUT)
         return
+    # 4. No folder of a person's files, unless there are marks of an earlier command or a recording among them.
     if holds_files and folder.is_dir():
         require(folder != folder.parent, "a folder for results", f"{out}, the root of all folders", _WAY_OUT)
-        given = {Path(path).resolve() for path in inputs if path is not None}
-        paths = [path for path in folder.iterdir() if not path.name.startswith(".") and path.resolve() not in given]
-        held = sorted(path.name for path in paths)
-        known = any((folder / name).exists() for name in _MARKS_OF_RESULTS) or any(
-            is_recording(folder / name) for name in held
+        input_files = {Path(path).resolve() for path in inputs if path is not None}
+        names = sorted(
+            path.name
+            for path in folder.iterdir()
+            if not path.name.startswith(".") and path.resolve() not in input_files
         )
-        found = f"other files in {out}: {', '.join(held[:3])}{', ...' if len(held) > 3 else ''}"
-        require(not held or known, "an empty folder, or one of earlier results", found, _WAY_OUT)
+        has_marks = any((folder / name).exists() for name in _MARKS_OF_RESULTS)
+        is_of_results = has_marks or any(is_recording(folder / name) for name in names)
+        require(
+            not names or is_of_results,
+            "an empty folder, or one of earlier results",
+            _other_files(out, names),
+            _WAY_OUT,
+        )
+
+
+def _other_files(out: str | Path, names: Sequence[str]) -> str:
+    """The first files of a folder, for a message."""
+    listed = ", ".join(names[:3])
+    if len(names) > 3:
+        listed += ", ..."
+    return f"other files in {out}: {listed}"
 
 
 def check_new_recording(out: str | Path, deltas: str | Path | None = None) -> None:
@@ -82,15 +100,17 @@ def check_new_recording(out: str | Path, deltas: str | Path | None = None) -> No
     """
     folder = Path(out).resolve()
     way_out = "Give a new or empty folder with --out."
-    for place in folder.parents:
-        require(not is_recording(place), "a folder outside of every recording", f"{out}, inside {place}", way_out)
+    for parent in folder.parents:
+        require(not is_recording(parent), "a folder outside of every recording", f"{out}, inside {parent}", way_out)
     contains = deltas is not None and folder in Path(deltas).resolve().parents
     require(not contains, "a folder that does not contain the recording", f"{out}, which contains {deltas}", way_out)
-    held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     # What a killed command has begun is written again, and a recording is refused by whoever writes the copy.
-    other = [name for name in held if not name.startswith((".", "journal", MANIFEST, AUXILIARY)) and name not in _PARTS]
-    found = f"other files in {out}: {', '.join(other[:3])}{', ...' if len(other) > 3 else ''}"
-    require(not other, "an empty folder for a recording", found, way_out)
+    other_files = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        is_of_recording = path.name.startswith((".", "journal", MANIFEST, AUXILIARY)) or path.name in _PARTS
+        if not is_of_recording:
+            other_files.append(path.name)
+    require(not other_files, "an empty folder for a recording", _other_files(out, other_files), way_out)
 
 
 def is_recording(folder: Path) -> bool:
@@ -123,7 +143,8 @@ def only_command(folder: Path, *, shared: bool = False) -> Iterator[None]:
     while True:
         lock = open(path, "a+", opener=open_private)  # noqa: SIM115 - an opener; closed below
         try:
-            fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            kind_of_lock = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            fcntl.flock(lock, kind_of_lock | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
             raise InputError(

@@ -6,8 +6,11 @@ from typing import Any
 from fedleak.commands.shared import value_types
 from fedleak.commands.shared.command import Option, flag
 
-AUDITED, WRITTEN, LIMITS, ADVANCED = "what to audit", "what to write", "limits", "advanced"
-"""Headings of groups of options; advanced ones come last."""
+# Headings of groups of options; advanced ones come last.
+AUDITED = "what to audit"
+WRITTEN = "what to write"
+LIMITS = "limits"
+ADVANCED = "advanced"
 
 
 def recording_folder(help: str = "folder of the recording") -> Option:

@@ -28,8 +28,8 @@ def names(option: str) -> Callable[[str], list[str]]:
 
 def seed(text: str) -> int:
     """A seed of the attacks' draws."""
-    right = text.isdecimal() and int(text) <= _LARGEST_SEED
-    require(right, "--seed from 0 to 2**63 - 1", text, "Set a seed in this range.")
+    in_range = text.isdecimal() and int(text) <= _LARGEST_SEED
+    require(in_range, "--seed from 0 to 2**63 - 1", text, "Set a seed in this range.")
     return int(text)
 
 
@@ -37,8 +37,8 @@ def at_least_one(option: str) -> Callable[[str], int]:
     """Type of a number of at least 1."""
 
     def number(text: str) -> int:
-        right = text.isdecimal() and int(text) >= 1
-        require(right, f"{option} of at least 1", text, "Set at least 1, or omit it.")
+        in_range = text.isdecimal() and int(text) >= 1
+        require(in_range, f"{option} of at least 1", text, "Set at least 1, or omit it.")
         return int(text)
 
     return number
@@ -68,9 +68,9 @@ def value(text: str) -> Any:
 
 def override(text: str) -> tuple[str, Any]:
     """Key of a training with its value, from KEY=VALUE."""
-    key, given, own = text.partition("=")
-    require(given, "--set KEY=VALUE", text or "nothing", "E.g. --set model.local.epochs=5.")
-    return key, value(own)
+    key, equals_sign, text_of_value = text.partition("=")
+    require(equals_sign, "--set KEY=VALUE", text or "nothing", "E.g. --set model.local.epochs=5.")
+    return key, value(text_of_value)
 
 
 def from_zero(text: str) -> int:

@@ -17,11 +17,14 @@ NAMES = tuple(
 
 def exporter_named(name: str) -> type[Exporter]:
     """The exporter of a name among `NAMES`; the others, which may take long to import, are not imported."""
-    members = vars(importlib.import_module(f"{__name__}.{name.replace('-', '_')}")).values()
-    kinds = [member for member in members if isinstance(member, type) and issubclass(member, Exporter)]
-    named = [kind for kind in kinds if vars(kind).get("name") == name]
-    require(named, f"an exporter named {name} in a file of its name", "none", "Name the file after the exporter.")
-    return named[0]
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    exporters: list[type[Exporter]] = []
+    for member in vars(module).values():
+        is_exporter = isinstance(member, type) and issubclass(member, Exporter)
+        if is_exporter and vars(member).get("name") == name:
+            exporters.append(member)
+    require(exporters, f"an exporter named {name} in a file of its name", "none", "Name the file after the exporter.")
+    return exporters[0]
 
 
 EXPORTERS = named.Kind(

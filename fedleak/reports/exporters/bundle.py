@@ -44,20 +44,25 @@ class Bundle(Exporter):
     def export(self, run: Run, directory: Path) -> str:
         path = directory / "audit.zip" if self.file is None else Path(self.file)
         statement_file = directory / STATEMENT
-        own = {STATEMENT: statement_file.read_bytes()} if statement_file.is_file() else {}
+        statement_content = {}
+        if statement_file.is_file():
+            statement_content[STATEMENT] = statement_file.read_bytes()
         results = directory / RESULTS
         require(
             results.is_file(), f"{RESULTS}, whose hash a bundle holds", f"none in {directory}", "Run the audit again."
         )
         shared = shared_run(run)
         try:
-            files = files_of(shared, read_statement(own))
+            files = files_of(shared, read_statement(statement_content))
             manifest = manifest_of(shared, sha256_of(results), files)
+            # The check of who receives it: a statement of another run in the folder shows here.
             check_content(manifest, files)
         except BundleError as error:
             way_out = "Run the audit again with --statement, or delete what an earlier audit left there."
             raise InputError(expected=f"files of one audit in {directory}", found=str(error), way_out=way_out) from None
-        content = manifest.content()
-        signature = {} if self.sign is None else {SIGNATURE: signed(content, self.sign)}
-        write_whole(path, archive({**files, MANIFEST: content, **signature}))
+        # The manifest has the hashes of all files, so its signature is one of them all.
+        entries = {**files, MANIFEST: manifest.content()}
+        if self.sign is not None:
+            entries[SIGNATURE] = signed(entries[MANIFEST], self.sign)
+        write_whole(path, archive(entries))
         return str(path)

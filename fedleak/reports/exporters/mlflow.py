@@ -50,20 +50,29 @@ class MLflow(Exporter):
             way_out = "Install the extra: in the checkout, pip install ./recorder '.[mlflow]'."
             raise InputError(expected="the package mlflow", found=str(error), way_out=way_out) from None
         limit_retries()
-        given: dict[str, Any] = {} if self.tracking_uri is None else {"tracking_uri": self.tracking_uri}
-        numbers = {_NOT_TAKEN.sub("-", name): one for name, one in leak_numbers(run.results).items() if _finite(one)}
+        # Without an address the logger takes that of the environment.
+        address: dict[str, Any] = {}
+        if self.tracking_uri is not None:
+            address["tracking_uri"] = self.tracking_uri
+        numbers = {}
+        for name, number in leak_numbers(run.results).items():
+            if _finite(number):
+                numbers[_NOT_TAKEN.sub("-", name)] = number
         parameters = {"command": published(run.command), "commit": run.commit, "seed": run.seed}
+        parameters |= {f"data {key}": value for key, value in run.data.items()}
         try:
             # MLflow's client tags a run with the name of the account and the path of the program, if nobody else does.
             tags = {"mlflow.user": "fedleak", "mlflow.source.name": "fedleak"}
-            logger = MLFlowLogger(self.experiment, run.experiment, tags=tags, **given)
-            logger.log_hyperparams({**parameters, **{f"data {key}": value for key, value in run.data.items()}})
+            logger = MLFlowLogger(self.experiment, run.experiment, tags=tags, **address)
+            logger.log_hyperparams(parameters)
             logger.log_metrics(numbers, step=0)
             logger.finalize("success")
         except MlflowException as error:
-            said = " ".join(str(error).split())[:200]
-            way_out = "Start the server, or correct --to.tracking_uri."
-            raise InputError(expected="a server of MLflow that takes metrics", found=said, way_out=way_out) from None
+            raise InputError(
+                expected="a server of MLflow that takes metrics",
+                found=" ".join(str(error).split())[:200],
+                way_out="Start the server, or correct --to.tracking_uri.",
+            ) from None
         return f"{len(numbers)} metrics in run {logger.run_id} of experiment {self.experiment}"
 
 

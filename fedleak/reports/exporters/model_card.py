@@ -1,7 +1,7 @@
 """Block of a model card: what the server of the training could infer about clients, for people who get the model."""
 
+import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,50 +64,75 @@ class ModelCard(Exporter):
 
     def content(self, run: Run) -> str:
         """Content of the file."""
-        asked = questions(run.results, None, run.gate)
-        lacking, never = not_measured(run, asked)
-        lacking = [question for question in lacking if question.answer.status == "unmeasured"]
-        missing = list(dict.fromkeys([*(question.answer.family for question in lacking), *never]))
+        measured = questions(run.results, None, run.gate)
+        lacking, not_asked = not_measured(run, measured)
+        # Questions that do not apply to the system are not missing.
+        unmeasured = [question.answer.family for question in lacking if question.answer.status == "unmeasured"]
+        missing = list(dict.fromkeys([*unmeasured, *not_asked]))
         dataset = {"type": self.dataset or run.data["name"], "name": run.data["name"]}
-        index = {"name": self.model or run.experiment, "results": [_result(one, dataset) for one in asked]}
-        tags = ["federated-learning", "privacy"]
+        results = [_result(question, dataset) for question in measured]
         metadata = yaml.safe_dump(
-            {"tags": tags, "model-index": [index]}, sort_keys=False, allow_unicode=True, width=100
+            {
+                "tags": ["federated-learning", "privacy"],
+                "model-index": [{"name": self.model or run.experiment, "results": results}],
+            },
+            sort_keys=False,
+            allow_unicode=True,
+            width=100,
         )
+        metrics = list(dict.fromkeys(question.answer.metric for question in measured))
         text = _TEXT.format(
             data=_plain(run.data["name"]),
-            rows="\n".join(_row(one) for one in asked) or "| nothing | | | | | | |",
-            meanings=" ".join(meanings(list(dict.fromkeys(one.answer.metric for one in asked)))),
+            rows="\n".join(map(_row, measured)) or "| nothing | | | | | | |",
+            meanings=" ".join(meanings(metrics)),
             missing="; ".join(map(_plain, missing)) or "nothing",
         )
         return f"---\n{metadata}---\n\n{text}"
 
 
-def _result(one: Question, dataset: dict[str, str]) -> dict[str, Any]:
-    row = one.answer.row
+def _result(question: Question, dataset: dict[str, str]) -> dict[str, Any]:
+    """Entry of the metadata for a measured question."""
+    row = question.answer.row
     assert row is not None  # a measured question has one
-    about = f"{row['metric']} of {row['attack']} (95% interval {_interval(row)}, n = {row['n']})"
-    where = {**dataset, **({"args": {"setting": one.where}} if one.where else {})}
+    name = f"{row['metric']} of {row['attack']} (95% interval {_interval(row)}, n = {row['n']})"
+    dataset_in_setting: dict[str, Any] = dict(dataset)
+    if question.where:
+        dataset_in_setting["args"] = {"setting": question.where}
     return {
-        "task": {"type": "other", "name": f"privacy: infer {one.answer.inferred} from a client's update"},
-        "dataset": where,
-        "metrics": [{"type": row["metric"], "name": about, "value": float(row["mean"])}],
+        "task": {"type": "other", "name": f"privacy: infer {question.answer.inferred} from a client's update"},
+        "dataset": dataset_in_setting,
+        "metrics": [{"type": row["metric"], "name": name, "value": float(row["mean"])}],
     }
 
 
-def _row(one: Question) -> str:
-    row = one.answer.row
+def _row(question: Question) -> str:
+    """Row of the text's table for a measured question."""
+    answer = question.answer
+    row = answer.row
     assert row is not None
-    other = one.answer.baseline
-    baseline = "none" if other is None else f"{other.name} {number(other.value)}"
-    attack = row["attack"] if not one.where else f"{row['attack']}, {describe(setting_of(row))}"
-    cells = (one.answer.inferred, attack, row["metric"], number(row["mean"]), _interval(row), str(row["n"]), baseline)
+    # Rows of several data sets or runs say of which they are.
+    attack = row["attack"]
+    if question.where:
+        attack = f"{attack}, {describe(setting_of(row))}"
+    baseline = "none"
+    if answer.baseline is not None:
+        baseline = f"{answer.baseline.name} {number(answer.baseline.value)}"
+    cells = (
+        answer.inferred,
+        attack,
+        row["metric"],
+        number(row["mean"]),
+        _interval(row),
+        str(row["n"]),
+        baseline,
+    )
     return f"| {' | '.join(map(_plain, cells))} |"
 
 
 def _interval(row: dict[str, Any]) -> str:
-    ends: Sequence[float] = (row["low"], row["high"])
-    return "unknown" if any(end != end for end in ends) else " to ".join(map(number, ends))
+    if math.isnan(row["low"]) or math.isnan(row["high"]):
+        return "unknown"
+    return f"{number(row['low'])} to {number(row['high'])}"
 
 
 def _plain(text: str) -> str:

@@ -42,15 +42,22 @@ class Otlp(Exporter):
         except ImportError as error:
             way_out = "Install the extra: in the checkout, pip install ./recorder '.[otel]'."
             raise InputError(expected="the packages of OpenTelemetry", found=str(error), way_out=way_out) from None
-        address = self.endpoint and self.endpoint.rstrip("/").removesuffix(_PATH) + _PATH
-        exporter = OTLPMetricExporter(endpoint=address or None, timeout=self.timeout)
+        # The address of a collector, with or without the path of metrics; None for that of the environment.
+        address = None
+        if self.endpoint:
+            address = self.endpoint.rstrip("/").removesuffix(_PATH) + _PATH
+        exporter = OTLPMetricExporter(endpoint=address, timeout=self.timeout)
         points, data = _collected(run)
-        done = exporter.export(data, timeout_millis=self.timeout * 1000)
+        result = exporter.export(data, timeout_millis=self.timeout * 1000)
         exporter.shutdown()
-        place = address or "the collector of OTEL_EXPORTER_OTLP_ENDPOINT"
-        way_out = "Start the collector, or correct --to.endpoint."
-        require(done is MetricExportResult.SUCCESS, f"a collector at {place}", "none that took the metrics", way_out)
-        return f"{points} data points at {place}"
+        collector = address or "the collector of OTEL_EXPORTER_OTLP_ENDPOINT"
+        require(
+            result is MetricExportResult.SUCCESS,
+            f"a collector at {collector}",
+            "none that took the metrics",
+            "Start the collector, or correct --to.endpoint.",
+        )
+        return f"{points} data points at {collector}"
 
 
 def _collected(run: Run) -> tuple[int, Any]:
@@ -59,13 +66,21 @@ def _collected(run: Run) -> tuple[int, Any]:
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from opentelemetry.sdk.resources import Resource
 
-    about = {"service.name": "fedleak", "fedleak.run": run.experiment, "fedleak.commit": run.commit or "unknown"}
-    about |= {"fedleak.data": run.data["name"], "fedleak.data.sha256": run.data["sha256"]}
+    resource = Resource(
+        {
+            "service.name": "fedleak",
+            "fedleak.run": run.experiment,
+            "fedleak.commit": run.commit or "unknown",
+            "fedleak.data": run.data["name"],
+            "fedleak.data.sha256": run.data["sha256"],
+        }
+    )
     reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], Resource(about), shutdown_on_exit=False)
-    meter, points = provider.get_meter("fedleak"), 0
-    for suffix, says in GAUGES.items():
-        gauge = meter.create_gauge(f"fedleak.leak{suffix}", description=says)
+    provider = MeterProvider([reader], resource, shutdown_on_exit=False)
+    meter = provider.get_meter("fedleak")
+    points = 0
+    for suffix, description in GAUGES.items():
+        gauge = meter.create_gauge(f"fedleak.leak{suffix}", description=description)
         for row in records(run.results):
             value = row[_COLUMNS[suffix]]
             if value is not None and math.isfinite(value):
@@ -77,6 +92,10 @@ def _collected(run: Run) -> tuple[int, Any]:
 
 
 def _attributes(row: dict[str, Any]) -> dict[str, str]:
-    role = "attack" if row["role"] in ATTACKS else str(row["role"] or "")
-    named = {"attack": row["attack"], "metric": row["metric"], "setting": describe(setting_of(row))}
-    return {**named, "family": str(row["family"] or ""), "role": role}
+    return {
+        "attack": row["attack"],
+        "metric": row["metric"],
+        "setting": describe(setting_of(row)),
+        "family": str(row["family"] or ""),
+        "role": "attack" if row["role"] in ATTACKS else str(row["role"] or ""),
+    }

@@ -1,7 +1,10 @@
 """Figure of a metric against a numeric setting: lines with intervals, in panels by other settings."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -48,98 +51,153 @@ def by_setting(data: FigureData) -> list[DrawnFigure]:
     return [_on_axis(data, column), *by_setting(dataclasses.replace(data, rows=elsewhere))]
 
 
+@dataclass(frozen=True)
+class _XAxis:
+    """The numeric axis of a figure: logarithmic for a wide range, ordinal for few values or an infinite one.
+
+    Attributes:
+        logarithmic: whether it is logarithmic.
+        ordinal: whether its values stand at equal distances, at positions in `labels`.
+        labels: different values in ascending order.
+    """
+
+    logarithmic: bool
+    ordinal: bool
+    labels: list[str]
+
+    @classmethod
+    def of(cls, values: pd.Series) -> "_XAxis":
+        ordered = sorted(values, key=float)
+        smallest = float(ordered[0])
+        largest = float(ordered[-1])
+        is_infinite = largest == float("inf")
+        logarithmic = smallest > 0 and not is_infinite and largest >= _LOG * smallest
+        few = len({float(value) for value in values}) <= _MOST_TICKS
+        labels = list(dict.fromkeys(str(value) for value in ordered))
+        return cls(logarithmic=logarithmic, ordinal=not logarithmic and (few or is_infinite), labels=labels)
+
+    def positions(self, values: pd.Series) -> list[float]:
+        """Where the values stand on the axis."""
+        if self.ordinal:
+            return [self.labels.index(str(value)) for value in values]
+        return [float(value) for value in values]
+
+
 def _on_axis(data: FigureData, column: str) -> DrawnFigure:
     rows = _with_a_place(data.rows, column)
-    numbers = sorted({float(value) for value in rows[column]})
-    logarithmic = numbers[0] > 0 and numbers[-1] != float("inf") and numbers[-1] >= _LOG * numbers[0]
-    ordinal = not logarithmic and (len(numbers) <= _MOST_TICKS or numbers[-1] == float("inf"))
-    order = list(dict.fromkeys(str(value) for value in sorted(rows[column], key=float)))
+    x_axis = _XAxis.of(rows[column])
+    # At most two settings become panels, those in words that have most of the axis; the rest are dashes of lines.
     implied = _implied_by_the_attack(rows)
     panels = [name for name in words(rows) if name not in (DATA, *implied) and _fills(rows, name, column)][:2]
     rest = differing(rows) - {name.removeprefix(SETTING) for name in (DATA, column, *implied, *panels)}
-    places = [order.index(str(value)) if ordinal else float(value) for value in rows[column]]
-    frame = rows.assign(x=places, line=described_settings(rows, rest))
+    frame = rows.assign(x=x_axis.positions(rows[column]), line=described_settings(rows, rest))
     frame = of_papers(_with_threshold(frame, data.results, column))
-    titles, wide = _titles(frame, panels)
+    titles, columns = _titles(frame, panels)
+    panel_rows = math.ceil(len(titles) / columns)
     figure, grid = styled(
-        *(1.5 + 3.4 * wide, 1 + 2.6 * -(-len(titles) // wide), -(-len(titles) // wide), wide), sharex=True, sharey=True
+        1.5 + 3.4 * columns,
+        1 + 2.6 * panel_rows,
+        panel_rows,
+        columns,
+        sharex=True,
+        sharey=True,
     )
-    lines, marks = list(dict.fromkeys(frame["line"])), dict[str, Mark]()
-    every = list(grid.ravel())
-    for axes, title in zip(every, titles, strict=False):
-        shown = frame[_panel_titles(frame, panels) == title]
-        _draw(axes, shown, data, lines, 0.5 if ordinal else 0.0, marks)
+    line_settings = list(dict.fromkeys(frame["line"]))
+    marks: dict[str, Mark] = {}
+    all_axes = list(grid.ravel())
+    for axes, title in zip(all_axes, titles, strict=False):
+        in_panel = frame[_panel_titles(frame, panels) == title]
+        _draw(axes, in_panel, data, line_settings, 0.5 if x_axis.ordinal else 0.0, marks)
         axes.set_title(title, fontsize=10)
-        axes.set(xscale="log" if logarithmic else "linear")
-    for axes in every[len(titles) :]:
+        axes.set(xscale="log" if x_axis.logarithmic else "linear")
+    for axes in all_axes[len(titles) :]:
         axes.remove()
     key = column.removeprefix(SETTING)
-    if ordinal:
-        every[0].set(xticks=range(len(order)), xticklabels=order)
+    if x_axis.ordinal:
+        all_axes[0].set(xticks=range(len(x_axis.labels)), xticklabels=x_axis.labels)
     figure.supxlabel(key, fontsize=11)
     figure.supylabel(data.metric, fontsize=11)
-    handles = [
-        *(Line2D([], [], color=data.styles[name].colour, marker="o", ms=4, label=name) for name in _names(frame)),
-        *(Line2D([], [], color=".3", ls=_DASHES[lines.index(one) % len(_DASHES)], label=one) for one in lines if one),
-    ]
+    handles = _legend_handles(frame, data, line_settings)
     figure.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3)
-    stars = "; stars are the paper's values" if bool(frame["paper"].notna().any()) else ""
-    caption = f"{of_data(rows)}{data.metric} against {key}{intervals(frame)}{stars}."
-    name = f"{data.metric}-against-{key}"
-    return DrawnFigure(caption, figure=with_guessing(figure, data.metric), marks=marks, name=name)
+    caption = f"{of_data(rows)}{data.metric} against {key}{intervals(frame)}"
+    if bool(frame["paper"].notna().any()):
+        caption += "; stars are the paper's values"
+    with_guessing(figure, data.metric)
+    return DrawnFigure(f"{caption}.", figure=figure, marks=marks, name=f"{data.metric}-against-{key}")
 
 
-def _names(frame: pd.DataFrame) -> list[str]:
-    return [str(name) for name in dict.fromkeys(frame["attack"])]
+def _legend_handles(frame: pd.DataFrame, data: FigureData, line_settings: Sequence[str]) -> list[Line2D]:
+    """Lines of the legend: a colour for each attack, then dashes for each further setting."""
+    handles = []
+    for attack in dict.fromkeys(frame["attack"]):
+        colour = data.styles[str(attack)].colour
+        handles.append(Line2D([], [], color=colour, marker="o", ms=4, label=str(attack)))
+    for position, setting in enumerate(line_settings):
+        if setting:
+            handles.append(Line2D([], [], color=".3", ls=_DASHES[position % len(_DASHES)], label=setting))
+    return handles
 
 
 def _panel_titles(frame: pd.DataFrame, panels: Sequence[str]) -> pd.Series:
     """Title of each row's panel."""
-    texts = [[f"{name.removeprefix(SETTING)} {value}" for value in frame[name]] for name in panels]
-    return pd.Series(["\n".join(parts) for parts in zip(*texts, strict=True)] if panels else "", index=frame.index)
+    if not panels:
+        return pd.Series("", index=frame.index)
+    titles = []
+    for values in zip(*(frame[name] for name in panels), strict=True):
+        texts = [f"{name.removeprefix(SETTING)} {value}" for name, value in zip(panels, values, strict=True)]
+        titles.append("\n".join(texts))
+    return pd.Series(titles, index=frame.index)
 
 
 def _titles(frame: pd.DataFrame, panels: Sequence[str]) -> tuple[list[str], int]:
     """Titles of the panels in rows, and the number of columns."""
-    keys = _panel_titles(frame, panels)
+    row_titles = _panel_titles(frame, panels)
     if len(panels) < 2:
-        titles = list(dict.fromkeys(keys))
-        return titles, min(len(titles), _COLUMNS) if len(titles) > _COLUMNS else len(titles)
-    known = frame.assign(key=keys).drop_duplicates(panels).sort_values(panels, kind="stable", key=lambda v: v.map(str))
-    return known["key"].tolist(), frame[panels[1]].nunique()
+        titles = list(dict.fromkeys(row_titles))
+        return titles, min(len(titles), _COLUMNS)
+    # Of two settings the first goes down and the second across, each in the order of its texts.
+    cells = frame.assign(title=row_titles).drop_duplicates(panels)
+    cells = cells.sort_values(panels, kind="stable", key=lambda values: values.map(str))
+    return cells["title"].tolist(), frame[panels[1]].nunique()
 
 
 def _draw(
-    axes: Axes, rows: pd.DataFrame, data: FigureData, lines: Sequence[str], room: float, marks: dict[str, Mark]
+    axes: Axes, rows: pd.DataFrame, data: FigureData, line_settings: Sequence[str], room: float, marks: dict[str, Mark]
 ) -> None:
     """Draws a line for each attack and further setting; those of an ordinal axis stand next to one another."""
     groups = list(rows.groupby(["attack", "line"], sort=False))
-    for position, ((attack, line), own) in enumerate(groups):
+    for position, ((attack, line_setting), results) in enumerate(groups):
         style = data.styles[str(attack)]
-        x = own["x"] + room * ((position + 0.5) / len(groups) - 0.5)
-        own = own.assign(at=x).sort_values("at")
-        dashes = _DASHES[lines.index(line) % len(_DASHES)] if len(lines) > 1 else style.linestyle
-        axes.plot(own["at"], own["mean"], color=style.colour, ls=dashes, lw=1.2)
-        for row in records(own[own["mean"].notna()]):
+        # Lines share the room around a value of the axis.
+        x = results["x"] + room * ((position + 0.5) / len(groups) - 0.5)
+        results = results.assign(at=x).sort_values("at")
+        dashes: Any = style.linestyle
+        if len(line_settings) > 1:
+            dashes = _DASHES[line_settings.index(line_setting) % len(_DASHES)]
+        axes.plot(results["at"], results["mean"], color=style.colour, ls=dashes, lw=1.2)
+        label = ", ".join(part for part in (str(attack), str(line_setting)) if part)
+        for row in records(results[results["mean"].notna()]):
             ends = errors(pd.DataFrame([row]))
             bars = axes.errorbar(row["at"], row["mean"], ends, color=style.colour, marker="o", ms=4, elinewidth=1)
-            span = "" if row["low"] == row["high"] else f" ({number(row['low'])} to {number(row['high'])})"
-            label = ", ".join(part for part in (str(attack), str(line)) if part)
-            mark(bars.lines[0], marks, f"{label}: {row['metric']} {number(row['mean'])}{span}, n = {row['n']}")
-        axes.plot(own["at"], own["paper"], ls="", marker="*", ms=9, mec="k", color=style.colour)
+            text = f"{label}: {row['metric']} {number(row['mean'])}"
+            if row["low"] != row["high"]:
+                text += f" ({number(row['low'])} to {number(row['high'])})"
+            mark(bars.lines[0], marks, f"{text}, n = {row['n']}")
+        axes.plot(results["at"], results["paper"], ls="", marker="*", ms=9, mec="k", color=style.colour)
     if "bound" in rows:
-        known = rows[rows["bound"].notna()]
-        axes.vlines(known["bound"], known["bottom"], known["top"], color=".2", ls="--")
+        with_bound = rows[rows["bound"].notna()]
+        axes.vlines(with_bound["bound"], with_bound["bottom"], with_bound["top"], color=".2", ls="--")
 
 
 def _with_a_place(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """Rows with a value on the axis; a baseline with at most one value does not depend on it and is repeated."""
-    places = rows[column].dropna().drop_duplicates()
+    axis_values = rows[column].dropna().drop_duplicates()
     counts = rows.groupby("attack", sort=False)[column].transform("nunique")
-    level = ~rows["role"].isin(ATTACKS) & (counts < 2)
-    others = [name for name in setting_columns(rows) if name != column]
-    spread = rows[level].drop(columns=column).drop_duplicates(["attack", *others])
-    return pd.concat([rows[~level & rows[column].notna()], spread.merge(places, how="cross")], ignore_index=True)
+    is_level = ~rows["role"].isin(ATTACKS) & (counts < 2)
+    other_settings = [name for name in setting_columns(rows) if name != column]
+    level = rows[is_level].drop(columns=column).drop_duplicates(["attack", *other_settings])
+    repeated = level.merge(axis_values, how="cross")
+    return pd.concat([rows[~is_level & rows[column].notna()], repeated], ignore_index=True)
 
 
 def _with_threshold(frame: pd.DataFrame, results: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -148,9 +206,10 @@ def _with_threshold(frame: pd.DataFrame, results: pd.DataFrame, column: str) -> 
     bounds = results[results["metric"] == _THRESHOLDS.get(column)].rename(columns={"mean": "bound"})
     if bounds.empty:
         return frame
-    found = frame.merge(bounds[[*keys, "bound"]].drop_duplicates(keys), how="left", on=keys)
-    found["bound"] = found["bound"].mask(found.duplicated(keys))
-    return found.assign(bottom=found["low"].min(), top=found["high"].max())
+    with_bounds = frame.merge(bounds[[*keys, "bound"]].drop_duplicates(keys), how="left", on=keys)
+    # One line for a setting, not one for each of its rows.
+    with_bounds["bound"] = with_bounds["bound"].mask(with_bounds.duplicated(keys))
+    return with_bounds.assign(bottom=with_bounds["low"].min(), top=with_bounds["high"].max())
 
 
 def _implied_by_the_attack(rows: pd.DataFrame) -> list[str]:
@@ -161,5 +220,9 @@ def _implied_by_the_attack(rows: pd.DataFrame) -> list[str]:
 
 def _fills(rows: pd.DataFrame, name: str, column: str) -> bool:
     """Whether a setting suits panels: few values, each with most of the axis."""
-    places = rows[rows[name].notna()].groupby(name)[column].nunique()
-    return 1 < len(places) <= _MOST_PANELS and bool(rows[name].notna().all() and places.min() * 2 >= places.max())
+    if not rows[name].notna().all():
+        return False
+    axis_values = rows.groupby(name)[column].nunique()
+    # Each panel has at least half of the axis values that the fullest one has.
+    has_most = bool(axis_values.min() * 2 >= axis_values.max())
+    return 1 < len(axis_values) <= _MOST_PANELS and has_most

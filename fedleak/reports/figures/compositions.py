@@ -14,11 +14,17 @@ from fedleak.evaluation.scores import SETTING, setting_columns
 from fedleak.reports.figures.figure_data import DrawnFigure, FigureData, Mark, intervals, mark, of_data, styled
 from fedleak.reports.tables import described_settings
 
-_MOST_SETTINGS, _MOST_CLIENTS, _MOST_ATTACKS = 8, 12, 3
+_MOST_SETTINGS = 8
+"""Largest number of figures: the first settings have one."""
+_MOST_CLIENTS = 12
+"""Largest number of clients with a panel each."""
+_MOST_ATTACKS = 3
+"""Largest number of attacks next to each other in the bar of a class."""
 _COLUMNS = 4
+"""Panels of clients in a row."""
 INFERRED = "what the server infers"
 """Legend of the attack in a picture of one."""
-_LAST = False, -math.inf, -math.inf
+_LAST = (False, -math.inf, -math.inf)
 """Rank of an attack whose results do not compare it."""
 _MOST_LABELS = 12
 """Largest number of classes with a label each."""
@@ -26,35 +32,52 @@ _MOST_LABELS = 12
 
 def compositions(data: FigureData) -> list[DrawnFigure]:
     """Class shares of the clients of the first seed and round, for the best attacks and the first settings."""
-    found = []
+    drawings = []
     best = _best(data)
     keys = [name for name in setting_columns(data.rows) if name != SETTING + "round"]
-    for _, inside in list(data.rows.groupby(keys, sort=False, dropna=False))[:_MOST_SETTINGS]:
-        first = inside[(inside["seed"] == inside["seed"].iloc[0]) & (inside["round"] == inside["round"].iloc[0])]
-        names = [name for name in best if name in set(first["attack"]) & data.styles.keys()][:_MOST_ATTACKS]
-        if not names:  # the table shows none of their metrics
+    for _, in_setting in list(data.rows.groupby(keys, sort=False, dropna=False))[:_MOST_SETTINGS]:
+        first = _of_first_seed_and_round(in_setting)
+        names = _drawn_attacks(first, best, data)
+        if not names:
             continue
-        kept = first[first["attack"].isin(names)]
-        clients = sorted(kept["person"].unique(), key=lambda one: data.clients[one])
-        kept = kept[kept["person"].isin(clients[:_MOST_CLIENTS])]
-        whose = "every client" if len(clients) <= _MOST_CLIENTS else f"{_MOST_CLIENTS} of {len(clients)} clients"
-        caption = f"True (bars) and inferred class shares of {whose}{intervals(kept)}: {_setting_of(kept)}."
+        shares = first[first["attack"].isin(names)]
+        clients = sorted(shares["person"].unique(), key=lambda person: data.clients[person])
+        shares = shares[shares["person"].isin(clients[:_MOST_CLIENTS])]
+        whose = "every client"
+        if len(clients) > _MOST_CLIENTS:
+            whose = f"{_MOST_CLIENTS} of {len(clients)} clients"
+        caption = f"True (bars) and inferred class shares of {whose}{intervals(shares)}: {_setting_of(shares)}."
         marks: dict[str, Mark] = {}
-        figure = _panels(kept, names, data, marks)
-        found.append(DrawnFigure(caption, figure=figure, marks=marks, name="class-shares"))
-    return found
+        figure = _panels(shares, names, data, marks)
+        drawings.append(DrawnFigure(caption, figure=figure, marks=marks, name="class-shares"))
+    return drawings
+
+
+def _of_first_seed_and_round(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the seed and the round of the first row."""
+    is_first = (rows["seed"] == rows["seed"].iloc[0]) & (rows["round"] == rows["round"].iloc[0])
+    first: pd.DataFrame = rows[is_first]
+    return first
+
+
+def _drawn_attacks(rows: pd.DataFrame, best: list[str], data: FigureData) -> list[str]:
+    """The best attacks that have rows and a style; none where the table shows none of their metrics."""
+    drawable = set(rows["attack"]) & data.styles.keys()
+    return [name for name in best if name in drawable][:_MOST_ATTACKS]
 
 
 def mean_compositions(data: FigureData) -> list[DrawnFigure]:
     """Mean class shares over the clients of the first seed and round, for the best attacks and the first settings."""
     keys = [name for name in setting_columns(data.rows) if name != SETTING + "round"]
-    settings = list(data.rows.groupby(keys, sort=False, dropna=False)) if keys else [((), data.rows)]
+    rows_by_setting = [data.rows]
+    if keys:
+        rows_by_setting = [rows for _, rows in data.rows.groupby(keys, sort=False, dropna=False)]
     drawings = []
-    for _, inside in settings[:_MOST_SETTINGS]:
-        drawing = mean_shares(dataclasses.replace(data, rows=inside))
+    for in_setting in rows_by_setting[:_MOST_SETTINGS]:
+        drawing = mean_shares(dataclasses.replace(data, rows=in_setting))
         if drawing is not None:
             # One figure of several says of which setting it is.
-            caption = f"{drawing.caption} Setting: {_setting_of(inside)}."
+            caption = f"{drawing.caption} Setting: {_setting_of(in_setting)}."
             drawings.append(dataclasses.replace(drawing, caption=caption))
     return drawings
 
@@ -66,17 +89,18 @@ def mean_shares(data: FigureData, attack: str | None = None) -> DrawnFigure | No
         data: rows of one setting, over clients, see `fedleak.evaluation.persons.over_clients`.
         attack: the only attack to draw, if it has rows; None for the best ones.
     """
-    rows = data.rows
-    first = rows[(rows["seed"] == rows["seed"].iloc[0]) & (rows["round"] == rows["round"].iloc[0])]
-    names = [name for name in _best(data) if name in set(first["attack"]) & data.styles.keys()][:_MOST_ATTACKS]
-    if not names:  # the table shows none of their metrics
+    first = _of_first_seed_and_round(data.rows)
+    names = _drawn_attacks(first, _best(data), data)
+    if not names:
         return None
     alone = attack is not None
     if attack is not None:
         names = [attack] if attack in set(first["attack"]) else names[:1]
     drawn = first[first["attack"].isin(names)]
     figure, ((axes,),) = styled(4.6 if alone else 7, 2.8)
-    low, high = drawn["inferred"] - drawn[DISTANCE], drawn["inferred"] + drawn[DISTANCE]
+    # No interval: the line goes a mean distance between inferred and true share down and up.
+    low = drawn["inferred"] - drawn[DISTANCE]
+    high = drawn["inferred"] + drawn[DISTANCE]
     # A picture of one attack stands on the first screen: its legend needs no name of an attack.
     _draw_shares(axes, drawn.assign(low=low, high=high), names, data, label=INFERRED if alone else None)
     axes.set(xlabel="class", ylabel="mean share of a client's examples")
@@ -88,9 +112,10 @@ def mean_shares(data: FigureData, attack: str | None = None) -> DrawnFigure | No
             f" {INFERRED} from each update (dots). A line is as long as twice the mean distance between the two."
         )
         return DrawnFigure(caption, figure=figure, name="class-shares")
+    inferring = "the attack infers" if len(names) == 1 else "attacks infer"
     caption = (
         f"{of_data(drawn)}mean over {int(drawn[CLIENTS].min())} clients of the true class shares (bars) and of what"
-        f" {'the attack infers' if len(names) == 1 else 'attacks infer'} from each update (dots). A line is as long as"
+        f" {inferring} from each update (dots). A line is as long as"
         " twice the mean distance between a client's inferred and true share. Single clients are shown with --persons."
     )
     return DrawnFigure(caption, figure=figure, name="class-shares")
@@ -102,22 +127,24 @@ def one_client(data: FigureData, attack: str) -> DrawnFigure:
     The rows are of one setting; without the attack among them, those of the best one are drawn.
     """
     rows = data.rows
-    attack = attack if attack in set(rows["attack"]) else _best(data)[0]
-    own = rows[(rows["attack"] == attack) & (rows["seed"] == rows["seed"].iloc[0])]
-    own = own[own["round"] == own["round"].iloc[0]]
-    wrong = (own["inferred"] - own["true"]).abs().groupby(own["person"]).sum().sort_values(kind="stable")
-    person = wrong.index[(len(wrong) - 1) // 2]
-    kept = own[own["person"] == person]
+    if attack not in set(rows["attack"]):
+        attack = _best(data)[0]
+    shares = rows[(rows["attack"] == attack) & (rows["seed"] == rows["seed"].iloc[0])]
+    shares = shares[shares["round"] == shares["round"].iloc[0]]
+    # Error of a client: the l1 distance between its shares; of an even number of clients, the lower middle one.
+    errors = (shares["inferred"] - shares["true"]).abs().groupby(shares["person"]).sum().sort_values(kind="stable")
+    person = errors.index[(len(errors) - 1) // 2]
+    client_shares = shares[shares["person"] == person]
     figure, ((axes,),) = styled(4.6, 2.8)
-    _draw_shares(axes, kept, [attack], data, label=INFERRED)
+    _draw_shares(axes, client_shares, [attack], data, label=INFERRED)
     axes.set(xlabel="class", ylabel="share of its examples")
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=2, frameon=False)
     client = data.clients[int(person)]
     marks: dict[str, Mark] = {}
     mark(axes, marks, f"client {client}", client)
     caption = (
-        f"{of_data(kept)}true class shares of client {client} (bars), and what {attack} infers from its update (dots"
-        f"{intervals(kept)}). Of {len(wrong)} clients it has the median error."
+        f"{of_data(client_shares)}true class shares of client {client} (bars), and what {attack} infers from its"
+        f" update (dots{intervals(client_shares)}). Of {len(errors)} clients it has the median error."
     )
     return DrawnFigure(caption, figure=figure, marks=marks, name="class-shares-of-one-client")
 
@@ -126,7 +153,9 @@ def _best(data: FigureData) -> list[str]:
     """Attacks, or baselines where there is none, those first that infer most, see `fedleak.evaluation.answers`."""
     rows = data.rows
     attacks = rows[rows["role"].isin(ATTACKS)]
-    labels = [str(label) for label in (rows if attacks.empty else attacks)["attack"].unique()]
+    candidates = rows if attacks.empty else attacks
+    labels = [str(label) for label in candidates["attack"].unique()]
+    # An attack ranks as its best cell does, of the metrics that judge it.
     cells = Cells(data.results)
     ranks: dict[str, tuple[bool, float, float]] = {}
     for row in cells.rows:
@@ -136,16 +165,17 @@ def _best(data: FigureData) -> list[str]:
 
 
 def _panels(rows: pd.DataFrame, names: list[str], data: FigureData, marks: dict[str, Mark]) -> Figure:
-    whose = {data.clients[int(str(person))]: own for person, own in rows.groupby("person")}
-    clients = sorted(whose.items(), key=lambda one: one[0])
-    down = -(-len(clients) // _COLUMNS)
-    figure, panels = styled(12, 0.7 + 2.1 * down, down, _COLUMNS, sharex=True, sharey=True)
+    """A panel for each client, in the order of their labels."""
+    by_client = {data.clients[int(str(person))]: shares for person, shares in rows.groupby("person")}
+    panel_rows = math.ceil(len(by_client) / _COLUMNS)
+    figure, panels = styled(12, 0.7 + 2.1 * panel_rows, panel_rows, _COLUMNS, sharex=True, sharey=True)
     grid = panels.ravel()
-    for axes in grid[len(clients) :]:
+    # The last row may have panels without a client.
+    for axes in grid[len(by_client) :]:
         axes.remove()
-    for axes, (client, own) in zip(grid, clients, strict=False):
+    for axes, client in zip(grid, sorted(by_client), strict=False):
         mark(axes, marks, f"client {client}", client)
-        _draw_shares(axes, own, names, data)
+        _draw_shares(axes, by_client[client], names, data)
         axes.set_title(f"client {client}", fontsize=11)
     figure.supxlabel("class", fontsize=11)
     figure.supylabel("share of the client's examples", fontsize=11)
@@ -163,13 +193,13 @@ def _draw_shares(
     """
     truth = rows.drop_duplicates("class")
     axes.bar(truth["class"], truth["true"], color=".8", label="true share")
-    for place, name in enumerate(names):
-        part = rows[rows["attack"] == name]
+    for position, name in enumerate(names):
+        estimates = rows[rows["attack"] == name]
         # Dots of several attacks stand next to each other within the bar of a class, 0.6 of its step wide.
-        x = part["class"] + 0.6 * ((place + 0.5) / len(names) - 0.5)
+        x = estimates["class"] + 0.6 * ((position + 0.5) / len(names) - 0.5)
         colour = data.styles[name].colour
-        axes.vlines(x, part["low"], part["high"], color=colour, lw=1)
-        axes.plot(x, part["inferred"], ls="", marker="o", ms=4, color=colour, label=label or name)
+        axes.vlines(x, estimates["low"], estimates["high"], color=colour, lw=1)
+        axes.plot(x, estimates["inferred"], ls="", marker="o", ms=4, color=colour, label=label or name)
     axes.grid(visible=False, axis="x")
     if len(truth) <= _MOST_LABELS:
         axes.set_xticks(truth["class"].tolist())

@@ -1,6 +1,7 @@
 """Figures with a curve per attack: mean ROC curves, and reliability."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -14,8 +15,10 @@ _FEWEST = 20
 """Answers in a bin below which its share is left out."""
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
 """Line style of each setting."""
-_WIDEST, _THINNEST = 5.0, 1.6
-"""Line widths in points of the first and the last attack: a curve below another stays visible."""
+_WIDEST = 5.0
+"""Width in points of the line of the first attack: a curve below another stays visible."""
+_THINNEST = 1.6
+"""The same of the last attack, and of baselines."""
 
 
 def roc(data: FigureData) -> list[DrawnFigure]:
@@ -25,10 +28,19 @@ def roc(data: FigureData) -> list[DrawnFigure]:
         return []
     several = rows["setting"].nunique() > 1
     curves = []
-    for (attack, setting), own in rows.groupby(["attack", "setting"], sort=False):
-        area = float((own["tpr"].rolling(2).mean() * own["fpr"].diff()).sum())
-        label = f"{attack}{f', {setting}' if several else ''}: {area:.3f}"
-        curves.append(_Curve(str(attack), str(setting), label, area, own["fpr"].tolist(), own["tpr"].tolist()))
+    for (attack, setting), points in rows.groupby(["attack", "setting"], sort=False):
+        # The area by trapezoids: the mean of two neighbouring true-positive rates times their distance.
+        area = float((points["tpr"].rolling(2).mean() * points["fpr"].diff()).sum())
+        name = f"{attack}, {setting}" if several else str(attack)
+        curve = _Curve(
+            attack=str(attack),
+            setting=str(setting),
+            label=f"{name}: {area:.3f}",
+            leak=area,
+            x=points["fpr"].tolist(),
+            y=points["tpr"].tolist(),
+        )
+        curves.append(curve)
     figure = _drawn(data, curves)
     axes = figure.axes[0]
     axes.plot([0, 1], [0, 1], color=".5", ls=":")
@@ -70,13 +82,21 @@ class _Curve:
 def _drawn(data: FigureData, curves: list[_Curve]) -> Figure:
     """Figure of the curves, the attack with the largest leak widest and below the others, baselines thin."""
     figure, ((axes,),) = styled(6, 4)
-    attacks, settings = _attacks(data), list(dict.fromkeys(curve.setting for curve in curves))
+    attacks = _attacks(data)
+    settings = list(dict.fromkeys(curve.setting for curve in curves))
     count = sum(curve.attack in attacks for curve in curves)
-    for place, curve in enumerate(sorted(curves, key=lambda one: (one.attack not in attacks, -one.leak))):
-        line, setting = data.styles.get(curve.attack, LineStyle("#000000", ())), settings.index(curve.setting)
-        style = _DASHES[setting % len(_DASHES)] if setting else line.linestyle
-        width = max(_WIDEST - (_WIDEST - _THINNEST) * place / max(count - 1, 1), _THINNEST)
-        axes.plot(curve.x, curve.y, color=line.colour, ls=style, lw=width, label=curve.label)
+    # Drawn first is below: attacks before baselines, those with a larger leak first.
+    ordered = sorted(curves, key=lambda curve: (curve.attack not in attacks, -curve.leak))
+    for position, curve in enumerate(ordered):
+        style = data.styles.get(curve.attack, LineStyle("#000000", ()))
+        # The first setting has the attack's own dashes, a further one those of its position.
+        setting = settings.index(curve.setting)
+        dashes: Any = style.linestyle
+        if setting > 0:
+            dashes = _DASHES[setting % len(_DASHES)]
+        # Widths fall in equal steps from the first attack to the last.
+        width = max(_WIDEST - (_WIDEST - _THINNEST) * position / max(count - 1, 1), _THINNEST)
+        axes.plot(curve.x, curve.y, color=style.colour, ls=dashes, lw=width, label=curve.label)
     legend_right(axes)
     return figure
 

@@ -85,7 +85,10 @@ class DrawnFigure(CaptionedFigure):
             buffer = io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": "fedleak", "svg.fonttype": "none", "pdf.fonttype": 42}):
                 self.figure.savefig(buffer, format=kind, metadata=_FIXED[kind], bbox_inches="tight")
-            self.files[kind] = _marked(buffer.getvalue(), self.marks) if kind == "svg" else buffer.getvalue()
+            content = buffer.getvalue()
+            if kind == "svg" and self.marks:
+                content = _marked(content, self.marks)
+            self.files[kind] = content
         return self.files[kind]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,14 +105,16 @@ def mark(artist: Artist, marks: dict[str, Mark], text: str, client: str = "") ->
 def _marked(svg: bytes, marks: Mapping[str, Mark]) -> bytes:
     """SVG whose marked groups have their text and client instead of an id, which other figures of a page may have."""
 
-    def start(found: re.Match[str]) -> str:
-        mark = marks.get(found[1])
+    def marked_group(group: re.Match[str]) -> str:
+        mark = marks.get(group[1])
         if mark is None:
-            return found[0]
-        client = f' class="client" data-client="{html.escape(mark.client)}"' if mark.client else ""
-        return f"<g{client}><title>{html.escape(mark.text)}</title>"
+            return group[0]
+        attributes = ""
+        if mark.client:
+            attributes = f' class="client" data-client="{html.escape(mark.client)}"'
+        return f"<g{attributes}><title>{html.escape(mark.text)}</title>"
 
-    return re.sub(r'<g id="([^"]*)">', start, svg.decode()).encode() if marks else svg
+    return re.sub(r'<g id="([^"]*)">', marked_group, svg.decode()).encode()
 
 
 def drawn(plot: so.Plot, width: float, height: float, colours: Mapping[str, str] | None = None) -> Figure:
@@ -149,7 +154,10 @@ def errors(rows: pd.DataFrame, side: str = "") -> list[pd.Series]:
         side: end of these columns' names.
     """
     mean = rows[f"mean{side}"]
-    return [(mean - rows[f"low{side}"]).clip(lower=0), (rows[f"high{side}"] - mean).clip(lower=0)]
+    # By rounding, an end may lie a little beyond the mean: matplotlib takes no negative length.
+    below = (mean - rows[f"low{side}"]).clip(lower=0)
+    above = (rows[f"high{side}"] - mean).clip(lower=0)
+    return [below, above]
 
 
 def of_papers(rows: pd.DataFrame) -> pd.DataFrame:
@@ -161,20 +169,29 @@ def of_papers(rows: pd.DataFrame) -> pd.DataFrame:
 
 def legend_right(axes: Axes) -> None:
     """Draws a legend to the right of the axes, if anything has a label; a wide one widens the figure."""
-    if axes.get_legend_handles_labels()[1]:
-        legend = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3)
-        figure = axes.figure
-        if isinstance(figure, Figure):
-            width = figure.get_figwidth()
-            figure.set_figwidth(width + max(0, legend.get_window_extent().width / figure.dpi - width / 2))
+    _, labels = axes.get_legend_handles_labels()
+    if not labels:
+        return
+    legend = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3)
+    figure = axes.figure
+    if isinstance(figure, Figure):
+        # A legend may take half of the width; what it needs beyond that is added, so that the axes stay wide.
+        width = figure.get_figwidth()
+        legend_width = legend.get_window_extent().width / figure.dpi
+        figure.set_figwidth(width + max(0, legend_width - width / 2))
 
 
 def intervals(rows: pd.DataFrame, side: str = "") -> str:
     """End of a caption: that intervals are drawn; empty where no row has one."""
-    low, high = rows[f"low{side}"], rows[f"high{side}"]
-    return " with 95% intervals" if bool((low < high).any()) else ""
+    low = rows[f"low{side}"]
+    high = rows[f"high{side}"]
+    if bool((low < high).any()):
+        return " with 95% intervals"
+    return ""
 
 
 def of_data(rows: pd.DataFrame) -> str:
     """Start of a caption: the name of the rows' data set."""
-    return f"{rows[DATA].iloc[0]}: " if DATA in rows else ""
+    if DATA not in rows:
+        return ""
+    return f"{rows[DATA].iloc[0]}: "

@@ -23,37 +23,49 @@ from fedleak.reports.figures.trade_offs import signal_kept
 from fedleak.reports.questions import Question
 
 _MOST = 2
+"""Largest number of pictures, which stand side by side."""
 
 
 def first_pictures(
-    evaluation: Evaluation, results: pd.DataFrame, asked: Sequence[Question], *, persons: bool = False
+    evaluation: Evaluation, results: pd.DataFrame, questions: Sequence[Question], *, persons: bool = False
 ) -> list[CaptionedFigure]:
     """A picture for each data set, at most two: class shares or records of the first question that has them.
 
     Without, it shows the values of the best attack on the first question. Only leaks count if there is one. Only with
     `persons` does a picture show single clients, see `fedleak.evaluation.persons.over_clients`.
     """
-    frontier = _frontier(results, asked)
+    frontier = _frontier(results, questions)
     if frontier:
         return list(frontier)
-    evaluation = evaluation if persons else over_clients(evaluation)
-    measured = [one.answer for one in asked if one.answer.row is not None]
+    if not persons:
+        evaluation = over_clients(evaluation)
+    measured = [question.answer for question in questions if question.answer.row is not None]
     answers = [answer for answer in measured if answer.status == "leak"] or measured
     by_data: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
         by_data[repr(answer.setting.get("data"))].append(answer)
     figures: list[CaptionedFigure] = []
-    for of_data in list(by_data.values())[:_MOST]:
-        drawn = [content for answer in of_data if (content := _content(evaluation, results, answer)) is not None]
-        figures += drawn[:1] or _by_client(evaluation, results, of_data[0], persons=persons)
+    for answers_on_data in list(by_data.values())[:_MOST]:
+        figures += _picture(evaluation, results, answers_on_data, persons=persons)
     return figures
 
 
-def _frontier(results: pd.DataFrame, asked: Sequence[Question]) -> Sequence[CaptionedFigure]:
+def _picture(
+    evaluation: Evaluation, results: pd.DataFrame, answers: Sequence[Answer], *, persons: bool
+) -> Sequence[CaptionedFigure]:
+    """The first answer's content that can be drawn, else values of the first answer's attack."""
+    for answer in answers:
+        content = _content(evaluation, results, answer)
+        if content is not None:
+            return [content]
+    return _by_client(evaluation, results, answers[0], persons=persons)
+
+
+def _frontier(results: pd.DataFrame, questions: Sequence[Question]) -> Sequence[CaptionedFigure]:
     """Of a what-if, what each defence leaves of the mean update against the leak of the first question."""
-    if not (results["metric"] == COSINE).any() or not asked or asked[0].answer.row is None:
+    if not (results["metric"] == COSINE).any() or not questions or questions[0].answer.row is None:
         return []
-    answer = asked[0].answer
+    answer = questions[0].answer
     rows = results[(results["question"] == answer.question) & (results["metric"] == answer.metric)]
     return signal_kept(FigureData(rows, answer.metric, results, line_styles(results)))[:1]
 
@@ -64,30 +76,44 @@ def _content(evaluation: Evaluation, results: pd.DataFrame, answer: Answer) -> C
     assert row is not None  # it was measured
     profiles, clients = profiles_of(evaluation)
     styles = line_styles(results)
-    same = {label for label, line in evaluation.lines.items() if line.question == row["question"]}
+    same_question = {label for label, info in evaluation.lines.items() if info.question == row["question"]}
     if len(profiles):
-        own = _in_setting(profiles[profiles["attack"].isin(same & styles.keys())], row)
-        if len(own) and CLIENTS in own:
-            return mean_shares(FigureData(own, "", results, styles), row["attack"])
-        if len(own):
-            return one_client(FigureData(own, "", results, styles, clients=clients), row["attack"])
+        shares = _in_setting(profiles[profiles["attack"].isin(same_question & styles.keys())], row)
+        if len(shares) and CLIENTS in shares:
+            return mean_shares(FigureData(shares, "", results, styles), row["attack"])
+        if len(shares):
+            return one_client(FigureData(shares, "", results, styles, clients=clients), row["attack"])
     images = evaluation.pictures.get(row["attack"])
-    return None if images is None else reconstructions(row["attack"], images)
+    if images is None:
+        return None
+    return reconstructions(row["attack"], images)
 
 
 def _by_client(
     evaluation: Evaluation, results: pd.DataFrame, answer: Answer, *, persons: bool
 ) -> Sequence[CaptionedFigure]:
     """Values of an attack and of the best baseline, of every client or with a band over clients."""
-    row, scores = answer.row, evaluation.scores
+    row = answer.row
+    scores = evaluation.scores
     if scores.empty or row is None:
         return []
-    baseline = None if answer.baseline is None else answer.baseline.row
-    kept = pd.DataFrame([row] if baseline is None else [row, baseline])
-    own = scores[(scores["metric"] == row["metric"]) & scores["attack"].isin(kept["attack"])]
-    clients = profiles_of(evaluation)[1] if persons else {}
-    drawn = FigureData(kept, row["metric"], results, line_styles(results), _in_setting(own, row), clients)
-    return by_attack(drawn, width=4.6)
+    drawn_rows = [row]
+    if answer.baseline is not None and answer.baseline.row is not None:
+        drawn_rows.append(answer.baseline.row)
+    rows = pd.DataFrame(drawn_rows)
+    client_scores = scores[(scores["metric"] == row["metric"]) & scores["attack"].isin(rows["attack"])]
+    clients: dict[int, str] = {}
+    if persons:
+        _, clients = profiles_of(evaluation)
+    data = FigureData(
+        rows,
+        row["metric"],
+        results,
+        line_styles(results),
+        scores=_in_setting(client_scores, row),
+        clients=clients,
+    )
+    return by_attack(data, width=4.6)
 
 
 def _in_setting(rows: pd.DataFrame, row: Row) -> pd.DataFrame:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedleak.core.reconstruction import Images
 
 _MAGNIFIED = 8
+"""Factor of differences between images, which would be invisible."""
 
 
 def reconstructions(label: str, shown: Reconstruction) -> DrawnFigure:
@@ -32,6 +33,7 @@ def manipulated_images(originals: Tensor, sent: Tensor, caption: str) -> DrawnFi
 
     Both are ``(N, 3, h, w)`` uint8.
     """
+    # Grey, 0.5, is no difference; brighter is more in the image that was sent.
     difference = (sent.float() - originals.float()) * _MAGNIFIED / 255 + 0.5
     figure = Figure(figsize=(1.6 * len(originals), 4.8), layout="constrained")
     _draw_rows(figure, {"original": originals / 255, "sent": sent / 255, "difference": difference})
@@ -41,10 +43,12 @@ def manipulated_images(originals: Tensor, sent: Tensor, caption: str) -> DrawnFi
 def _draw_rows(figure: Figure, rows: Mapping[str, Images]) -> None:
     """Draws images ``(N, channels, height, width)`` in [0, 1], a named row each; one channel is grey."""
     panels = figure.subplots(len(rows), max(map(len, rows.values())), squeeze=False)
-    for line, (name, images) in zip(panels, rows.items(), strict=True):
-        for axes, image in zip(line, images, strict=True):
+    for row_axes, (name, images) in zip(panels, rows.items(), strict=True):
+        for axes, image in zip(row_axes, images, strict=True):
+            # matplotlib has channels last, and three of them; a reconstruction may leave [0, 1].
             pixels = np.asarray(image, dtype=np.float32).clip(0, 1).transpose(1, 2, 0)
-            pixels = pixels.repeat(3, axis=2) if pixels.shape[2] == 1 else pixels[..., :3]
-            axes.imshow(pixels, interpolation="nearest")
+            if pixels.shape[2] == 1:
+                pixels = pixels.repeat(3, axis=2)
+            axes.imshow(pixels[..., :3], interpolation="nearest")
             axes.set(xticks=[], yticks=[])
-        line[0].set_ylabel(name)
+        row_axes[0].set_ylabel(name)

@@ -7,7 +7,7 @@ code. A new kind of figure is a function and an entry of `FIGURES`.
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -64,8 +64,9 @@ class FigureKind:
 
     def fits(self, rows: pd.DataFrame) -> bool:
         """Whether the rows meet the requirements."""
-        given = set(self.columns) <= set(rows.columns)
-        return given and len(rows) > 0 and (self.axis is None or self.axis == (axis(rows) is not None))
+        if rows.empty or not set(self.columns) <= set(rows.columns):
+            return False
+        return self.axis is None or self.axis == (axis(rows) is not None)
 
 
 def report_figures(
@@ -75,39 +76,52 @@ def report_figures(
 
     Only with `persons` do they show single clients, see `fedleak.evaluation.persons.over_clients`.
     """
-    evaluation = evaluation if persons else over_clients(evaluation)
-    scores, (profiles, clients) = evaluation.scores, profiles_of(evaluation)
-    clients = clients if persons else {}
-    tables = {"results": results, "profiles": profiles, "roc": roc_table(evaluation)}
-    tables["reliability"] = reliability_table(evaluation)
+    if not persons:
+        evaluation = over_clients(evaluation)
+    profiles, clients = profiles_of(evaluation)
+    tables = {
+        "results": results,
+        "profiles": profiles,
+        "roc": roc_table(evaluation),
+        "reliability": reliability_table(evaluation),
+    }
     tables |= {name: _with_parts(table, evaluation) for name, table in tables.items() if "label" in table}
-    shown_metrics = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
+    judged = [name for name in metrics if metric_of(name).judged]
+    shown_metrics = dict.fromkeys([*metrics[:2], *judged])
     styles = line_styles(results)
     drawings: list[tuple[str, CaptionedFigure]] = []
-    for figure in FIGURES:
-        table = tables[figure.table]
+    for figure_kind in FIGURES:
+        table = tables[figure_kind.table]
         names: Iterable[str] = [""]
         if "metric" in table:
-            names = [figure.metric] if figure.metric else shown_metrics
+            names = [figure_kind.metric] if figure_kind.metric else shown_metrics
         for name in names:
-            drawings += _drawn(figure, table, name, results=results, scores=scores, styles=styles, clients=clients)
+            drawings += _drawn(
+                figure_kind,
+                table,
+                name,
+                results=results,
+                scores=evaluation.scores,
+                styles=styles,
+                clients=clients if persons else {},
+            )
     for label, images in evaluation.pictures.items():
-        line = evaluation.lines.get(label, AttackInfo())
-        drawings.append(("", dataclasses.replace(reconstructions(label, images), question=line.question)))
+        question = evaluation.lines.get(label, AttackInfo()).question
+        drawings.append(("", dataclasses.replace(reconstructions(label, images), question=question)))
     answers = leading(recorded_answers(results[results["metric"].isin(metrics)]))
     answered = [(answer.question, str(answer.setting.get("data", ""))) for answer in answers]
     # A drawing stands where its question and data are answered, one of all data at the first answer of its question.
-    places: dict[tuple[str | None, str], int] = {}
-    for place, about in enumerate(answered):
-        places.setdefault(about, place)
-    for place, (question, _) in enumerate(answered):
-        places.setdefault((question, ""), place)
-    drawings.sort(key=lambda drawing: places.get((drawing[1].question, drawing[0]), len(answered)))
+    positions: dict[tuple[str | None, str], int] = {}
+    for position, question_and_data in enumerate(answered):
+        positions.setdefault(question_and_data, position)
+    for position, (answered_question, _) in enumerate(answered):
+        positions.setdefault((answered_question, ""), position)
+    drawings.sort(key=lambda drawing: positions.get((drawing[1].question, drawing[0]), len(answered)))
     return [*(drawing for _, drawing in drawings), *evaluation.figures]
 
 
 def _drawn(
-    figure: FigureKind,
+    figure_kind: FigureKind,
     table: pd.DataFrame,
     name: str,
     *,
@@ -119,7 +133,7 @@ def _drawn(
     """Drawings of one figure and metric for each data set and question, with the name of the data set.
 
     Args:
-        figure: what is drawn.
+        figure_kind: what is drawn.
         table: its table.
         name: metric, empty where the table has none.
         results: results of the run.
@@ -127,66 +141,94 @@ def _drawn(
         styles: styles of the lines.
         clients: label of each client by its number.
     """
-    rows = table[table["metric"] == name] if name else table
-    metric_scores = scores[scores["metric"] == name] if name else scores
-    several = results[DATA].nunique() > 1 if DATA in results else False
-    for data, rows_of_data in rows.groupby(DATA, sort=False) if DATA in rows else [("", rows)]:
+    rows = table
+    if name:
+        rows = rows[rows["metric"] == name]
+        scores = scores[scores["metric"] == name]
+    rows_by_data: Iterable[tuple[Any, pd.DataFrame]] = [("", rows)]
+    if DATA in rows:
+        rows_by_data = rows.groupby(DATA, sort=False)
+    has_several_data_sets = DATA in results and results[DATA].nunique() > 1
+    for data, rows_of_data in rows_by_data:
         results_of_data = results[results[DATA] == data] if data else results
+        # Scores are drawn with the results of one metric and data set only.
         scores_of_data = scores[:0]
-        if name and data and DATA in metric_scores:
-            scores_of_data = metric_scores[metric_scores[DATA] == data]
-        for question, lines in _lines(results_of_data, name):
-            asked = rows_of_data[rows_of_data["attack"].isin(lines)] if "attack" in rows_of_data else rows_of_data
-            if not figure.fits(asked):
+        if name and data and DATA in scores:
+            scores_of_data = scores[scores[DATA] == data]
+        suffix = f"-{data!s}" if data and has_several_data_sets else ""
+        for question, attacks in _attacks_by_question(results_of_data, name):
+            rows_of_question = rows_of_data
+            if "attack" in rows_of_data:
+                rows_of_question = rows_of_data[rows_of_data["attack"].isin(attacks)]
+            if not figure_kind.fits(rows_of_question):
                 continue
-            suffix = f"-{data!s}" if data and several else ""
-            for drawing in figure.draw(FigureData(asked, name, results_of_data, styles, scores_of_data, clients)):
+            figure_data = FigureData(
+                rows=rows_of_question,
+                metric=name,
+                results=results_of_data,
+                styles=styles,
+                scores=scores_of_data,
+                clients=clients,
+            )
+            for drawing in figure_kind.draw(figure_data):
                 named = dataclasses.replace(drawing, name=f"{drawing.name}{suffix}", question=question)
                 yield str(data), named
 
 
 def profiles_of(evaluation: Evaluation) -> tuple[pd.DataFrame, dict[int, str]]:
     """Class shares with the ``role`` of the attack and, of single clients, the ``person``; each client's label."""
-    scores, profiles = evaluation.scores, evaluation.profiles
+    scores = evaluation.scores
+    profiles = evaluation.profiles
     if profiles.empty:
         return profiles, client_labels(scores["person"])
     profiles = profiles.assign(role=[evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]])
     if "victim" not in profiles:  # means over clients
         return profiles, client_labels(scores["person"])
+    # The person behind a victim is another one in each training; without a score, it is the victim's number.
     people = dict(zip(zip(scores["seed"], scores["victim"], strict=True), scores["person"], strict=True))
-    whose = zip(profiles["seed"], profiles["victim"], strict=True)
-    profiles = profiles.assign(person=[people.get(one, one[1]) for one in whose])
+    victims = zip(profiles["seed"], profiles["victim"], strict=True)
+    profiles = profiles.assign(person=[people.get((seed, victim), victim) for seed, victim in victims])
     return profiles, client_labels([*scores["person"], *profiles["person"]])
 
 
 def _with_parts(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
     """A table with the attack and the setting of each label."""
     labels = [evaluation.label(printed) for printed in table["label"]]
-    return table.assign(attack=[label.attack for label in labels], setting=[label.setting for label in labels])
+    attacks = [label.attack for label in labels]
+    settings = [label.setting for label in labels]
+    return table.assign(attack=attacks, setting=settings)
 
 
-def _lines(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str]]]:
-    """Each question with a metric, or with any where it is empty, and its lines."""
-    rows = by_question(results[results["metric"] == metric] if metric else results)
-    return [(question_of(own), set(own["attack"])) for _, own in rows]
+def _attacks_by_question(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str]]]:
+    """Each question with a metric, or with any where it is empty, and its attacks, baselines and references."""
+    if metric:
+        results = results[results["metric"] == metric]
+    return [(question_of(rows), set(rows["attack"])) for _, rows in by_question(results)]
 
 
 def roc_table(evaluation: Evaluation) -> pd.DataFrame:
     """Points of the mean ROC curve of each label, with its number of clients."""
-    parts = [
-        pd.DataFrame(
-            {"label": label, "clients": count, "fpr": false_positive_rates().tolist(), "tpr": (rates / count).tolist()}
-        )
-        for label, (rates, count) in evaluation.roc.items()
-        if count
-    ]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    curves = []
+    for label, (rate_sums, count) in evaluation.roc.items():
+        if count:
+            points = {
+                "label": label,
+                "clients": count,
+                "fpr": false_positive_rates().tolist(),
+                "tpr": (rate_sums / count).tolist(),
+            }
+            curves.append(pd.DataFrame(points))
+    if not curves:
+        return pd.DataFrame()
+    return pd.concat(curves, ignore_index=True)
 
 
 def reliability_table(evaluation: Evaluation) -> pd.DataFrame:
     """Bins of each attack with priors, with its label."""
-    parts = [table.assign(label=label) for label, table in evaluation.details.items() if PROBABILITY in table]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    tables = [table.assign(label=label) for label, table in evaluation.details.items() if PROBABILITY in table]
+    if not tables:
+        return pd.DataFrame()
+    return pd.concat(tables, ignore_index=True)
 
 
 FIGURES: list[FigureKind] = [

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from fedleak.reports.statement.content import Assessment, Measured, RiskRow, Topic
+from fedleak.reports.statement.assessment_content import Assessment, RiskRow, Topic
+from fedleak.reports.statement.measured_content import Measured
 from fedleak.reports.statement.numbers import shown
 from fedleak.reports.statement.system_file import Risk, System
 
@@ -34,19 +35,30 @@ _TOPICS = {
 def assessment(system: System, questions: Sequence[Measured]) -> Assessment:
     """The annex of a system; nothing in it that is not declared or measured."""
     declared = system.risks or {}
-    others = [name for name in declared if name not in {one.question for one in questions}]
-    officer = system.officer
+    # Risks of the measured questions first, then those that the controller declares of others.
+    risks = [_row(question.infers, question.everyday, declared.get(question.question)) for question in questions]
+    measured = {question.question for question in questions}
+    for name, risk in declared.items():
+        if name not in measured:
+            risks.append(_row(name, "Not measured.", risk))
+    advice = OPEN
+    if system.officer is not None:
+        advice = f"{system.officer.advice} ({system.officer.name}, {system.officer.date})"
     return Assessment(
         topics=[Topic(topic=topic, declared=_text(getattr(system, field))) for field, topic in _TOPICS.items()],
-        risks=[
-            *(_row(one.infers, one.everyday, declared.get(one.question)) for one in questions),
-            *(_row(name, "Not measured.", declared[name]) for name in others),
-        ],
-        measures=[OPEN]
-        if system.measures is None
-        else [f"{one.measure} ({one.owner}, by {one.due})" for one in system.measures] or [_NONE],
-        advice=OPEN if officer is None else f"{officer.advice} ({officer.name}, {officer.date})",
+        risks=risks,
+        measures=_measures(system),
+        advice=advice,
     )
+
+
+def _measures(system: System) -> list[str]:
+    """Planned measures with owner and date; null in the declaration is open, an empty list says that there are none."""
+    if system.measures is None:
+        return [OPEN]
+    if not system.measures:
+        return [_NONE]
+    return [f"{planned.measure} ({planned.owner}, by {planned.due})" for planned in system.measures]
 
 
 def _text(value: str | int | list[str] | None) -> str:
@@ -54,18 +66,20 @@ def _text(value: str | int | list[str] | None) -> str:
         return OPEN
     if isinstance(value, list):
         return "; ".join(value) or _NONE
-    return shown(value, whole=True) if isinstance(value, int) else value
+    if isinstance(value, int):
+        return shown(value, whole=True)
+    return value
 
 
-def _row(infers: str, found: str, risk: Risk | None) -> RiskRow:
+def _row(infers: str, measured: str, risk: Risk | None) -> RiskRow:
     def level(severity: str | None, likelihood: str | None) -> str:
         return f"severity {severity or OPEN}, likelihood {likelihood or OPEN}"
 
     if risk is None:
-        return RiskRow(infers=infers, measured=found, before=OPEN, after=OPEN)
+        return RiskRow(infers=infers, measured=measured, before=OPEN, after=OPEN)
     return RiskRow(
         infers=infers,
-        measured=found,
+        measured=measured,
         before=level(risk.severity, risk.likelihood),
         after=level(risk.severity_after, risk.likelihood_after),
     )

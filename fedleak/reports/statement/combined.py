@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedleak.evaluation.range import Range
-from fedleak.reports.statement.content import Combined, Measured, Rates
+from fedleak.reports.statement.measured_content import Combined, Measured, Rates
 from fedleak.reports.statement.numbers import Interval, in_percent, of_range, percent, shown, with_interval
 from fedleak.reports.statement.system_file import System
 
 
 def combined(questions: Sequence[Measured], system: System) -> list[Combined]:
     """Clients exposed, for each question with rates and a declared prior."""
-    found = []
-    for position, one in enumerate(questions):
-        prior = system.of("prior", one.question)
-        if one.rates is not None and prior is not None:
-            found.append(_combined(one, one.rates, prior, position, system))
-    return found
+    exposures = []
+    for position, question in enumerate(questions):
+        prior = system.of("prior", question.question)
+        if question.rates is not None and prior is not None:
+            exposures.append(_combined(question, question.rates, prior, position, system))
+    return exposures
 
 
 def why_not_combined(questions: Sequence[Measured]) -> str:
@@ -43,38 +43,71 @@ def exposure(tpr: Range, fpr: Range, *, clients: int, prior: float) -> dict[str,
         prior: share of them of whom the answer is yes.
     """
     true = clients * prior
-    found: dict[str, Any] = {"clients": clients, "prior": prior, "true": true, "precision": None, "lift": None}
-    found |= {"exposed": of_range(tpr.times(true)), "wrong": of_range(fpr.times(clients - true))}
+    exposed = tpr.times(true)
+    wrong = fpr.times(clients - true)
+    fields: dict[str, Any] = {
+        "clients": clients,
+        "prior": prior,
+        "true": true,
+        "precision": None,
+        "lift": None,
+        "exposed": of_range(exposed),
+        "wrong": of_range(wrong),
+    }
 
     def precision(tpr: float, fpr: float) -> float:
-        named = tpr * prior + fpr * (1 - prior)
-        return tpr * prior / named if named else math.nan
+        share_named = tpr * prior + fpr * (1 - prior)
+        if not share_named:
+            return math.nan
+        return tpr * prior / share_named
 
+    # A decision that names nobody has no precision.
     if tpr.value or fpr.value:
-        right = Range(precision(tpr.value, fpr.value), precision(tpr.low, fpr.high), precision(tpr.high, fpr.low))
-        found |= {"precision": of_range(right), "lift": of_range(right.times(1 / prior))}
-    return found
+        precisions = Range(
+            precision(tpr.value, fpr.value),
+            precision(tpr.low, fpr.high),
+            precision(tpr.high, fpr.low),
+        )
+        fields["precision"] = of_range(precisions)
+        fields["lift"] = of_range(precisions.times(1 / prior))
+    return fields
 
 
-def _combined(one: Measured, rates: Rates, prior: float, position: int, system: System) -> Combined:
-    given = "declared.people" if system.clients is None else "declared.clients"
-    made = exposure(_range(rates.tpr), _range(rates.fpr), clients=system.clients or system.people, prior=prior)
-    named, wrong = (with_interval(made[name], whole=True) for name in ("exposed", "wrong"))
-    right = ""
-    if made["precision"] is not None:
-        lift = shown(made["lift"].value)
-        right = f"; of those named, {percent(made['precision'])} are right, {lift} times the declared share"
-    each = "; each person has one client" if system.clients is None else ""
+def _combined(question: Measured, rates: Rates, prior: float, position: int, system: System) -> Combined:
+    # Without a number of clients, each person has one.
+    has_clients = system.clients is not None
+    fields = exposure(_range(rates.tpr), _range(rates.fpr), clients=system.clients or system.people, prior=prior)
+    named = with_interval(fields["exposed"], whole=True)
+    wrong = with_interval(fields["wrong"], whole=True)
+    # Of those named, how many are right, and how much more often than by naming anybody.
+    precision = ""
+    if fields["precision"] is not None:
+        lift = shown(fields["lift"].value)
+        precision = f"; of those named, {percent(fields['precision'])} are right, {lift} times the declared share"
+    declared = "declared" if has_clients else "declared; each person has one client"
     sentence = (
-        f"Ask of each of {shown(made['clients'], whole=True)} clients (declared{each}): {rates.asks} At the declared"
-        f" share of {in_percent(prior)}, the answer is yes for {shown(made['true'], whole=True)}. At the measured"
-        f" rates, the server names {named} of these and, wrongly, {wrong} others{right}."
+        f"Ask of each of {shown(fields['clients'], whole=True)} clients ({declared}): {rates.asks} At the declared"
+        f" share of {in_percent(prior)}, the answer is yes for {shown(fields['true'], whole=True)}. At the measured"
+        f" rates, the server names {named} of these and, wrongly, {wrong} others{precision}."
     )
-    sources = [*(f"measured[{position}].rates.{rate}" for rate in ("tpr", "fpr")), given, "declared.prior"]
-    return Combined(question=one.question, estimate=one.estimate, **made, sources=sources, sentence=sentence)
+    sources = [
+        f"measured[{position}].rates.tpr",
+        f"measured[{position}].rates.fpr",
+        "declared.clients" if has_clients else "declared.people",
+        "declared.prior",
+    ]
+    return Combined(
+        question=question.question,
+        estimate=question.estimate,
+        **fields,
+        sources=sources,
+        sentence=sentence,
+    )
 
 
-def _range(found: Interval) -> Range:
+def _range(interval: Interval) -> Range:
     """Range of measured rates, which are finite."""
-    value, low, high = (float(one) for one in (found.value, found.low, found.high) if one is not None)
-    return Range(value, low, high)
+    assert interval.value is not None
+    assert interval.low is not None
+    assert interval.high is not None
+    return Range(float(interval.value), float(interval.low), float(interval.high))

@@ -10,13 +10,14 @@ from fedleak.core.class_paths import classes_in
 from fedleak.core.taxonomy import NONE_FITS, TAXONOMY
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.reasons import Reason, nearest_reason
-from fedleak.reports.statement.content import DoesNotApply, NotMeasured, NotRun, NotTried, OtherServer
+from fedleak.reports.statement.gaps_content import DoesNotApply, NotMeasured, NotRun, NotTried, OtherServer
 from fedleak.reports.statement.measured import DECLARED_PRIVACY
 from fedleak.reports.statement.numbers import of_taxonomy
 from fedleak.server.deviation import Deviation
 from fedleak.server.model_manipulation import ModelManipulation
 
-MANIPULATED, COLLUSION = "manipulated-model", "collusion"
+MANIPULATED = "manipulated-model"
+COLLUSION = "collusion"
 KNOWN_CLASSES: Mapping[str, str] = {
     MANIPULATED: "records that a server reads out of updates of a model made for it",
     "sums-over-rounds": "what the sums of many rounds together reveal about a single client",
@@ -52,11 +53,14 @@ def not_tried(
         manipulation: name of what the recorded server did besides averaging, None for nothing.
         summed: largest number of clients in one message.
     """
-    named = {name: attack for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
+    by_name: dict[str, Attack] = {}
     asking: dict[str, list[Attack]] = defaultdict(list)  # baselines alone are no question
     for attack in attacks:
+        by_name[attack.name] = attack
+        by_name[f"{attack.family}/{attack.name}"] = attack
         if not attack.baseline and attack.family != DECLARED_PRIVACY and attack.estimates.truth:
             asking[attack.estimates.question()].append(attack)
+    # Questions of this version's attacks: one does not apply if no attack on it can, else it was not measured.
     not_measured: list[NotMeasured] = []
     does_not_apply: list[DoesNotApply] = []
     for name, of_question in asking.items():
@@ -74,29 +78,35 @@ def not_tried(
             )
         else:
             not_measured.append(_not_measured(of_question, reasons))
-    without = {name: what for name, what in KNOWN_CLASSES.items() if name not in {attack.family for attack in attacks}}
-    for name, what in without.items():
+    # Classes of attack that are no family of this version's.
+    families = {attack.family for attack in attacks}
+    without_family = {name: inferred for name, inferred in KNOWN_CLASSES.items() if name not in families}
+    for name, inferred in without_family.items():
         if name == COLLUSION and summed == 1:
-            alone = "the server receives the update of each client by itself"
-            does_not_apply.append(DoesNotApply(question=name, infers=what, reason=alone))
-        elif name != MANIPULATED or manipulation not in {kind.name for kind in _made_models()}:
+            single_updates = "the server receives the update of each client by itself"
+            does_not_apply.append(DoesNotApply(question=name, infers=inferred, reason=single_updates))
+        elif name != MANIPULATED or manipulation not in {model.name for model in _made_models()}:
             # Where the server sent a made model, the results of the other questions are about its updates.
-            not_measured.append(_of_class(name, what, attacks))
+            not_measured.append(_of_class(name, inferred, attacks))
+    without_attack = dict(without_family)
+    if _made_models():
+        without_attack.pop(MANIPULATED, None)
+    deviations = [
+        OtherServer(deviation=deviation.__name__, does=deviation.does, letter=deviation.public_names().letter)
+        for deviation in classes_in(server, Deviation)
+        if deviation.name != manipulation
+    ]
     return NotTried(
         not_measured=not_measured,
         does_not_apply=does_not_apply,
-        could_not_run=_by_reason(evaluation.not_run, named),
-        other_questions=_by_reason(evaluation.unrelated, named),
-        without_attack={name: what for name, what in without.items() if name != MANIPULATED or not _made_models()},
-        deviations=[
-            OtherServer(deviation=kind.__name__, does=kind.does, letter=kind.public_names().letter)
-            for kind in classes_in(server, Deviation)
-            if kind.name != manipulation
-        ],
+        could_not_run=_by_reason(evaluation.not_run, by_name),
+        other_questions=_by_reason(evaluation.unrelated, by_name),
+        without_attack=without_attack,
+        deviations=deviations,
     )
 
 
-def _of_class(name: str, what: str, attacks: Sequence[Attack]) -> NotMeasured:
+def _of_class(name: str, inferred: str, attacks: Sequence[Attack]) -> NotMeasured:
     """A class of attack that is no family of this version's attacks."""
     reason = "this version has no attack on it"
     if name == MANIPULATED and _made_models():
@@ -107,7 +117,7 @@ def _of_class(name: str, what: str, attacks: Sequence[Attack]) -> NotMeasured:
     elif name in _GLOBAL_MODEL and any(_reads_global_model_alone(attack) for attack in attacks):
         reason += ", only a baseline of another question that reads the global model alone"
     names = of_taxonomy(TAXONOMY.get(name, NONE_FITS))
-    return NotMeasured(question=name, infers=what, reasons=[reason], summary=reason, names=names)
+    return NotMeasured(question=name, infers=inferred, reasons=[reason], summary=reason, names=names)
 
 
 def _made_models() -> list[type[ModelManipulation]]:
@@ -126,28 +136,41 @@ def _reasons(attacks: Sequence[Attack], evaluation: Evaluation) -> dict[str, Rea
     missing = {**evaluation.missing, **evaluation.unrelated}
     reasons = {}
     for attack in attacks:
-        full = f"{attack.family}/{attack.name}"
-        for name in (attack.name, full):
+        # A name that two families share is printed with the family before it.
+        full_name = f"{attack.family}/{attack.name}"
+        for name in (attack.name, full_name):
             if name in missing:
-                reasons[full] = missing[name]
+                reasons[full_name] = missing[name]
     return reasons
 
 
 def _not_measured(attacks: Sequence[Attack], by_attack: Mapping[str, Reason]) -> NotMeasured:
     """A question that the given attacks ask; `by_attack` has the reason of each by ``family/name``."""
-    by_family: dict[str, Counter[str]] = defaultdict(Counter)
+    sentences_by_family: dict[str, Counter[str]] = {attack.family: Counter() for attack in attacks}
+    letters = set()
     for attack in attacks:
         reason = by_attack.get(f"{attack.family}/{attack.name}")
-        by_family[attack.family].update([] if reason is None else [reason.sentence])
-    reasons = [*dict.fromkeys(of_family.most_common(1)[0][0] for of_family in by_family.values() if of_family)]
-    asked = {name: reason for name, reason in by_attack.items() if reason.kind != "inapplicable"}
-    letters = ", ".join(sorted({letter for attack in attacks if (letter := attack.public_names().letter)}))
+        if reason is not None:
+            sentences_by_family[attack.family][reason.sentence] += 1
+        letters.add(attack.public_names().letter)
+    # The most frequent reason of each family, those that families share once.
+    reasons: list[str] = []
+    for sentences in sentences_by_family.values():
+        for sentence, _ in sentences.most_common(1):
+            if sentence not in reasons:
+                reasons.append(sentence)
+    # The summary is of an attack that more data would let run.
+    applicable = {name: reason for name, reason in by_attack.items() if reason.kind != "inapplicable"}
+    summary = _NO_VALUE
+    if applicable:
+        summary = _plain(nearest_reason(applicable))
+    all_letters = ", ".join(sorted(letter for letter in letters if letter))
     return NotMeasured(
-        question=", ".join(by_family),
+        question=", ".join(sentences_by_family),
         infers=attacks[0].estimates.inferred,
         reasons=reasons or [_NO_VALUE],
-        summary=_plain(nearest_reason(asked)) if asked else _NO_VALUE,
-        names=of_taxonomy(replace(attacks[0].public_names(), letter=letters or None)),
+        summary=summary,
+        names=of_taxonomy(replace(attacks[0].public_names(), letter=all_letters or None)),
     )
 
 
@@ -166,11 +189,16 @@ def _plain(reason: Reason) -> str:
     return "the attacks on it do not fit what was recorded (section 6 has the reasons)"
 
 
-def _by_reason(reasons: Mapping[str, Reason], named: Mapping[str, Attack]) -> list[NotRun]:
-    """What did not run, by question and reason; `named` has the attacks by ``name`` and by ``family/name``."""
+def _by_reason(reasons: Mapping[str, Reason], by_name: Mapping[str, Attack]) -> list[NotRun]:
+    """What did not run, by question and reason; `by_name` has the attacks by ``name`` and by ``family/name``."""
     names: dict[tuple[str, str], list[str]] = defaultdict(list)
     for printed_name, reason in reasons.items():
-        attack = named.get(printed_name)
-        question = printed_name if attack is None else attack.family
-        names[question, reason.sentence].append(printed_name if attack is None else attack.name)
-    return [NotRun(question=family, attacks=own, reason=sentence) for (family, sentence), own in sorted(names.items())]
+        attack = by_name.get(printed_name)
+        if attack is None:
+            names[printed_name, reason.sentence].append(printed_name)
+        else:
+            names[attack.family, reason.sentence].append(attack.name)
+    return [
+        NotRun(question=family, attacks=attack_names, reason=sentence)
+        for (family, sentence), attack_names in sorted(names.items())
+    ]

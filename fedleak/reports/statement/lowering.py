@@ -1,7 +1,7 @@
 """What would lower a leak, as far as that was measured anywhere."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.run import Run, read_published
 from fedleak.evaluation.scores import SETTING, records, setting_columns
-from fedleak.reports.statement.content import At, Effect, Lowering, Measured
+from fedleak.reports.statement.lowering_content import At, Effect, Lowering
+from fedleak.reports.statement.measured_content import Measured
 from fedleak.reports.statement.numbers import of_row
 
 _DEFENCES = ("epsilon", "amount", "participants")
@@ -26,7 +27,11 @@ _NAMES = {
     "amount": "variance of the noise on each number",
     "participants": "participants of a sum",
 }
+"""Names of these settings in a statement."""
 _HERE = "this recording"
+"""Name of the table of a defence that was tried on the audited recording."""
+_EVERYTHING = "everything that is sent"
+"""What the noise of a defence covers that names no parameters."""
 
 
 def lowering(
@@ -46,80 +51,110 @@ def lowering(
         audited: the audit, None for none.
     """
     tables = [(path.stem, read_published(path)) for path in sorted(folder.glob("*.json"))]
-    effects = [effect for one in measured for effect in _published(tables, one)]
-    elsewhere = (
-        "Effects on other data are those of the published results of this project. Each row has the largest leak at"
-        " that value of the defence, over all other settings that were measured: the one furthest beyond its baseline."
-        " The model's utility, which falls too, is not compared."
-        if effects
-        else "No effect on these questions was measured on other data either."
-    )
-    advice = "" if audited is None else audited.advice
-    here = f"{advice} {NOT_SEEN}"
-    if not advice:
-        here = (
+    published: list[Effect] = []
+    for question in measured:
+        published += _published(tables, question)
+    elsewhere = "No effect on these questions was measured on other data either."
+    if published:
+        elsewhere = (
+            "Effects on other data are those of the published results of this project. Each row has the largest leak"
+            " at that value of the defence, over all other settings that were measured: the one furthest beyond its"
+            " baseline. The model's utility, which falls too, is not compared."
+        )
+    tried: list[Effect] = []
+    if audited is not None and audited.advice:
+        on_recording = f"{audited.advice} {NOT_SEEN}"
+        for question in measured:
+            tried += _tried(audited.results, question)
+    else:
+        on_recording = (
             "This audit is of one recording, so it measured no effect of a defence on this system. To measure one,"
             " audit with --what-if, or train and record with the defence and audit again."
         )
-    own = [effect for one in measured for effect in _tried(audited.results, one)] if audited and advice else []
-    return Lowering(sentence=f"{here} {elsewhere}", effects=[*own, *effects])
+    return Lowering(sentence=f"{on_recording} {elsewhere}", effects=[*tried, *published])
 
 
-def _tried(results: pd.DataFrame, one: Measured) -> Iterator[Effect]:
-    """The effect of defences tried on the recording."""
+def _tried(results: pd.DataFrame, question: Measured) -> list[Effect]:
+    """The effect of defences tried on the recording; none where no attack on the question ran."""
     column = SETTING + DEFENCE
-    same = _of_attacks(results, one)
-    kept = results[results["metric"] == COSINE].groupby(column)["mean"].mean()
-    found = _largest(same, results, column, _HERE).values()
-    cells = [at.model_copy(update={"signal": kept.get(str(at.value))}) for at in found]
-    for data in same[SETTING + "data"].unique()[:1]:
-        yield _effect(one, str(data), "defence", "", cells, here=True)
+    of_question = _of_attacks(results, question)
+    if of_question.empty:
+        return []
+    cosines = results[results["metric"] == COSINE].groupby(column)["mean"].mean()
+    cells = []
+    for at in _largest(of_question, results, column, _HERE).values():
+        cells.append(at.model_copy(update={"signal": cosines.get(str(at.value))}))
+    effect = Effect(
+        question=question.question,
+        infers=question.infers,
+        metric=question.metric,
+        data=str(of_question[SETTING + "data"].iloc[0]),
+        here=True,
+        defence="defence",
+        note="",
+        cells=_in_order(cells),
+    )
+    return [effect]
 
 
-def _published(tables: Sequence[tuple[str, Run]], one: Measured) -> Iterator[Effect]:
+def _published(tables: Sequence[tuple[str, Run]], question: Measured) -> list[Effect]:
     """An effect for each defence, what it covers, and data of all tables."""
-    found: dict[tuple[str, str, str], dict[Any, At]] = defaultdict(dict)
+    cells_by_effect: dict[tuple[str, str, str], dict[Any, At]] = defaultdict(dict)
     for name, run in tables:
-        same = _of_attacks(run.results, one)
+        of_question = _of_attacks(run.results, question)
         for key in _DEFENCES:
             column = SETTING + key
-            if column not in same or same.empty:
+            if column not in of_question or of_question.empty:
                 continue
-            given = same[same[column].notna()]
-            if key == "amount":  # of other mitigations, the amount is no variance
-                given = given[given[SETTING + "mitigation"].isin(("none", "noise"))]
-            others = [setting for setting in setting_columns(same) if setting not in (column, SETTING + "mitigation")]
-            varied = given.groupby([given[other].map(repr) for other in others] or "metric", sort=False)[column]
-            given = given[varied.transform(lambda values: values.map(repr).nunique()) > 1]
             note = _covered(run.experiment) if key == "epsilon" else ""
-            for data, rows in given.groupby(SETTING + "data", sort=False):
-                cells = found[str(data), key, note]
+            for data, rows in _varied(of_question, key).groupby(SETTING + "data", sort=False):
+                # Tables on the same data add up; at each value the largest leak of all stays.
+                cells = cells_by_effect[str(data), key, note]
                 for value, at in _largest(rows, run.results, column, name).items():
                     if value not in cells or at.gain > cells[value].gain:
                         cells[value] = at
-    for (data, key, note), by_value in found.items():
-        yield _effect(one, data, _NAMES[key], note, list(by_value.values()), here=False)
+    effects = []
+    for (data_name, key, note), by_value in cells_by_effect.items():
+        effect = Effect(
+            question=question.question,
+            infers=question.infers,
+            metric=question.metric,
+            data=data_name,
+            here=False,
+            defence=_NAMES[key],
+            note=note,
+            cells=_in_order(by_value.values()),
+        )
+        effects.append(effect)
+    return effects
 
 
-def _of_attacks(results: pd.DataFrame, one: Measured) -> pd.DataFrame:
-    """Results of attacks on a question, by its metric."""
-    same = (results["family"] == one.question) & (results["question"] == one.estimate)
-    same &= (results["metric"] == one.metric) & results["role"].isin(ATTACKS) & results["mean"].notna()
-    return results[same]
-
-
-def _effect(one: Measured, data: str, defence: str, note: str, cells: Sequence[At], *, here: bool) -> Effect:
-    ordered = sorted(cells, key=lambda at: (-_value(at), -at.gain))
-    return Effect(
-        question=one.question,
-        infers=one.infers,
-        metric=one.metric,
-        data=data,
-        here=here,
-        defence=defence,
-        note=note,
-        cells=ordered,
+def _varied(results: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Results in settings that stand with two values of a defence or more, so that these compare."""
+    column = SETTING + key
+    with_defence = results[results[column].notna()]
+    if key == "amount":  # of other mitigations, the amount is no variance
+        with_defence = with_defence[with_defence[SETTING + "mitigation"].isin(("none", "noise"))]
+    other_settings = [name for name in setting_columns(results) if name not in (column, SETTING + "mitigation")]
+    # Values of a setting compare by their texts: one may be a list. All rows have one metric.
+    groups = with_defence.groupby(
+        [with_defence[name].map(repr) for name in other_settings] or "metric",
+        sort=False,
     )
+    counts = groups[column].transform(lambda values: values.map(repr).nunique())
+    return with_defence[counts > 1]
+
+
+def _of_attacks(results: pd.DataFrame, question: Measured) -> pd.DataFrame:
+    """Results of attacks on a question, by its metric."""
+    of_question = (results["family"] == question.question) & (results["question"] == question.estimate)
+    by_metric = (results["metric"] == question.metric) & results["mean"].notna()
+    return results[of_question & by_metric & results["role"].isin(ATTACKS)]
+
+
+def _in_order(cells: Iterable[At]) -> list[At]:
+    """Cells from the largest value of a defence's setting to the smallest, of equal values the largest leak first."""
+    return sorted(cells, key=lambda at: (-_value(at), -at.gain))
 
 
 def _value(at: At) -> float:
@@ -138,6 +173,7 @@ def _largest(rows: pd.DataFrame, results: pd.DataFrame, column: str, table: str)
         value: Any = key
         row = max(records(of_value), key=cells.rank)
         baseline = cells.baseline(row)
+        # A control reads the update too, so that a defence makes it worse with the attack.
         largest[value] = At(
             value=value,
             table=table,
@@ -154,21 +190,31 @@ def _largest(rows: pd.DataFrame, results: pd.DataFrame, column: str, table: str)
 
 def _covered(table: str) -> str:
     """What the noise of a table's defences covers, from the table's file and those that it extends."""
-    path, names = table_files().get(table), set[str]()
+    path = table_files().get(table)
+    names: set[str] = set()
+    # A file without a defence of its own has that of the file that it stands over.
     while path is not None and path.exists():
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         for arguments in _noised(content):
-            names |= set(arguments.get("parameters") or ["everything that is sent"])
+            names |= set(arguments.get("parameters") or [_EVERYTHING])
         if names or "over" not in content:
             break
         path = path.parent / content["over"]
-    only = "" if "everything that is sent" in names else " only; everything else is sent as it is"
-    return f"the noise covers {', '.join(sorted(names))}{only}" if names else ""
+    if not names:
+        return ""
+    covered = f"the noise covers {', '.join(sorted(names))}"
+    if _EVERYTHING in names:
+        return covered
+    return f"{covered} only; everything else is sent as it is"
 
 
 def _noised(content: Any) -> Iterator[dict[str, Any]]:
     """Arguments of all defences with an epsilon."""
-    if isinstance(content, dict) and "epsilon" in (content.get("init_args") or {}):
-        yield content["init_args"]
-    for part in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
-        yield from _noised(part)
+    if isinstance(content, dict):
+        if "epsilon" in (content.get("init_args") or {}):
+            yield content["init_args"]
+        for field in content.values():
+            yield from _noised(field)
+    elif isinstance(content, list):
+        for element in content:
+            yield from _noised(element)

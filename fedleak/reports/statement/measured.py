@@ -20,8 +20,8 @@ from fedleak.evaluation.result_names import ATTACKS
 from fedleak.evaluation.risk import operating_point, worst_clients, worst_tenth
 from fedleak.evaluation.scores import AttackInfo, records, rows_of, setting_of
 from fedleak.reports.answer_words import bits_sentence
-from fedleak.reports.statement.content import Baseline, ByMetric, Exposed, Measured, Rates
 from fedleak.reports.statement.everyday import answer_in_a_word, everyday
+from fedleak.reports.statement.measured_content import Baseline, ByMetric, Exposed, Measured, Rates
 from fedleak.reports.statement.numbers import (
     Names,
     in_percent,
@@ -60,51 +60,55 @@ def measured(
     The best attack, its metric and what it is compared with are those of `fedleak.evaluation.answers`. What an attack
     infers without ground truth is no question. `summed` is the largest number of clients in one message.
     """
-    asked = {one.estimates.question() for one in attacks if one.estimates.truth}
-    of_content = {one.estimates.question() for one in attacks if set(one.estimates.truth) - NO_DATA}
+    asked_questions = {attack.estimates.question() for attack in attacks if attack.estimates.truth}
+    # Questions whose truth is more than who sent an update.
+    of_content = {attack.estimates.question() for attack in attacks if set(attack.estimates.truth) - NO_DATA}
     cells = Cells(results)
-    found = []
+    questions: list[tuple[tuple[bool, float], Measured]] = []
     for answer in leading(answers(results)):
         row = answer.row
-        if row is None or answer.question not in asked or answer.family in ("", DECLARED_PRIVACY):
+        if row is None or answer.question not in asked_questions or answer.family in ("", DECLARED_PRIVACY):
             continue
+        # E.g. what an attack expects of itself is no leak.
         if not metric(answer.metric).leak:
             continue
         baseline = None if answer.baseline is None else _baseline(answer.baseline, evaluation, seed)
-        made = _measured(row, len(answer.attacks), baseline, evaluation, system, seed)
-        made["adds"] = bits_sentence(answer.bits)
-        made["names"] = names_of(row, attacks, evaluation)
-        made["not_run"] = _not_run(row, attacks, evaluation)
-        made["others"] = _by_other_metrics(answer, cells)
-        made["answer"] = answer_in_a_word(answer, summed=summed)
-        made["everyday"] = everyday(made, _READS_UPDATES if summed == 1 else _READS_SUMS)
-        made["sentence"] = _sentence(made)
-        found.append((answer.question in of_content, answer.gain or 0.0, Measured(**made)))
-    return [question for *_, question in sorted(found, key=lambda entry: (not entry[0], -entry[1]))]
+        fields = _measured(row, len(answer.attacks), baseline, evaluation, system, seed)
+        fields["adds"] = bits_sentence(answer.bits)
+        fields["names"] = names_of(row, attacks, evaluation)
+        fields["not_run"] = _not_run(row, attacks, evaluation)
+        fields["others"] = _by_other_metrics(answer, cells)
+        fields["answer"] = answer_in_a_word(answer, summed=summed)
+        # Sentences are about the fields above, so they come last.
+        fields["everyday"] = everyday(fields, _READS_UPDATES if summed == 1 else _READS_SUMS)
+        fields["sentence"] = _sentence(fields)
+        order = (answer.question not in of_content, -(answer.gain or 0.0))
+        questions.append((order, Measured(**fields)))
+    questions.sort(key=lambda ordered: ordered[0])
+    return [question for _, question in questions]
 
 
 def _by_other_metrics(answer: Answer, cells: Cells) -> list[ByMetric]:
     """The same question by the other metrics of a leak, each by the attack that is best by it."""
-    of_question = [
-        row
-        for row in cells.rows
-        if row["role"] in ATTACKS
-        and (row["question"], row["family"]) == (answer.question, answer.family)
-        and row["metric"] != answer.metric
-        and metric(row["metric"]).leak
-    ]
     by_metric: dict[str, list[Row]] = {}
-    for row in of_question:
-        by_metric.setdefault(row["metric"], []).append(row)
+    for row in cells.rows:
+        same_question = row["question"] == answer.question and row["family"] == answer.family
+        other_leak = row["metric"] != answer.metric and metric(row["metric"]).leak
+        if row["role"] in ATTACKS and same_question and other_leak:
+            by_metric.setdefault(row["metric"], []).append(row)
     return [_by_metric(max(rows, key=cells.rank), cells) for rows in by_metric.values()]
 
 
 def _not_run(row: Row, attacks: Sequence[Attack], evaluation: Evaluation) -> list[str]:
     """Names of the attacks on a question, of one family, that gave no result."""
-    own = [one for one in attacks if not one.baseline and one.family == row["family"]]
-    own = [one for one in own if one.estimates.question() == row["question"]]
-    reasons = evaluation.missing.keys() | evaluation.unrelated.keys()
-    return [one.name for one in own if {one.name, f"{one.family}/{one.name}"} & reasons]
+    without_result = evaluation.missing.keys() | evaluation.unrelated.keys()
+    names = []
+    for attack in attacks:
+        if attack.baseline or attack.family != row["family"] or attack.estimates.question() != row["question"]:
+            continue
+        if {attack.name, f"{attack.family}/{attack.name}"} & without_result:
+            names.append(attack.name)
+    return names
 
 
 def _by_metric(row: Row, cells: Cells) -> ByMetric:
@@ -120,26 +124,39 @@ def _by_metric(row: Row, cells: Cells) -> ByMetric:
 
 
 def _measured(
-    row: Row, tried: int, baseline: Baseline | None, evaluation: Evaluation, system: System, seed: int
+    row: Row, attack_count: int, baseline: Baseline | None, evaluation: Evaluation, system: System, seed: int
 ) -> dict[str, Any]:
     """Fields of `Measured` without the sentence."""
-    entry, own = metric(row["metric"]), rows_of(evaluation.scores, row)
-    worst, people = worst_tenth(own, seed=seed), [int(person) for person in worst_clients(own).index]
+    entry = metric(row["metric"])
     direction = "lower" if entry.lower_is_better else "higher"
+    scores = rows_of(evaluation.scores, row)
+    worst = worst_tenth(scores, seed=seed)
+    worst_people = [int(person) for person in worst_clients(scores).index]
+    # A client whose mean over rounds and trainings is that of a perfect attack, so each of them is.
+    is_certain = np.isclose(crossed(scores).mean(axis=1), entry.certainty, atol=1e-9)
     return {
-        **{"question": row["family"], "estimate": row["question"], "infers": row["tells"]},
-        **{"attack": row["attack"], "attacks": tried},
-        **{"sensitivity": system.of("sensitivity", row["family"]), "setting": setting_of(row)},
-        **{"sees": row["sees"], "knows": row["knows"], "metric": row["metric"], "meaning": entry.meaning},
-        **{"direction": f"{direction} means that more is inferred", "result": of_row(row)},
-        **{"n": int(row["n"]), "seeds": int(row["seeds"]), "guessing": entry.guessing, "certainty": entry.certainty},
-        "certain": int(np.isclose(crossed(own).mean(axis=1), entry.certainty, atol=1e-9).sum()),
+        "question": row["family"],
+        "estimate": row["question"],
+        "infers": row["tells"],
+        "attack": row["attack"],
+        "attacks": attack_count,
+        "sensitivity": system.of("sensitivity", row["family"]),
+        "setting": setting_of(row),
+        "sees": row["sees"],
+        "knows": row["knows"],
+        "metric": row["metric"],
+        "meaning": entry.meaning,
+        "direction": f"{direction} means that more is inferred",
+        "result": of_row(row),
+        "n": int(row["n"]),
+        "seeds": int(row["seeds"]),
+        "guessing": entry.guessing,
+        "certainty": entry.certainty,
+        "certain": int(is_certain.sum()),
         "baseline": baseline,
-        **{
-            "worst_tenth": None if worst is None else of_range(worst),
-            "worst_clients": len(people),
-            "worst_people": people,
-        },
+        "worst_tenth": None if worst is None else of_range(worst),
+        "worst_clients": len(worst_people),
+        "worst_people": worst_people,
         "most_exposed": _most_exposed(evaluation, row["attack"]),
         "rates": _rates(row, evaluation, system.of("acceptable_fpr", row["family"])),
     }
@@ -150,10 +167,10 @@ def names_of(row: Row, attacks: Sequence[Attack], evaluation: Evaluation) -> Nam
     info = evaluation.lines.get(row["attack"], AttackInfo())
     of_family = {attack.name: attack for attack in attacks if attack.family == row["family"]}
     attack = of_family.get(info.name)
-    found = TAXONOMY.get(row["family"], NONE_FITS) if attack is None else attack.public_names()
+    taxonomy = TAXONOMY.get(row["family"], NONE_FITS) if attack is None else attack.public_names()
     if info.active:
-        found = replace(found, letter=MANIPULATING.get(found.letter or ""))
-    return of_taxonomy(found)
+        taxonomy = replace(taxonomy, letter=MANIPULATING.get(taxonomy.letter or ""))
+    return of_taxonomy(taxonomy)
 
 
 def _most_exposed(evaluation: Evaluation, attack: str) -> list[Exposed]:
@@ -161,8 +178,10 @@ def _most_exposed(evaluation: Evaluation, attack: str) -> list[Exposed]:
     table = evaluation.details.get(attack, pd.DataFrame())
     if PLACE not in table:
         return []
-    rows = records(table[table[PLACE].notna()])
-    return [Exposed(client=int(r["client"]), place=int(r[PLACE]), others_above=int(r["others above"])) for r in rows]
+    return [
+        Exposed(client=int(row["client"]), place=int(row[PLACE]), others_above=int(row["others above"]))
+        for row in records(table[table[PLACE].notna()])
+    ]
 
 
 def _baseline(comparison: Comparison, evaluation: Evaluation, seed: int) -> Baseline:
@@ -178,31 +197,50 @@ def _baseline(comparison: Comparison, evaluation: Evaluation, seed: int) -> Base
 
 
 def _rates(row: Row, evaluation: Evaluation, acceptable: float | None) -> Rates | None:
+    """Rates at the best threshold within the acceptable false-positive rate; None for an attack without a ranking."""
     ranked = evaluation.candidates.get(row["attack"])
-    point = None if ranked is None or acceptable is None else operating_point(ranked, acceptable)
+    if ranked is None or acceptable is None:
+        return None
+    point = operating_point(ranked, acceptable)
     if point is None:
         return None
-    counts = {name: getattr(point, name) for name in ("asks", "candidates", "positives", "clients")}
-    return Rates(acceptable_fpr=point.allowed, fpr=of_range(point.fpr), tpr=of_range(point.tpr), **counts)
+    return Rates(
+        asks=point.asks,
+        acceptable_fpr=point.allowed,
+        fpr=of_range(point.fpr),
+        tpr=of_range(point.tpr),
+        candidates=point.candidates,
+        positives=point.positives,
+        clients=point.clients,
+    )
 
 
-def _sentence(made: Mapping[str, Any]) -> str:
+def _sentence(fields: Mapping[str, Any]) -> str:
     """The attack's result with its metric and direction."""
-    result, baseline, rates = made["result"], made["baseline"], made["rates"]
-    against = [] if made["guessing"] is None else [f"guessing gives {made['guessing']:g}"]
+    # 1. The value with its interval, n, and what it is compared with.
+    value = with_interval(fields["result"])
+    reached = f"The attack {fields['attack']} reaches {fields['metric']} {value} over {fields['n']} clients"
+    if fields["attacks"] > 1:
+        reached += f" (chosen among {fields['attacks']} attacks by the same data)"
+    against = []
+    if fields["guessing"] is not None:
+        against.append(f"guessing gives {fields['guessing']:g}")
+    baseline = fields["baseline"]
     if baseline is not None:
         without = "a baseline" if baseline.reads_update else "without the update"
         against.append(f"{baseline.attack}, {without}, gives {shown(baseline.result.value)}")
-    reached = f"The attack {made['attack']} reaches {made['metric']} {with_interval(result)} over {made['n']} clients"
-    if made["attacks"] > 1:
-        reached += f" (chosen among {made['attacks']} attacks by the same data)"
-    parts = [
-        reached + (f", where {' and '.join(against)}" if against else ""),
-        f"{made['meaning'].rstrip('.')}; {made['direction']}" if made["meaning"] else made["direction"].capitalize(),
-    ]
+    if against:
+        reached += f", where {' and '.join(against)}"
+    # 2. What the metric means, and which direction is more leakage.
+    direction = fields["direction"].capitalize()
+    if fields["meaning"]:
+        direction = f"{fields['meaning'].rstrip('.')}; {fields['direction']}"
+    sentences = [reached, direction]
+    # 3. The rates at one threshold.
+    rates = fields["rates"]
     if rates is not None:
-        parts.append(
+        sentences.append(
             f"At one threshold it names {percent(rates.tpr)} of the right answers and, wrongly, {percent(rates.fpr)} of"
             f" the others (acceptable: {in_percent(rates.acceptable_fpr)})"
         )
-    return f"{made['adds']} {'. '.join(parts)}.".strip()
+    return f"{fields['adds']} {'. '.join(sentences)}.".strip()

@@ -48,20 +48,24 @@ class Names(Strict):
     """threat model, A to H, of the USENIX Security 2025 systematisation; several where attacks differ"""
 
 
-def of_taxonomy(found: Taxonomy) -> Names:
+def of_taxonomy(taxonomy: Taxonomy) -> Names:
     """Names of an entry of the table of taxonomies."""
-    return Names(**asdict(found))
+    return Names(**asdict(taxonomy))
 
 
 def plain(value: float) -> Number:
     """A number as JSON can hold it."""
     value = float(value)
-    return None if math.isnan(value) else "infinite" if math.isinf(value) else value
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "infinite"
+    return value
 
 
-def of_range(found: Range) -> Interval:
+def of_range(value_range: Range) -> Interval:
     """Interval of a range."""
-    return Interval(value=plain(found.value), low=plain(found.low), high=plain(found.high))
+    return Interval(value=plain(value_range.value), low=plain(value_range.low), high=plain(value_range.high))
 
 
 def of_row(row: Mapping[str, Any]) -> Interval:
@@ -69,7 +73,7 @@ def of_row(row: Mapping[str, Any]) -> Interval:
     return of_range(Range(row["mean"], row["low"], row["high"]))
 
 
-def shown(found: Number, *, whole: bool = False) -> str:
+def shown(number: Number, *, whole: bool = False) -> str:
     """Label of a number that reads the same wherever commas and points separate thousands.
 
     It has three digits at most, no zeros at its end, and spaces between thousands.
@@ -79,50 +83,65 @@ def shown(found: Number, *, whole: bool = False) -> str:
     >>> shown(12000.0, whole=True).split()
     ['12', '000']
     """
-    if found is None or found == "infinite":
-        return "undefined" if found is None else found
-    size = abs(found)
+    if number is None:
+        return "undefined"
+    if number == "infinite":
+        return number
+    size = abs(number)
     if whole or size >= 100:
-        return f"{found:,.0f}".replace(",", "\u00a0")
+        return f"{number:,.0f}".replace(",", "\u00a0")
+    # Two digits without an exponent: 1e-05 is 0.00001.
     if 0 < size < 0.001:
-        return f"{Decimal(f'{found:.2g}'):f}"
-    if 0.9995 <= found < 1:
+        return f"{Decimal(f'{number:.2g}'):f}"
+    # What rounds to 1 is not certain.
+    if 0.9995 <= number < 1:
         return "above 0.999"
-    text = f"{found:.{3 if size < 1 else 2 if size < 10 else 1}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    # Three digits: those before the point decide how many stand after it.
+    if size < 1:
+        decimals = 3
+    elif size < 10:
+        decimals = 2
+    else:
+        decimals = 1
+    return f"{number:.{decimals}f}".rstrip("0").rstrip(".")
 
 
-def hundredths(found: float) -> str:
+def hundredths(number: float) -> str:
     """Label of a number from 0 to 100 without decimals, which is 0 or 100 only where the number is.
 
     >>> hundredths(99.7), hundredths(100.0), hundredths(0.2), hundredths(71.8)
     ('more than 99', '100', 'less than 1', '72')
     """
-    if 99.5 <= found < 100:
+    if 99.5 <= number < 100:
         return "more than 99"
-    return "less than 1" if 0 < found < 0.5 else f"{found:.0f}"
+    if 0 < number < 0.5:
+        return "less than 1"
+    return f"{number:.0f}"
 
 
-def in_percent(found: Number) -> str:
+def in_percent(share: Number) -> str:
     """Label of a share in percent.
 
     >>> in_percent(0.003), in_percent(0.884), in_percent(0.9999)
     ('0.3%', '88%', 'more than 99%')
     """
-    if not isinstance(found, float):
-        return shown(found)
-    of_hundred = 100 * found
-    if not 0 < found < 0.1:
+    if not isinstance(share, float):
+        return shown(share)
+    of_hundred = 100 * share
+    if not 0 < share < 0.1:
         return f"{hundredths(of_hundred)}%"
-    digits = 1 if found > 0.01 else 4  # a share below 1% keeps two digits that are not 0
+    digits = 1 if share > 0.01 else 4  # a share below 1% keeps two digits that are not 0
     return f"{shown(round(of_hundred, digits))}%"
 
 
-def percent(found: Interval) -> str:
+def percent(share: Interval) -> str:
     """Label of a share with its interval, in percent."""
-    return f"{in_percent(found.value)} ({in_percent(found.low)} to {in_percent(found.high)})"
+    return f"{in_percent(share.value)} ({in_percent(share.low)} to {in_percent(share.high)})"
 
 
-def with_interval(found: Interval, *, whole: bool = False) -> str:
+def with_interval(interval: Interval, *, whole: bool = False) -> str:
     """Label of a number with its interval."""
-    return f"{shown(found.value, whole=whole)} ({shown(found.low, whole=whole)} to {shown(found.high, whole=whole)})"
+    value = shown(interval.value, whole=whole)
+    low = shown(interval.low, whole=whole)
+    high = shown(interval.high, whole=whole)
+    return f"{value} ({low} to {high})"

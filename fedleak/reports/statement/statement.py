@@ -19,11 +19,12 @@ from fedleak.reports.html import GENERATED
 from fedleak.reports.metric_words import number_in_words, value_in_words
 from fedleak.reports.statement.assessment import assessment
 from fedleak.reports.statement.combined import combined, why_not_combined
-from fedleak.reports.statement.content import Measured, Provenance, Scope, Statement, Verdict
+from fedleak.reports.statement.content import Provenance, Scope, Statement, Verdict
 from fedleak.reports.statement.gaps import not_tried
 from fedleak.reports.statement.lowering import lowering
 from fedleak.reports.statement.measured import measured
-from fedleak.reports.statement.numbers import shown
+from fedleak.reports.statement.measured_content import Measured
+from fedleak.reports.statement.numbers import Number, shown
 from fedleak.reports.statement.page import html
 from fedleak.reports.statement.privacy import privacy
 from fedleak.reports.statement.sums import sums
@@ -40,9 +41,24 @@ LIMITS = (
 
 
 TERMS = (
-    *("attack", "auxiliary data", "baseline", "bits", "client", "clients exposed", "epsilon"),
-    *("ground truth", "honest but curious", "interval", "person", "prior", "recording", "round", "secure aggregation"),
-    *("server", "update", "worst tenth"),
+    "attack",
+    "auxiliary data",
+    "baseline",
+    "bits",
+    "client",
+    "clients exposed",
+    "epsilon",
+    "ground truth",
+    "honest but curious",
+    "interval",
+    "person",
+    "prior",
+    "recording",
+    "round",
+    "secure aggregation",
+    "server",
+    "update",
+    "worst tenth",
 )
 """Terms that a statement explains."""
 
@@ -67,29 +83,45 @@ def write_statement(
 
     Only with `persons` does it hold the numbers of the clients about whom most is inferred, and records of theirs.
     """
-    evaluation = evaluation if persons else over_clients(evaluation)
+    if not persons:
+        evaluation = over_clients(evaluation)
     system = declared.system
     scope = _scope(recording, evaluation, run, system)
+    # A statement is about the recorded updates, not about those that a defence would have changed.
+    results = as_recorded(run.results)
     questions = measured(
-        *(as_recorded(run.results), evaluation, system),
+        results,
+        evaluation,
+        system,
         attacks=attacks,
         seed=run.seed,
         summed=scope.summed,
     )
     if not persons:
-        questions = [one.model_copy(update={"worst_people": []}) for one in questions]
-    manipulation = recording.manifest.config.get("manipulation")
+        questions = [question.model_copy(update={"worst_people": []}) for question in questions]
+    gaps = not_tried(
+        evaluation,
+        attacks,
+        measured=[question.estimate for question in questions],
+        manipulation=recording.manifest.config.get("manipulation"),
+        summed=scope.summed,
+    )
+    limits = list(LIMITS)
+    if scope.summed > 1:
+        limits.append(SHARED)
     content: dict[str, Any] = {
-        **{"scope": scope, "measured": questions, "declared": system},
+        "scope": scope,
+        "measured": questions,
+        "declared": system,
         "combined": combined(questions, system),
         "assessment": assessment(system, questions),
-        "privacy": privacy(as_recorded(run.results), evaluation, system, recording.manifest.releases),
+        "privacy": privacy(results, evaluation, system, recording.manifest.releases),
         "sums": sums(evaluation),
-        "not_tried": not_tried(evaluation, attacks, [one.estimate for one in questions], manipulation, scope.summed),
+        "not_tried": gaps,
         "lowering": lowering(questions, audited=run),
-        "gate": [verdict_in_words(one, attacks) for one in run.gate],
+        "gate": [verdict_in_words(verdict, attacks) for verdict in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
-        "limits": [*LIMITS, *([SHARED] if scope.summed > 1 else [])],
+        "limits": limits,
         "generated": GENERATED if "synthetic" in run.data["name"] else "",
         "terms": terms(),
     }
@@ -104,22 +136,27 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
     manifest = recording.manifest
     # Without a score, the clients are those that the server can tell apart.
     people = evaluation.scores.groupby("attack")["person"].nunique()
-    active = any(line.active for line in evaluation.lines.values())
+    active = any(info.active for info in evaluation.lines.values())
     behaviour = "deviates from the protocol (active)" if active else "follows the protocol (honest but curious)"
     readers = ", ".join(system.readers)
-    shapes = {name: [int(size) for size in entry["shape"]] for name, entry in manifest.parameters.items()}
-    sums = [{*map(tuple, recording.participants(number).values())} for number in recording.rounds]
-    single = [len(recording.pseudonyms(number)) for number in recording.rounds]
+    # Clients of one sum have equal lists of participants, filled up with -1 to one length; without sums, each client
+    # sends a message.
+    messages = 0
+    sizes: list[int] = []
+    for number in recording.rounds:
+        sums_of_round = {tuple(participants) for participants in recording.participants(number).values()}
+        messages += len(sums_of_round) or len(recording.pseudonyms(number))
+        sizes += [sum(pseudonym >= 0 for pseudonym in participants) for participants in sums_of_round]
     return Scope(
         data=run.data["name"],
         rounds=len(recording.rounds),
-        messages=sum(len(own) or alone for own, alone in zip(sums, single, strict=True)),
-        summed=max((sum(name >= 0 for name in one) for own in sums for one in own), default=1),
+        messages=messages,
+        summed=max(sizes, default=1),
         clients=int(people.max()) if len(people) else len(recording.pseudonyms()),
         adversary=f"the server, which {behaviour}, or anyone else who can read what it receives ({readers})",
         active=active,
         learner=None if manifest.learner is None else str(manifest.learner["name"]),
-        parameters=shapes,
+        parameters={name: list(map(int, parameter["shape"])) for name, parameter in manifest.parameters.items()},
         rows_only=list(manifest.row_parameters),
         releases=[dict(release) for release in manifest.releases],
         outside=[*system.outside, "parameters that clients keep or that are not listed here", "all other channels"],
@@ -141,25 +178,37 @@ def verdict_in_words(entry: Mapping[str, Any], attacks: Sequence[Attack]) -> Ver
     limit = Limit.named(entry["metric"], float(entry["limit"]))
     about = ""
     if limit.question is not None:
-        asked = [attack.estimates for attack in attacks if limit.applies(attack.family, attack.estimates.inferred)]
+        estimates = [attack.estimates for attack in attacks if limit.applies(attack.family, attack.estimates.inferred)]
         # Bits and differences are measured on many questions, and are no metric of an estimate.
-        measuring = [estimates for estimates in asked if limit.metric in estimates.metric_names()] or asked
-        about = f" that infers {' or '.join(dict.fromkeys(estimates.inferred for estimates in measuring))}"
+        measuring = [estimate for estimate in estimates if limit.metric in estimate.metric_names()] or estimates
+        inferred = dict.fromkeys(estimate.inferred for estimate in measuring)
+        about = f" that infers {' or '.join(inferred)}"
     if limit.is_relative:
         compared = _COMPARED[limit.metric]
-        said = f"No attack{about} may infer more than {compared} by over {shown(limit.bound)}, in its metric."
+        sentence = f"No attack{about} may infer more than {compared} by over {shown(limit.bound)}, in its metric."
     else:
-        said = f"No attack{about} may be better than one that {value_in_words(limit.metric, limit.bound)}."
+        sentence = f"No attack{about} may be better than one that {value_in_words(limit.metric, limit.bound)}."
     whom = "clients like them" if entry["about"] == "clients" else "all clients of the recording"
-    fields = {field: entry[field] for field in ("metric", "limit", "verdict", "message")}
-    return Verdict(**fields, everyday=f"{said} {_OUTCOMES[entry['verdict']].format(whom=whom)}")
+    outcome = _OUTCOMES[entry["verdict"]].format(whom=whom)
+    return Verdict(
+        metric=entry["metric"],
+        limit=entry["limit"],
+        verdict=entry["verdict"],
+        message=entry["message"],
+        everyday=f"{sentence} {outcome}",
+    )
 
 
 def _provenance(directory: Path, run: Run, recording: Recording, declared: Declaration) -> Provenance:
     manifest = recording.manifest
     return Provenance(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        **{name: getattr(run, name) for name in ("command", "commit", "versions", "seed", "seconds", "hardware")},
+        command=run.command,
+        commit=run.commit,
+        versions=run.versions,
+        seed=run.seed,
+        seconds=run.seconds,
+        hardware=run.hardware,
         recording_sha256=recording.sha256(),
         recording_seed=manifest.seed,
         recording_commit=manifest.commit,
@@ -171,31 +220,44 @@ def _provenance(directory: Path, run: Run, recording: Recording, declared: Decla
 
 def terms() -> dict[str, str]:
     """Terms of a statement and their meanings, from docs/start/glossary.md."""
-    lines = (PACKAGE / "reports" / "statement" / "glossary.md").read_text(encoding="utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.strip("| ").split(" | ", 1)] for line in lines if line.startswith("| ")]
-    meanings = {
-        row[0]: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", row[1]).replace("`", "") for row in rows if len(row) == 2
-    }
+    glossary = (PACKAGE / "reports" / "statement" / "glossary.md").read_text(encoding="utf-8")
+    meanings = {}
+    for line in glossary.splitlines():
+        if line.startswith("| ") and " | " in line.strip("| "):
+            term, meaning = line.strip("| ").split(" | ", 1)
+            # Without the markup of links and code.
+            without_links = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", meaning.strip())
+            meanings[term.strip()] = without_links.replace("`", "")
     return {name: meanings[name] for name in TERMS}
 
 
 def _summary(content: dict[str, Any]) -> list[str]:
     """The statement in five sentences: scope, measured, combined, differential privacy, limits."""
-    scope, system, questions = content["scope"], content["declared"], content["measured"]
-    sentences = {one.estimate: one.sentence for one in content["combined"]}
+    scope = content["scope"]
+    system = content["declared"]
+    questions = content["measured"]
+    attacked = _number(scope.messages, "message")
+    if scope.summed > 1:
+        attacked += f", each a sum over up to {scope.summed} clients,"
+    # Clients exposed are those of the largest leak that is shown and has rates and a declared prior.
+    sentences = {combination.estimate: combination.sentence for combination in content["combined"]}
     shown_leaks = [question for question in questions if question.answer in ("yes", "slightly")]
     exposed = [sentences[question.estimate] for question in shown_leaks if question.estimate in sentences]
-    judged = exposed[0] if exposed else f"not computed, because {why_not_combined(shown_leaks)}."
+    if not exposed:
+        exposed = [f"not computed, because {why_not_combined(shown_leaks)}."]
+    # Questions that can be asked are those measured and those that were not; the others do not apply.
     count = len(questions) + len(content["not_tried"].not_measured)
-    others = len(content["not_tried"].does_not_apply)
-    inapplicable = f" ({others} {'other does' if others == 1 else 'others do'} not apply to it)" if others else ""
-    messages, rounds = _number(scope.messages, "message"), _number(scope.rounds, "round")
-    sums = f", each a sum over up to {scope.summed} clients," if scope.summed > 1 else ""
+    inapplicable_count = len(content["not_tried"].does_not_apply)
+    inapplicable = ""
+    if inapplicable_count == 1:
+        inapplicable = " (1 other does not apply to it)"
+    elif inapplicable_count > 1:
+        inapplicable = f" ({inapplicable_count} others do not apply to it)"
     return [
-        f"{system.system} {system.version}: fedleak attacked {messages}{sums} from {rounds} of a recording; results are"
-        f" about up to {_number(scope.clients, 'client')}. The adversary is {scope.adversary}.",
+        f"{system.system} {system.version}: fedleak attacked {attacked} from {_number(scope.rounds, 'round')} of a"
+        f" recording; results are about up to {_number(scope.clients, 'client')}. The adversary is {scope.adversary}.",
         _answers(questions),
-        f"Clients exposed: {judged}",
+        f"Clients exposed: {exposed[0]}",
         content["privacy"].sentence,
         f"Measured: {len(questions)} of {count} questions that can be asked of this system{inapplicable}; the table has"
         " all of them. What was not measured may leak, and what was measured may leak more than was found: this is a"
@@ -214,26 +276,32 @@ def _answers(questions: Sequence[Measured]) -> str:
         "few": f"Cannot be said, because fewer than {FEWEST} clients were measured: ",
         "cannot be said": "Cannot be said, because no baseline without the update ran: ",
     }
-    answers = ["few" if one.n < FEWEST else one.answer for one in questions]
-    asked = {
-        start: [
-            _with_words(one) if one is questions[0] and name in ("yes", "slightly") else one.infers
-            for one, answer in zip(questions, answers, strict=True)
-            if answer == name
-        ]
-        for name, start in starts.items()
-    }
-    return " ".join(f"{start}{'; '.join(own)}." for start, own in asked.items() if own)
+    inferred: dict[str, list[str]] = {answer: [] for answer in starts}
+    for position, question in enumerate(questions):
+        answer: str = "few" if question.n < FEWEST else question.answer
+        # Only the first question, of the largest leak, has its numbers here.
+        if position == 0 and answer in ("yes", "slightly"):
+            inferred[answer].append(_with_words(question))
+        else:
+            inferred[answer].append(question.infers)
+    return " ".join(f"{starts[answer]}{'; '.join(texts)}." for answer, texts in inferred.items() if texts)
 
 
-def _with_words(one: Measured) -> str:
+def _with_words(question: Measured) -> str:
     """What the first question asks, with how well it is answered, and how well without the update."""
-    result, baseline = value_in_words(one.metric, one.result.value), one.baseline
-    start = one.guessing if baseline is None else baseline.result.value
-    compared = "guessing" if baseline is None else "a control" if baseline.reads_update else "without the update"
-    without = "" if start is None else f"; {compared}: {number_in_words(one.metric, start)}"
-    return f"{one.infers} (the best attack {result}{without})"
+    words = f"the best attack {value_in_words(question.metric, question.result.value)}"
+    baseline = question.baseline
+    start: Number = question.guessing
+    compared = "guessing"
+    if baseline is not None:
+        start = baseline.result.value
+        compared = "a control" if baseline.reads_update else "without the update"
+    if start is not None:
+        words += f"; {compared}: {number_in_words(question.metric, start)}"
+    return f"{question.infers} ({words})"
 
 
 def _number(count: int, what: str) -> str:
-    return f"one {what}" if count == 1 else f"{shown(count, whole=True)} {what}s"
+    if count == 1:
+        return f"one {what}"
+    return f"{shown(count, whole=True)} {what}s"

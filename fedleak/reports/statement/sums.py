@@ -6,9 +6,9 @@ import pandas as pd
 
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.scores import records
-from fedleak.reports.statement.content import Revealed, Sums
+from fedleak.reports.statement.sums_content import Revealed, Sums
 
-_MEASURED, _PREDICTED = "rounds-to-reveal", "predicted-rounds-to-reveal"
+_MEASURED = "rounds-to-reveal"
 ASSUMPTIONS = (
     "The server knows who took part in each round, under names that persist: it chooses and addresses them.",
     "Clients' data stay the same; where they change, a client is hidden for longer.",
@@ -21,43 +21,62 @@ def sums(evaluation: Evaluation) -> Sums | None:
     table = evaluation.details.get("participation")
     if table is None:
         return None
-    own, batched = records(table)[:2]
-    if own["rounds"] < 2:
+    # The rows are of the recorded participation, and of one in which clients always take part in the same groups.
+    recorded, batched = records(table)[:2]
+    if recorded["rounds"] < 2:
         return None
     scores = evaluation.scores
-    found = [
-        _revealed(str(name), rows)
-        for name, rows in scores[scores["metric"] == _MEASURED].groupby("attack")
-        if evaluation.lines[str(name)].role != "baseline" and rows["value"].notna().any()
-    ]
-    earliest = None if pd.isna(own["first after"]) else int(own["first after"])
+    revealed = []
+    for name, rows in scores[scores["metric"] == _MEASURED].groupby("attack"):
+        is_attack = evaluation.lines[str(name)].role != "baseline"
+        if is_attack and rows["value"].notna().any():
+            revealed.append(_revealed(str(name), rows))
+    earliest = None if pd.isna(recorded["first after"]) else int(recorded["first after"])
     return Sums(
-        sentence=_sentence(own, earliest, found),
-        **{name: int(own[name]) for name in ("clients", "rounds", "rank", "determined")},
+        sentence=_sentence(recorded, earliest, revealed),
+        clients=int(recorded["clients"]),
+        rounds=int(recorded["rounds"]),
+        rank=int(recorded["rank"]),
+        determined=int(recorded["determined"]),
         earliest=earliest,
-        measured=found,
+        measured=revealed,
         batched=str(batched["text"]),
         assumptions=list(ASSUMPTIONS),
     )
 
 
 def _revealed(name: str, rows: pd.DataFrame) -> Revealed:
-    values = rows.groupby("victim")["value"].min()
-    kept = values.dropna()
+    """After how many rounds an attack reveals clients; NaN is a client that it does not reveal."""
+    rounds_by_client = rows.groupby("victim")["value"].min()
+    rounds_to_reveal = rounds_by_client.dropna()
     return Revealed(
-        attack=name, clients=len(values), revealed=len(kept), earliest=int(kept.min()), mean=float(kept.mean())
+        attack=name,
+        clients=len(rounds_by_client),
+        revealed=len(rounds_to_reveal),
+        earliest=int(rounds_to_reveal.min()),
+        mean=float(rounds_to_reveal.mean()),
     )
 
 
-def _sentence(own: dict[str, Any], earliest: int | None, found: list[Revealed]) -> str:
-    clients, rounds = int(own["clients"]), int(own["rounds"])
-    times = [one.earliest for one in found] + ([] if earliest is None else [earliest])
-    hidden = f"By what was tried, every client is hidden for {min(times) - 1 if times else rounds} rounds."
+def _sentence(participation: dict[str, Any], earliest: int | None, revealed: list[Revealed]) -> str:
+    clients = int(participation["clients"])
+    rounds = int(participation["rounds"])
+    # A client is hidden until the round before the first that is revealed, by linear algebra or by an attack.
+    times = [attack.earliest for attack in revealed]
+    if earliest is not None:
+        times.append(earliest)
+    hidden_rounds = min(times) - 1 if times else rounds
     determines = "separates no client"
     if earliest is not None:
-        determined = f"{int(own['determined'])} of {clients} clients"
+        determined = f"{int(participation['determined'])} of {clients} clients"
         determines = f"determines what is additive of {determined} in {rounds} rounds, of the first after {earliest}"
-    measured = (
-        f"{one.attack} revealed {one.revealed} of {one.clients}, the first after {one.earliest}" for one in found
+    measured = "no attack revealed a client"
+    if revealed:
+        measured = "; ".join(
+            f"{attack.attack} revealed {attack.revealed} of {attack.clients}, the first after {attack.earliest}"
+            for attack in revealed
+        )
+    return (
+        f"By what was tried, every client is hidden for {hidden_rounds} rounds."
+        f" Who took part {determines}. Measured: {measured}."
     )
-    return f"{hidden} Who took part {determines}. Measured: {'; '.join(measured) or 'no attack revealed a client'}."

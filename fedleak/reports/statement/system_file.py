@@ -148,7 +148,9 @@ class System(Strict):
     def of(self, field: Literal["prior", "acceptable_fpr", "sensitivity"], question: str) -> Any:
         """Value of a field for a question, None if none is declared for it."""
         value = getattr(self, field)
-        return value.get(question) if isinstance(value, dict) else value
+        if isinstance(value, dict):
+            return value.get(question)
+        return value
 
 
 PARTS: dict[str, type[Strict]] = {"epsilon": Promise, "risks": Risk, "measures": Measure, "officer": Officer}
@@ -178,14 +180,16 @@ class Declaration:
         Raises:
             InputError: the two differ for a metric.
         """
-        together = {limit.name: limit for limit in limits or ()}
+        limits_by_name = {limit.name: limit for limit in limits or ()}
         for limit in limits_of(self.system.limits):
-            given = together.setdefault(limit.name, limit)
-            if given.bound != limit.bound:
-                found = f"{given.bound:g} under --gate and {limit.bound:g} under limits of the system"
-                way_out = "Omit one of the two."
-                raise InputError(expected=f"one limit of {limit.name}", found=found, way_out=way_out)
-        return [*together.values()] or None
+            gate_limit = limits_by_name.setdefault(limit.name, limit)
+            if gate_limit.bound != limit.bound:
+                raise InputError(
+                    expected=f"one limit of {limit.name}",
+                    found=f"{gate_limit.bound:g} under --gate and {limit.bound:g} under limits of the system",
+                    way_out="Omit one of the two.",
+                )
+        return [*limits_by_name.values()] or None
 
 
 def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
@@ -196,21 +200,29 @@ def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
         placeholders = list(_placeholders(content))
         if placeholders:
             field, placeholder = placeholders[0]
-            others = f" and {len(placeholders) - 1} others" if len(placeholders) > 1 else ""
+            first = f"{placeholder!r} of {field}"
+            if len(placeholders) > 1:
+                first += f" and {len(placeholders) - 1} others"
             raise InputError(
                 expected="values of your own in place of the placeholders of docs/audit/system-example.yaml",
-                found=f"{placeholder!r} of {field}{others} in {path}",
+                found=f"{first} in {path}",
                 way_out="Replace them, or remove optional fields: the statement has these as open.",
             )
         system = System.model_validate(content)
     except ValidationError as error:
         raise _readable(error, path) from None
     except (ValueError, TypeError, AttributeError) as error:
-        found = f"{' '.join(str(error).split())} in {path}"
-        raise InputError(expected="a declaration of a system in YAML", found=found, way_out=WAY_OUT) from None
+        problem = " ".join(str(error).split())
+        raise InputError(
+            expected="a declaration of a system in YAML",
+            found=f"{problem} in {path}",
+            way_out=WAY_OUT,
+        ) from None
     for field in _BY_QUESTION:
         value = getattr(system, field)
-        for question in value if isinstance(value, dict) else ():
+        if not isinstance(value, dict):
+            continue
+        for question in value:
             if question not in questions:
                 raise InputError(
                     expected=f"a question under {field}, one of {', '.join(sorted(questions))}",
@@ -235,18 +247,32 @@ def _placeholders(content: Any, field: str = "") -> Iterator[tuple[str, str]]:
 
 def _readable(error: ValidationError, path: Path) -> InputError:
     """Error for the first field that is wrong; unknown fields first, since a misspelt one is missing too."""
-    problems = sorted(error.errors(), key=lambda one: (one["type"] != "extra_forbidden", -len(_keys(one))))
+
+    def order(problem: Mapping[str, Any]) -> tuple[bool, int]:
+        # Of a field with alternative types, the problem furthest inside is that of the type that was meant.
+        return problem["type"] != "extra_forbidden", -len(_keys(problem))
+
+    problems = sorted(error.errors(), key=order)
     first = problems[0]
-    field, above = ".".join(_keys(first)), _keys(first)[:-1]
+    keys = _keys(first)
+    field = ".".join(keys)
     if first["type"] == "missing":
         return InputError(expected=f"the field {field}", found=f"none in {path}", way_out=WAY_OUT)
     if first["type"] == "extra_forbidden":
-        kind = PARTS.get(_keys(first)[0], System) if above else System
-        known = [*kind.model_fields]
-        way_out = did_you_mean(_keys(first)[-1], known, WAY_OUT)
-        return InputError(expected=f"a field among {', '.join(known)}", found=f"{field!r} in {path}", way_out=way_out)
-    wanted = " or ".join(dict.fromkeys(_wanted(one) for one in problems if _keys(one) == _keys(first)))
-    return InputError(expected=f"{field}: {wanted}", found=f"{first['input']!r:.80} in {path}", way_out=WAY_OUT)
+        schema = PARTS.get(keys[0], System) if len(keys) > 1 else System
+        fields = [*schema.model_fields]
+        return InputError(
+            expected=f"a field among {', '.join(fields)}",
+            found=f"{field!r} in {path}",
+            way_out=did_you_mean(keys[-1], fields, WAY_OUT),
+        )
+    # Each alternative type has its own problem with the same field.
+    expected = dict.fromkeys(_expected(problem) for problem in problems if _keys(problem) == keys)
+    return InputError(
+        expected=f"{field}: {' or '.join(expected)}",
+        found=f"{first['input']!r:.80} in {path}",
+        way_out=WAY_OUT,
+    )
 
 
 def _keys(problem: Mapping[str, Any]) -> list[str]:
@@ -255,25 +281,31 @@ def _keys(problem: Mapping[str, Any]) -> list[str]:
     return [str(part) for part in problem["loc"] if not types.fullmatch(str(part))]
 
 
-def _wanted(problem: Mapping[str, Any]) -> str:
-    kinds = {
+def _expected(problem: Mapping[str, Any]) -> str:
+    """What a field should hold, in words; of a type without words here, pydantic's message."""
+    list_of = "measures" if _keys(problem) == ["measures"] else "texts"
+    words = {
         "string_type": "a text (in quotes)",
         "string_too_short": "a text that is not empty",
         "int_type": "a whole number",
         "float_type": "a number (1.0e-5, not 1e-5)",
         "dict_type": "one by question",
-        "list_type": f"a list of {'measures' if _keys(problem) == ['measures'] else 'texts'}",
+        "list_type": f"a list of {list_of}",
         "too_short": "at least one",
         "model_type": f"{_required(problem)}, or null",
         "finite_number": "a finite number",
         "value_error": "a date such as 2027-01-31",
     }
-    number = "a number " if "than" in problem["type"] else ""
-    return kinds.get(problem["type"]) or number + str(problem["msg"]).removeprefix("Input should be ")
+    if problem["type"] in words:
+        return words[problem["type"]]
+    message = str(problem["msg"]).removeprefix("Input should be ")
+    if "than" in problem["type"]:
+        return f"a number {message}"
+    return message
 
 
 def _required(problem: Mapping[str, Any]) -> str:
     """Required fields of a part of the file."""
     fields = PARTS.get(_keys(problem)[0], System).model_fields
-    *names, last = (name for name, one in fields.items() if one.is_required())
+    *names, last = (name for name, field in fields.items() if field.is_required())
     return f"{', '.join(names)} and {last}"

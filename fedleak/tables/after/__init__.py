@@ -34,10 +34,10 @@ def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[Step]:
         InputError: a step or an option is unknown, or an option has a wrong value.
     """
     steps: list[Step] = []
-    for entry in entries:
-        options_by_name = {entry: None} if isinstance(entry, str) else dict(entry)
+    for step in entries:
+        options_by_name = {step: None} if isinstance(step, str) else dict(step)
         expected = "one step of `after`, as NAME or NAME: {OPTION: VALUE}"
-        require(len(options_by_name) == 1, expected, repr(entry), "Begin each step with a dash of its own.")
+        require(len(options_by_name) == 1, expected, repr(step), "Begin each step with a dash of its own.")
         ((name, options),) = options_by_name.items()
         steps.append(named.make(_KIND, str(name), options))
     return steps

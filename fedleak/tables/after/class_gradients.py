@@ -39,14 +39,19 @@ class GradientChanges(AfterStep):
         (view,) = (view for view in run.recording.views() if view.round == last)
         view = dataclasses.replace(view, algorithm=module.algorithm)
         classes, width = layer_change(view).weight.shape[1:]
-        known = auxiliary(view, classes)
-        some, changes = torch.eye(1, classes, dtype=torch.bool), dict[str, torch.Tensor]()
+        attacker_images = auxiliary(view, classes)
+        first_class = torch.eye(1, classes, dtype=torch.bool)
+        # Each layer with the same draws, so that all changes are of one local training.
+        changes: dict[str, torch.Tensor] = {}
         for layer in (None, *self.layers):
-            drawn = generator_for(run.seed, "class bases")
-            changes[layer or "last layer"] = gradient_bases(view, known, some, layer=layer, generator=drawn)[0]
+            generator = generator_for(run.seed, "class bases")
+            bases = gradient_bases(view, attacker_images, first_class, layer=layer, generator=generator)
+            changes[layer or "last layer"] = bases[0]
+        # Without the biases, which follow the weights.
         changes["last layer"] = changes["last layer"][:, : classes * width]
+        # Share of positive entries by the class of the images and by the row of the layer.
         growing = (changes["last layer"].reshape(classes, classes, width) > 0).double().mean(2)
-        own = growing.diagonal()
-        shares = {"own-growing": own, "others-growing": (growing.sum(1) - own) / (classes - 1)}
+        own_row = growing.diagonal()
+        shares = {"own-growing": own_row, "others-growing": (growing.sum(1) - own_row) / (classes - 1)}
         evaluation.figures.append(change_panels(changes, run.setting))
         yield run.scores("class-bases", shares, victims=torch.arange(classes), round=last)

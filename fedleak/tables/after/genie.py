@@ -41,27 +41,39 @@ class Genie(AfterStep):
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         module, _ = run.build()
-        drawn = generator_for(run.seed, "genie's victims")
         people = run.recording.pseudonyms()
-        chosen = torch.tensor(people)[torch.randperm(len(people), generator=drawn)[: self.victims]]
+        order = torch.randperm(len(people), generator=generator_for(run.seed, "genie's victims"))
+        victims = torch.tensor(people)[order[: self.victims]]
         tables = []
         for view in run.recording.views(victims_per_view=256, learner=recorded_learner(run.recording)):
-            values = self._of_view(module, view, run.recording.truth(view), torch.isin(view.pseudonyms, chosen), run)
-            kept = ~values.isnan()
-            victims, items = view.pseudonyms[kept], view.served_mask.sum(1)[kept]
-            tables.append(run.scores("genie", {"auc": values[kept]}, victims=victims, round=view.round, items=items))
+            is_victim = torch.isin(view.pseudonyms, victims)
+            aucs = self._of_view(module, view, run.recording.truth(view), is_victim, run)
+            measured = ~aucs.isnan()
+            scores = run.scores(
+                "genie",
+                {"auc": aucs[measured]},
+                victims=view.pseudonyms[measured],
+                round=view.round,
+                items=view.served_mask.sum(1)[measured],
+            )
+            tables.append(scores)
         yield run.of_people(concat(tables))
 
     def _of_view(
-        self, module: FederatedModule, view: RoundView, truth: Mapping[str, Tensor], chosen: Tensor, run: CellRun
+        self, module: FederatedModule, view: RoundView, truth: Mapping[str, Tensor], is_victim: Tensor, run: CellRun
     ) -> Tensor:
         """``(V,)`` AUC of the genie, NaN for clients that are not drawn."""
-        users, places = module.private.get(USER_EMBEDDING), chosen.nonzero().squeeze(1)
-        found = torch.full((view.victims,), torch.nan, dtype=torch.float64)
-        if (users is not None and view.round > 0) or not len(places):
-            return found  # the clients' own vectors have changed since
-        own = None if users is None else users[truth["clients"][places]]
-        drawn = generator_for(run.seed, "genie", view.round, int(view.pseudonyms[0]) % 2**31)
-        labels = truth["labels"][places]
-        found[places] = genie_auc(view.select(places), labels, users=own, pairs=self.pairs, generator=drawn)
-        return found
+        user_vectors = module.private.get(USER_EMBEDDING)
+        positions = is_victim.nonzero().squeeze(1)
+        aucs = torch.full((view.victims,), torch.nan, dtype=torch.float64)
+        # After the first round, the clients' own vectors have changed, and the module has those from before.
+        if (user_vectors is not None and view.round > 0) or not len(positions):
+            return aucs
+        aucs[positions] = genie_auc(
+            view.select(positions),
+            truth["labels"][positions],
+            users=None if user_vectors is None else user_vectors[truth["clients"][positions]],
+            pairs=self.pairs,
+            generator=generator_for(run.seed, "genie", view.round, int(view.pseudonyms[0]) % 2**31),
+        )
+        return aucs

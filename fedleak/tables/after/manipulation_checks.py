@@ -25,7 +25,9 @@ from fedleak_recorder.conformal import conformal_thresholds
 _FOLDS = 4
 """Folds of a round's clients: one is judged, one is the reference, two calibrate the threshold, in rotation."""
 _PERPLEXITIES = (10.0, 30.0)
+"""Perplexity of each t-SNE map."""
 _IN_CAPTION = ("data", "ranker", "manipulation")
+"""Settings that the caption of the maps names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +55,28 @@ class ManipulationChecks(AfterStep):
             check_named(name)
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        sent, honest = run.recording, run.recording_of({"model.manipulation": None})
+        # The same training with and without the manipulation, round by round with the same clients.
+        sent = run.recording
+        honest = run.recording_of({"model.manipulation": None})
         pairs = [(_round(sent, number), _like(sent, honest, number)) for number in sent.rounds]
-        rows = [flags for judged, peers in pairs for flags in self._flags(run, judged, peers)]
+        rows: list[pd.DataFrame] = []
+        for sent_round, honest_round in pairs:
+            rows += self._flags(run, sent_round, honest_round)
         if sent.manifest.config["manipulation"] is not None:
             rows += self._compared(run, pairs, evaluation)
         yield run.of_people(concat(rows))
 
     def _flags(self, run: CellRun, sent: RoundView, honest: RoundView) -> Iterator[pd.DataFrame]:
-        judged, peers = _received(sent), _received(honest)
+        """Clients of a round that each check flags, and that any of them does."""
+        judged = _received(sent)
+        peers = _received(honest)
+        # Folds of nearly equal sizes, drawn at random.
         fold = torch.randperm(sent.victims, generator=generator_for(run.seed, "folds", sent.round)) % _FOLDS
         start = time.perf_counter()
-        kinds = [check_named(name) for name in self.checks] or checks().values()
-        flags = {kind.name: _flagged(kind(), judged, peers, fold, self.false_positives) for kind in kinds}
+        check_classes = [check_named(name) for name in self.checks] or checks().values()
+        flags = {}
+        for check in check_classes:
+            flags[check.name] = _flagged(check(), judged, peers, fold, self.false_positives)
         flags["any-check"] = torch.stack(list(flags.values())).any(0)
         seconds = (time.perf_counter() - start) / sent.victims
         for name, values in flags.items():
@@ -74,33 +85,38 @@ class ManipulationChecks(AfterStep):
     def _compared(
         self, run: CellRun, pairs: list[tuple[RoundView, RoundView]], evaluation: Evaluation
     ) -> Iterator[pd.DataFrame]:
-        views, seed = [sent for sent, _ in pairs], run.seed
+        """Maps of the updates with and without the manipulation, and how well classifiers tell them apart."""
+        views = [sent for sent, _ in pairs]
         manipulated = torch.cat([_updates(view, self.clip) for view in views])
         real = torch.cat([_updates(view, self.clip) for _, view in pairs])
-        maps = embeddings(real, manipulated, _PERPLEXITIES, seed=seed)
-        columns = ", ".join(str(value) for name, value in run.setting.items() if name in _IN_CAPTION)
+        maps = embeddings(real, manipulated, _PERPLEXITIES, seed=run.seed)
+        setting = ", ".join(str(value) for name, value in run.setting.items() if name in _IN_CAPTION)
         caption = (
-            f"{columns}: t-SNE of the clipped updates, as in RAIFLE's figure 7. The table has the accuracy of three "
+            f"{setting}: t-SNE of the clipped updates, as in RAIFLE's figure 7. The table has the accuracy of three "
             "classifiers (updates-knn, updates-logistic, updates-forest); guessing gives 0.5."
         )
         evaluation.figures.append(update_maps(maps, caption))
+        clients_by_round = [view.victims for view in views]
         for name in CLASSIFIERS:
             start = time.perf_counter()
-            values = correctly_classified(real, manipulated, name, seed=seed)
-            seconds = (time.perf_counter() - start) / len(values)
-            for view, own in zip(views, torch.split(values, [view.victims for view in views]), strict=True):
-                yield _scores(run, f"updates-{name}", {"accuracy": own}, view, seconds)
+            correct = correctly_classified(real, manipulated, name, seed=run.seed)
+            seconds = (time.perf_counter() - start) / len(correct)
+            # All rounds are classified together; rows are of each round's clients.
+            for view, correct_in_round in zip(views, torch.split(correct, clients_by_round), strict=True):
+                yield _scores(run, f"updates-{name}", {"accuracy": correct_in_round}, view, seconds)
 
 
 def _flagged(check: Check, judged: Received, peers: Received, fold: Tensor, false_positives: float) -> Tensor:
     """``(C,)`` bool: clients that a check flags, each judged by honestly served peers of other folds."""
     flags = torch.zeros(len(fold), dtype=torch.bool)
     for number in range(_FOLDS):
-        own, reference = fold == number, fold == (number + 1) % _FOLDS
-        public = peers.of(reference)
-        honest = check(peers.of(~own & ~reference), public)
-        limit = conformal_thresholds(honest, false_positives, unit="clients").values[0]
-        flags[own] = check(judged.of(own), public) > float(limit)
+        is_judged = fold == number
+        is_reference = fold == (number + 1) % _FOLDS
+        reference = peers.of(is_reference)
+        # A conformal threshold from the two folds left: at most `false_positives` of honest clients exceed it.
+        honest_values = check(peers.of(~is_judged & ~is_reference), reference)
+        limit = conformal_thresholds(honest_values, false_positives, unit="clients").values[0]
+        flags[is_judged] = check(judged.of(is_judged), reference) > float(limit)
     return flags
 
 
@@ -113,13 +129,20 @@ def _round(recording: Recording, number: int) -> RoundView:
 def _like(sent: Recording, honest: Recording, number: int) -> RoundView:
     """Round of the honest training with its clients in the order of the other training's; pseudonyms differ."""
     view = _round(honest, number)
-    wanted = sent.truth(_round(sent, number))["clients"]
-    return view.select((wanted[:, None] == honest.truth(view)["clients"]).long().argmax(1))
+    clients = sent.truth(_round(sent, number))["clients"]
+    is_same_client = clients[:, None] == honest.truth(view)["clients"]
+    return view.select(is_same_client.long().argmax(1))
 
 
 def _scores(run: CellRun, name: str, metrics: dict[str, Tensor], view: RoundView, seconds: float) -> pd.DataFrame:
-    items = view.served_mask.sum(1)
-    return run.scores(name, metrics, victims=view.pseudonyms, round=view.round, items=items, seconds=seconds)
+    return run.scores(
+        name,
+        metrics,
+        victims=view.pseudonyms,
+        round=view.round,
+        items=view.served_mask.sum(1),
+        seconds=seconds,
+    )
 
 
 def _received(view: RoundView) -> Received:

@@ -17,8 +17,10 @@ from fedleak.tables.cell_cache import CellRun
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.federated import FederatedModule
 
-RECORDED, UNRECORDED = "global-model", "global-model-unrecorded"
-"""Labels of the attacked training's model, and of the same training without a recorder."""
+RECORDED = "global-model"
+"""Label of the attacked training's model."""
+UNRECORDED = "global-model-unrecorded"
+"""Label of the model of the same training without a recorder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,28 +36,41 @@ class Accuracy(AfterStep):
     unrecorded: bool = False
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        rounds, total = run.cell.rounds.which or run.recording.rounds, len(run.recording.rounds)
+        rounds = run.cell.rounds.which or run.recording.rounds
+        round_count = len(run.recording.rounds)
         models = {number: run.recording.model(number) for number in rounds}
-        yield from _accuracies(run, RECORDED, models, run.train_seconds / total if self.unrecorded else None)
+        # Seconds of a round mean something only beside those of the other training.
+        seconds_recorded = run.train_seconds / round_count if self.unrecorded else None
+        yield from _accuracies(run, RECORDED, models, seconds_recorded)
         if self.unrecorded:
             keeper = _Keeper()
-            _, spent = run.train({}, callbacks=[keeper])
+            _, train_seconds = run.train({}, callbacks=[keeper])
             models = {number: keeper.before[number] for number in rounds}
-            yield from _accuracies(run, UNRECORDED, models, spent / total)
+            yield from _accuracies(run, UNRECORDED, models, train_seconds / round_count)
 
 
 def _accuracies(
     run: CellRun, label: str, models: Mapping[int, Mapping[str, Tensor]], seconds: float | None
 ) -> Iterator[pd.DataFrame]:
+    """A row of scores for the model of each round."""
     module, data = run.build()
     module.eval()
     for number, parameters in models.items():
+        # A recording has the public parameters; private ones stay as they were built.
         module.load_state_dict(dict(parameters), strict=False)
         correct = _hits(module, data.val_dataloader())
-        metrics = {"accuracy": [float(correct.mean())], **({} if seconds is None else {"round_seconds": [seconds]})}
-        counted: dict[str, Any] = {"items": len(correct), "positives": int(correct.sum())}
-        setting = {"round": number + 1} if run.cell.rounds.separate else {}
-        yield run.scores(label, metrics, victims=[0], round=number, setting=setting, **counted)
+        metrics = {"accuracy": [float(correct.mean())]}
+        if seconds is not None:
+            metrics["round_seconds"] = [seconds]
+        yield run.scores(
+            label,
+            metrics,
+            victims=[0],
+            round=number,
+            setting={"round": number + 1} if run.cell.rounds.separate else {},
+            items=len(correct),
+            positives=int(correct.sum()),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +99,19 @@ class Fitted(AfterStep):
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         module, data = run.trained()
-        cohorts = (data.build_cohort(0, torch.tensor([client])).examples for client in range(data.num_clients))
-        own = ({name: value[0] for name, value in examples.items()} for examples in cohorts)
         module.eval()
-        found = {"train-accuracy": _hits(module, own), "test-accuracy": _hits(module, data.val_dataloader())}
-        metrics = {name: [float(hits.mean())] for name, hits in found.items()}
+        # Clients' own images as a training draws them, against images that no client has.
+        on_train = _hits(module, _examples_by_client(data))
+        on_test = _hits(module, data.val_dataloader())
+        metrics = {"train-accuracy": [float(on_train.mean())], "test-accuracy": [float(on_test.mean())]}
         yield run.scores(RECORDED, metrics, victims=[run.seed], round=len(run.recording.rounds))
+
+
+def _examples_by_client(data: FederatedDataModule) -> Iterator[dict[str, Tensor]]:
+    """The examples of each client, as a batch."""
+    for client in range(data.num_clients):
+        cohort = data.build_cohort(0, torch.tensor([client]))
+        yield {name: values[0] for name, values in cohort.examples.items()}
 
 
 @torch.no_grad()

@@ -48,10 +48,14 @@ def add_steps(steps: Sequence[AfterStep], run: CellRun, evaluation: Evaluation) 
 
     The order of the steps changes the order of rows and columns alone.
     """
-    rows = [table for step in steps for table in step.rows(run, evaluation)]
-    evaluation.scores = concat([evaluation.scores, *rows])
+    tables: list[pd.DataFrame] = []
+    for step in steps:
+        tables += step.rows(run, evaluation)
+    evaluation.scores = concat([evaluation.scores, *tables])
     for step in steps:
         evaluation.scores = with_setting(evaluation.scores, **step.columns(run, evaluation.scores))
-    masks = [mask for step in steps if (mask := step.kept(evaluation.scores)) is not None]
+    # All steps see all rows before the first one drops any.
+    masks = [step.kept(evaluation.scores) for step in steps]
     for mask in masks:
-        evaluation.scores = evaluation.scores[mask.loc[evaluation.scores.index]]
+        if mask is not None:
+            evaluation.scores = evaluation.scores[mask.loc[evaluation.scores.index]]

@@ -32,23 +32,26 @@ class UpdateMaps(AfterStep):
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         clients, sent = _updates(run.recording)
-        same, honest = _updates(run.recording_of({"model.manipulation": None}))
-        assert torch.equal(clients, same)
-        words = ", ".join(str(value) for value in run.setting.values())
-        caption = f"{words}: t-SNE of the updates, as in RAIFLE's figure 8. Guessing gives an accuracy of 0.5."
-        most = len(clients) / 2  # a quarter of the points
-        maps = embeddings(honest, sent, [min(one, most) for one in self.perplexities], seed=run.seed)
+        honest_clients, honest = _updates(run.recording_of({"model.manipulation": None}))
+        assert torch.equal(clients, honest_clients)
+        setting = ", ".join(str(value) for value in run.setting.values())
+        caption = f"{setting}: t-SNE of the updates, as in RAIFLE's figure 8. Guessing gives an accuracy of 0.5."
+        # A quarter of the points, of which each client has two.
+        largest_perplexity = len(clients) / 2
+        perplexities = [min(perplexity, largest_perplexity) for perplexity in self.perplexities]
+        maps = embeddings(honest, sent, perplexities, seed=run.seed)
         evaluation.figures.append(update_maps(maps, caption))
         for name in CLASSIFIERS:
             start = time.perf_counter()
-            right = correctly_classified(honest, sent, name, seed=run.seed)
-            seconds = (time.perf_counter() - start) / len(right)
-            yield run.scores(f"updates-{name}", {"accuracy": right}, victims=clients, items=1, seconds=seconds)
+            correct = correctly_classified(honest, sent, name, seed=run.seed)
+            seconds = (time.perf_counter() - start) / len(correct)
+            yield run.scores(f"updates-{name}", {"accuracy": correct}, victims=clients, items=1, seconds=seconds)
 
 
 def _updates(recording: Recording) -> tuple[Tensor, Tensor]:
     """Numbers ``(V,)`` of the clients, ascending, and their updates ``(V, P)``."""
-    clients, updates = [], []
+    clients = []
+    updates = []
     for view in recording.views():
         clients.append(recording.truth(view)["clients"])
         updates.append(torch.cat([view.deltas[name].flatten(1) for name in sorted(view.deltas)], dim=1))

@@ -10,11 +10,11 @@ from fedleak.attacks.ranking.codebook import CodebookAttack
 from fedleak.attacks.recommendation.raifle import Raifle
 from fedleak.commands import audit, program, reproduce
 from fedleak.commands import list as list_command
-from fedleak.commands.audit import AuditOptions
 from fedleak.commands.list import ListOptions
 from fedleak.commands.reproduce import ReproduceOptions
 from fedleak.commands.run import RunOptions
 from fedleak.commands.shared.all_commands import all_commands
+from fedleak.commands.shared.audit_options import AuditOptions
 from fedleak.commands.shared.command import Command
 from fedleak.commands.shared.parser import parsed
 from fedleak.commands.shared.shared_options import ADVANCED

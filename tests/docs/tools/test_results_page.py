@@ -4,25 +4,15 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from docs.tools import results_page
-from docs.tools.results_page import FOLDER, PAGE, TEMPLATE, WHAT_LEAKED, Published, add, figures, page, what_leaked
+from docs.tools.results_page import FOLDER, PAGE, TEMPLATE, WHAT_LEAKED, add, figures, page, what_leaked
 from fedleak.core.errors import InputError
 from fedleak.evaluation.run import read_published
 from tests.places import ROOT, tracked
-from tests.reports.toys import cell, run, table
-
-
-@pytest.fixture
-def published() -> Published:
-    rows = [
-        cell("codebook", 0.1 * q + (0.5 if e == "inf" else 0), queries=q, epsilon=e) for q in (1, 2) for e in ("inf", 1)
-    ]
-    with_paper = [{**row, "paper": 0.25} for row in rows[:1]] + [{**row, "paper": float("nan")} for row in rows[1:]]
-    return Published("toy", run(results=table(*with_paper)))
+from tests.reports.toys import run
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +65,6 @@ def git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_grid_shows_every_cell_with_its_interval_and_n(published: Published) -> None:
-    lines: dict[str, Any] = {"the paper": {"attack": "codebook", "paper": True}, "ours": "codebook"}
-    assert published.grid("auc", lines, ("epsilon", ["inf", 1]), ("queries", [1, 2])).splitlines() == [
-        "| | inf | 1 | interval within | n |",
-        "| --- | --- | --- | --- | --- |",
-        "| the paper | 0.25 / - | | | |",
-        "| ours | 0.60 / 0.70 | 0.10 / 0.20 | 0.03 | 20 |",
-    ]
-
-
-def test_a_single_value_has_no_interval() -> None:
-    published = Published("toy", run(results=table(cell("bound", 0.2, n=1, half=0), cell("codebook", 0.2, half=0.1))))
-    assert published.full("bound", "auc") == "0.200 (n = 1)"
-    assert published.grid("auc", {"b": "bound"}, {"": {}}).splitlines()[-1] == "| b | 0.20 | | 1 |"
-
-
 @pytest.mark.parametrize("name", ["raifle_bounds", "raifle_bounds_fncf", "raifle_bounds_images"])
 def test_attacks_are_drawn_below_their_bound(name: str, drawn: dict[str, str]) -> None:
     kept = (PAGE.parent / "figures" / f"{name}.svg").read_text()
@@ -99,20 +73,6 @@ def test_attacks_are_drawn_below_their_bound(name: str, drawn: dict[str, str]) -
         assert f">{label}<" in drawn[f"{name}.svg"]
         assert f">{label}<" in kept
     assert f"(figures/{name}.svg)" in PAGE.read_text(encoding="utf-8")
-
-
-def test_a_value_names_one_cell(published: Published) -> None:
-    assert published.value("codebook", "auc", 2, queries=2, epsilon=1) == "0.20"
-    assert published.full("codebook", "auc", 2, queries=2, epsilon=1) == "0.20 (0.17 to 0.23, n = 20)"
-    for setting in ({"queries": 2}, {"queries": 3, "epsilon": 1}, {"other": 1}):
-        with pytest.raises(InputError, match="codebook"):
-            published.value("codebook", "auc", **setting)
-
-
-def test_a_ratio_is_that_of_the_paired_differences() -> None:
-    toy = Published("toy", run())
-    text = toy.grid("auc", {"ours": {"attack": "direction", "against": "chance"}}, {"d": {"data": "d"}}, digits=1)
-    assert text.splitlines()[-1] == "| ours | 1.4 (1.2 to 1.6) | | 10, 2 seeds |"
 
 
 def test_results_of_changed_code_are_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from fedleak.reports.statement.assessment import OPEN, assessment
-from fedleak.reports.statement.content import Assessment
+from fedleak.reports.statement.assessment_content import Assessment
 from fedleak.reports.statement.system_file import Declaration
 from tests.places import FILLED_SYSTEM, ROOT
 

@@ -7,8 +7,8 @@ from fedleak.core.metric_table import METRICS, metric
 from fedleak.evaluation.answers import answers, leading
 from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.registry import REGISTRY
-from fedleak.reports.statement.content import Baseline
 from fedleak.reports.statement.everyday import answer_in_a_word, everyday
+from fedleak.reports.statement.measured_content import Baseline
 from fedleak.reports.statement.numbers import Interval
 
 WHO = "Whoever can read a client's updates"

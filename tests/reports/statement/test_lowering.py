@@ -7,8 +7,9 @@ import pytest
 
 from fedleak.core.metric_table import metric
 from fedleak.core.taxonomy import NONE_FITS
-from fedleak.reports.statement.content import Lowering, Measured
 from fedleak.reports.statement.lowering import lowering
+from fedleak.reports.statement.lowering_content import Lowering
+from fedleak.reports.statement.measured_content import Measured
 from fedleak.reports.statement.numbers import Interval, of_taxonomy
 from tests.places import ROOT
 

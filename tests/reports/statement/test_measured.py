@@ -7,8 +7,8 @@ from fedleak.evaluation.registry import REGISTRY
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, Role, concat, score_table
 from fedleak.evaluation.summary import summarise
-from fedleak.reports.statement.content import Measured
 from fedleak.reports.statement.measured import measured, names_of
+from fedleak.reports.statement.measured_content import Measured
 from fedleak.reports.statement.system_file import Declaration
 from tests.places import FILLED_SYSTEM
 

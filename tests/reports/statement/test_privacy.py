@@ -6,9 +6,9 @@ import pytest
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table
 from fedleak.evaluation.summary import summarise
-from fedleak.reports.statement.content import Privacy
 from fedleak.reports.statement.measured import DECLARED_PRIVACY
 from fedleak.reports.statement.privacy import BOUNDS, privacy
+from fedleak.reports.statement.privacy_content import Privacy
 from fedleak.reports.statement.system_file import Declaration, Promise
 from tests.places import FILLED_SYSTEM
 
