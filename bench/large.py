@@ -23,7 +23,7 @@ from fedleak.evaluation.engines.processes import Processes
 from fedleak.evaluation.registry import chosen_attacks
 from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
-from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.sent import Sent
 
 CLASSES, FEATURES, EXAMPLES, CHUNK = 10, 999, 10, 500
 ADAPTERS, LAYERS, RANK, WIDTHS, SIGMA = 100, 32, 32, {"q_proj": 4096, "v_proj": 1024}, 1e-3

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from fedleak_recorder import Recorder
-from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.sent import Sent
 
 
 def record(folder: Path, clients: int, numbers: int) -> float:

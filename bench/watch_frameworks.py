@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from fedleak_recorder import Recorder
-from fedleak_recorder.format import read_journal
+from fedleak_recorder.journal import read_journal
 from fedleak_recorder.verdict import VERDICT
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -18,7 +18,7 @@ from fedleak.core.seeding import KEY_VARIABLE
 from fedleak.recordings.recording import Recording
 from fedleak.recordings.stop_report import StopReport
 from fedleak.training.lightning.unfinished_training import CHECKPOINT, CONFIG
-from fedleak_recorder.format import read_journal
+from fedleak_recorder.journal import read_journal
 from tests.own_signals import takes_signals
 from tests.places import ROOT
 

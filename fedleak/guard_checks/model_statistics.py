@@ -41,13 +41,18 @@ def model_statistics(
     """
     module = None if network is None else network()
     names = _parameters(received, module)
+    # What the received model is compared with: that of the round before, in the first one an untrained network.
     reference = None
     if earlier is not None:
         reference = _tensors(earlier.model, names)
     elif module is not None:
         reference = {name: value.detach() for name, value in module.named_parameters()}
-    inputs, labels = examples if examples is not None else (np.zeros((0, 1), np.float32), np.zeros(0, np.int64))
-    seen = ReceivedModel(
+    # Checks that read examples are not made without them; the others get none.
+    inputs = np.zeros((0, 1), np.float32)
+    labels = np.zeros(0, np.int64)
+    if examples is not None:
+        inputs, labels = examples
+    received_model = ReceivedModel(
         network=nn.Identity() if module is None else module,
         model=_tensors(received, names),
         reference=reference or {},
@@ -62,7 +67,7 @@ def model_statistics(
         if name in _LISTS or not _is_possible(kind, has_reference=reference is not None, has_examples=has_examples):
             continue
         try:
-            statistics[name] = float(kind().statistic(seen))
+            statistics[name] = float(kind().statistic(received_model))
         except InputError:  # the network has no layer of units
             continue
     return statistics
@@ -89,7 +94,12 @@ def _parameters(received: Mapping[str, Array], module: nn.Module | None) -> list
 
 
 def _tensors(values: Mapping[str, Any], names: list[str]) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(np.array(values[name], np.float32)) for name in names if name in values}
+    """The named tensors in single precision, copied; those that the values lack are left out."""
+    tensors = {}
+    for name in names:
+        if name in values:
+            tensors[name] = torch.from_numpy(np.array(values[name], np.float32))
+    return tensors
 
 
 def _is_possible(kind: type[ModelCheck], *, has_reference: bool, has_examples: bool) -> bool:

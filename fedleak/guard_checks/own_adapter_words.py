@@ -17,6 +17,7 @@ class WordsByAdapters(OwnAdapterWords):
 
     def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
         estimate = estimate_of_round(AdapterWords(), WordSetEstimate, own_view(message, policy))
-        is_certain = bool((estimate.expected == 1).all())
-        words = int(estimate.decisions[0].sum()) if is_certain else 0
+        words = 0
+        if bool((estimate.expected == 1).all()):
+            words = int(estimate.decisions[0].sum())
         return words, f"the server can solve for {words} words"

@@ -36,12 +36,18 @@ def estimate_of_round(attack: Attack, kind: type[_Estimate], view: RoundView) ->
 
 def estimate_of_history(attack: Attack, kind: type[_Estimate], view: RoundView) -> _Estimate:
     """The same of an attack on several rounds, here on this one alone."""
-    history = History(**view.common(), sent_in=torch.tensor([view.round]), by_round={view.round: view})
+    history = History(
+        **view.common(),
+        sent_in=torch.tensor([view.round]),
+        by_round={view.round: view},
+    )
     return _estimate(attack, kind, history)
 
 
 def _estimate(attack: Attack, kind: type[_Estimate], view: RoundView | History) -> _Estimate:
+    """Estimate of an attack; what the attack lacks is why the check is not made."""
     try:
+        # A fixed seed: the same message has the same finding, however often it is checked.
         estimate = attack(view, generator=torch.Generator().manual_seed(0))
     except ViewError as error:
         raise NotMadeError(" ".join(str(error).split())) from None
@@ -78,6 +84,7 @@ def with_own_images(view: RoundView, message: Message) -> RoundView:
 
 
 def _view(message: Message, policy: Policy) -> RoundView:
+    """The server's view of this client: its change, the model that it trained from, and what is publicly declared."""
     releases: tuple[Release, ...] = ()
     privacy = policy.privacy
     if privacy is not None:
@@ -89,13 +96,18 @@ def _view(message: Message, policy: Policy) -> RoundView:
         )
         releases = (declared,)
     # The server attacks what it can compare with the model that it sent.
-    trained = {name: value for name, value in message.changes.items() if name in message.model}
+    deltas = {}
+    model = {}
+    for name, change in message.changes.items():
+        if name in message.model:
+            deltas[name] = torch.from_numpy(change)[None]
+            model[name] = torch.from_numpy(_writable(message.model[name]))
     return RoundView(
         round=message.round,
         pseudonyms=torch.zeros(1, dtype=torch.int64),
         example_counts=torch.tensor([message.examples or 0]),
-        deltas={name: torch.from_numpy(value)[None] for name, value in trained.items()},
-        model={name: torch.from_numpy(_writable(message.model[name])) for name in trained},
+        deltas=deltas,
+        model=model,
         releases=releases,
         algorithm=message.algorithm,
     )

@@ -22,6 +22,7 @@ class CountsByOutput(OwnLabelCounts):
         counts = estimate.counts[0].numpy()
         true_counts = np.bincount(as_array(message.labels).astype(int), minlength=len(counts))
         # Each example in a wrong class is one too many there and one too few in its own.
-        share = 1 - np.abs(counts - true_counts).sum() / (2 * max(true_counts.sum(), 1))
+        misplaced = np.abs(counts - true_counts).sum() / 2
+        share = 1 - misplaced / max(true_counts.sum(), 1)
         sentence = f"the server assigns a share of {share:.4g} of the examples to the right classes"
         return float(share), sentence

@@ -23,17 +23,25 @@ class RecordsByInversion(OwnRecords):
     def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
         view = with_own_images(own_view(message, policy), message)
         estimate = estimate_of_round(LinearInversion(), LinearEstimate, view)
-        value = int(estimate.certified.sum())
+        solved = int(estimate.certified.sum())
         if message.records is not None:
-            value = max(value, _exact(estimate, as_array(message.records, where="records")))
-        return value, f"the server can solve for {value} training records"
+            exact = _exact(estimate, as_array(message.records, where="records"))
+            solved = max(solved, exact)
+        return solved, f"the server can solve for {solved} training records"
 
 
 def _exact(estimate: LinearEstimate, records: np.ndarray) -> int:
     """Number of the own records that are among the estimated ones."""
+    # Bytes are pixels, which the network gets as numbers from 0 to 1.
     scale = 255 if records.dtype == np.uint8 else 1
     client_records = (records.astype(np.float64) / scale).reshape(len(records), -1)
-    solved = estimate.records[0, : int(estimate.count[0])].double().numpy().reshape(-1, client_records.shape[1])
+    count = int(estimate.count[0])
+    solved = estimate.records[0, :count].double().numpy().reshape(-1, client_records.shape[1])
     if not len(solved):
         return 0
-    return sum(bool((np.abs(solved - record).max(axis=1) < _EXACT).any()) for record in client_records)
+    exact = 0
+    for record in client_records:
+        # Near in the number that differs most, to any of the solved ones.
+        distances = np.abs(solved - record).max(axis=1)
+        exact += bool((distances < _EXACT).any())
+    return exact

@@ -14,7 +14,9 @@ class WordsByTouchedRows(OwnWords):
 
     def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
         estimate = estimate_of_round(TouchedRows(), WordSetEstimate, own_view(message, policy))
-        words, possible = int(estimate.decisions.sum()), int(estimate.decisions.shape[1])
+        words = int(estimate.decisions.sum())
+        possible = int(estimate.decisions.shape[1])
+        # Weight decay and momentum move rows of words that no record has.
         if words == possible:
             raise NotMadeError("all rows of the embedding table move, so that no set of words follows")
         return words, f"the server can read {words} words of {possible}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedleak.guard_checks.model_statistics import model_statistics, names_of_statistics
 from fedleak.guard_checks.simulated_rounds import simulated_rounds
-from fedleak_guard.check import Measured, NotMadeError
+from fedleak_guard.check import Measurement, NotMadeError
 from fedleak_guard.declared_checks import ReceivedModel, SimulatedTrainings
 from fedleak_guard.earlier_round import earlier_round
 from fedleak_guard.message import Message
@@ -25,7 +25,7 @@ class StatisticsOfModel(ReceivedModel):
     made, unless another has a finding.
     """
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         if message.sent is None:
             return None
         rules = policy.received
@@ -33,8 +33,13 @@ class StatisticsOfModel(ReceivedModel):
             raise NotMadeError("the policy has no received.thresholds, which `fedleak-guard calibrate` makes")
         if message.received is None:
             raise NotMadeError("the received model is unknown")
-        examples, earlier = chosen_records(message.records, message.labels), earlier_round(policy, message.job)
-        records, tensors = 0 if examples is None else len(examples[0]), tensors_of(message.model)
+        earlier = earlier_round(policy, message.job)
+        examples = chosen_records(message.records, message.labels)
+        records = 0
+        if examples is not None:
+            inputs, _ = examples
+            records = len(inputs)
+        tensors = tensors_of(message.model)
         limits = None
         if rules.thresholds is not None:
             limits = read_thresholds(Path(rules.thresholds))
@@ -44,16 +49,17 @@ class StatisticsOfModel(ReceivedModel):
         if limits is None:
             reason = "the policy has no received.thresholds; the statistics are in the log, to calibrate from"
             raise NotMadeError(reason, logged)
-        above = [
-            f"{name} is {statistics[name]:.4g}, above {limit:.4g}"
-            for name, limit in limits.thresholds.items()
-            if name in statistics and not statistics[name] <= limit
-        ]
+        above = []
+        for name, limit in limits.thresholds.items():
+            # Not `statistic > limit`, which is false of NaN: a statistic that is no number is a finding.
+            if name in statistics and not statistics[name] <= limit:
+                above.append(f"{name} is {statistics[name]:.4g}, above {limit:.4g}")
+        # A server could make a check impossible, so that one that is missing is no check without a finding.
         lacking = sorted(limits.thresholds.keys() - statistics.keys())
         if lacking and not above:
             raise NotMadeError(f"{', '.join(lacking)} could not be computed, of which there are thresholds", logged)
         sentence = f"{len(above)} checks find something in the received model: {'; '.join(above)}"
-        return Measured(value=len(above), found=bool(above), limit=0, sentence=sentence, statistics=logged)
+        return Measurement(value=len(above), found=bool(above), limit=0, sentence=sentence, statistics=logged)
 
     def honest_rounds(
         self, network: Callable[[], Any], records: Array, labels: Array, simulated: SimulatedTrainings

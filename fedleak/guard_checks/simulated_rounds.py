@@ -35,11 +35,15 @@ def simulated_rounds(
     """
     torch.manual_seed(simulated.seed)
     draws = np.random.default_rng(simulated.seed)
-    inputs = torch.from_numpy((records / (255 if records.dtype == np.uint8 else 1)).astype(np.float32))
+    # Bytes are pixels, which the network gets as numbers from 0 to 1.
+    scale = 255 if records.dtype == np.uint8 else 1
+    inputs = torch.from_numpy((records / scale).astype(np.float32))
     classes = torch.from_numpy(labels.astype(np.int64))
     own_examples = chosen_records(records, labels)
     for _ in range(simulated.trainings):
-        server, earlier = network(), None
+        server = network()
+        earlier = None
+        # By client, the places of its records; the first client is the site's own, and has all.
         clients = [torch.arange(len(inputs))]
         for _ in range(simulated.clients - 1):
             clients.append(torch.from_numpy(draws.integers(len(inputs), size=simulated.examples)))
@@ -48,21 +52,37 @@ def simulated_rounds(
             statistics = model_statistics(received, earlier=earlier, examples=own_examples, network=network)
             yield {name: value for name, value in statistics.items() if name not in NOT_SIMULATED}
             models = [_trained(server, inputs[chosen], classes[chosen], simulated) for chosen in clients]
-            # The first client is the site's own.
-            sent = {
-                name: models[0][name].numpy() - value for name, value in received.items() if value.dtype.kind == "f"
-            }
-            earlier = EarlierRound(model=received, norm=norm_of(sent))
-            mean = {name: torch.stack([model[name].double() for model in models]).mean(0) for name in received}
-            server.load_state_dict({name: value.to(models[0][name].dtype) for name, value in mean.items()})
+            earlier = EarlierRound(model=received, norm=_norm_of_update(models[0], received))
+            server.load_state_dict(_mean_of(models))
+
+
+def _norm_of_update(model: dict[str, Tensor], received: dict[str, Array]) -> float:
+    """L2 norm of the site's own update, over its floating-point tensors."""
+    update = {}
+    for name, value in received.items():
+        if value.dtype.kind == "f":
+            update[name] = model[name].numpy() - value
+    return norm_of(update)
+
+
+def _mean_of(models: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of the clients' models, in double precision, in the types of the first one."""
+    mean = {}
+    for name, value in models[0].items():
+        stacked = torch.stack([model[name].double() for model in models])
+        mean[name] = stacked.mean(0).to(value.dtype)
+    return mean
 
 
 def _trained(server: nn.Module, inputs: Tensor, classes: Tensor, simulated: SimulatedTrainings) -> dict[str, Tensor]:
     """The model of a client that starts from the server's."""
     module = copy.deepcopy(server)
     optimizer = torch.optim.SGD(module.parameters(), lr=simulated.learning_rate)
+    batch_size = simulated.batch_size or len(inputs)
     for _ in range(simulated.epochs):
-        for batch in torch.split(torch.randperm(len(inputs)), simulated.batch_size or len(inputs)):
+        # Each pass in an order of its own.
+        order = torch.randperm(len(inputs))
+        for batch in torch.split(order, batch_size):
             optimizer.zero_grad()
             nn.functional.cross_entropy(module(inputs[batch]), classes[batch]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

@@ -13,8 +13,8 @@ from fedleak.core.errors import InputError, require
 from fedleak.core.io.array_files import read_arrays
 from fedleak.core.io.files import inside, regular_file
 from fedleak.recordings.dump_manifest import DumpClient, DumpManifest, DumpRound, read_dump_manifest
-from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.pseudonyms import pseudonym
+from fedleak_recorder.sent import Sent
 from fedleak_recorder.system import System
 
 _SERVED = "served"

@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedleak_recorder.format import MANIFEST, Journal, journals_in, read_journal
+from fedleak_recorder.format import MANIFEST
+from fedleak_recorder.journal import Journal, journals_in, read_journal
 
 _SETTLED = 0.05
 """Seconds without a change after which a journal holds all lines of its newest round, which one call writes."""

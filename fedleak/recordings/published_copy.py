@@ -24,12 +24,8 @@ from fedleak_recorder.format import (
     CANDIDATES,
     HOLDOUT_USERS,
     Manifest,
-    append_journal,
-    close_journal,
-    journals_in,
-    read_journal,
-    write_shard,
 )
+from fedleak_recorder.journal import append_journal, close_journal, journals_in, read_journal, write_shard
 
 OF_PEOPLE = (
     *(ATTRIBUTE_PSEUDONYMS, CANDIDATES, CANDIDATE_LABELS, HOLDOUT_USERS),

@@ -21,29 +21,19 @@ from fedleak.core.io.files import regular_file
 from fedleak.core.view import RoundView, View
 from fedleak.recordings.adversary_devices import EXAMPLES
 from fedleak.recordings.shards import ShardFiles, ShardView, damaged, model_of, truth_of, view_dtype
+from fedleak_recorder.auxiliary_check import check_auxiliary
 from fedleak_recorder.files import check_stays_inside
-from fedleak_recorder.format import (
-    AUXILIARY,
-    CLIENT,
-    ROUND_SETTINGS,
-    JournalLine,
-    Manifest,
-    journal_name,
-    journals_in,
-    read_journal,
-    read_manifest,
-    whole_manifest,
-)
+from fedleak_recorder.format import AUXILIARY, CLIENT, ROUND_SETTINGS, Manifest, read_manifest, whole_manifest
+from fedleak_recorder.journal import JournalLine, journal_name, journals_in, read_journal
 from fedleak_recorder.shard_check import (
     CLASS_COUNTS,
     PARTICIPANTS,
-    MisfitError,
-    check_auxiliary,
     check_common,
     check_seen,
     check_truth,
     common_shapes,
 )
+from fedleak_recorder.tensor_checks import MisfitError
 
 ViewPlace = tuple[int, int]
 """Number of a round, and place of a view among those of the round."""

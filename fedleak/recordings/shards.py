@@ -12,15 +12,8 @@ from torch import Tensor
 from fedleak.client.algorithm import ClientAlgorithm
 from fedleak.core.errors import InputError
 from fedleak.core.view import POPULARITY, Release, RoundView, features_of
-from fedleak_recorder.format import (
-    CLIENT_MODEL,
-    ITEM_FEATURES,
-    MODEL,
-    POPULARITY_OF_OTHERS,
-    PRIOR,
-    JournalLine,
-    Manifest,
-)
+from fedleak_recorder.format import CLIENT_MODEL, ITEM_FEATURES, MODEL, POPULARITY_OF_OTHERS, PRIOR, Manifest
+from fedleak_recorder.journal import JournalLine
 from fedleak_recorder.shard_check import MESSAGES, PARTICIPANTS, SHOWN
 
 _NUMBERS_PER_VIEW = 2**25

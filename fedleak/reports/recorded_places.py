@@ -15,7 +15,8 @@ from fedleak.evaluation.limits import Limit
 from fedleak.evaluation.run import Place, Recorded
 from fedleak.evaluation.scores import SETTING
 from fedleak.recordings.recording import Recording
-from fedleak_recorder.format import MANIFEST, journals_in
+from fedleak_recorder.format import MANIFEST
+from fedleak_recorder.journal import journals_in
 
 
 def recorded_places(audit_result: AuditResult, verdicts: Sequence[Mapping[str, Any]]) -> Recorded | None:

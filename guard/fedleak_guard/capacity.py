@@ -63,7 +63,10 @@ def lines_of(policy: Policy, model: Shapes | None = None) -> list[str]:
     lines = [f"  {part.name}: {_shown(part.bits)} ({part.text})" for part in parts]
     lines.append(f"  a message: {_shown(total)}")
     budget = policy.budget
-    limits = ("a job", "job_messages", budget.job_messages), ("the site", "site_messages", budget.site_messages)
+    limits = (
+        ("a job", "job_messages", budget.job_messages),
+        ("the site", "site_messages", budget.site_messages),
+    )
     for name, key, most in limits:
         if most is None:
             lines.append(f"  {name}: not bounded (budget.{key} is not set)")
@@ -76,26 +79,33 @@ def lines_of(policy: Policy, model: Shapes | None = None) -> list[str]:
 
 
 def _tensors(policy: Policy, model: Shapes | None) -> Part:
+    """Bits of the numbers of all tensors."""
     name = "numbers of tensors"
     if not policy.tensors:
         return Part(name, 0.0, "no tensor may leave")
     if _only_logged(policy, "allowed-tensors"):
         return Part(name, math.inf, "findings.allowed-tensors is log")
-    unbounded = [rule.name for rule in policy.tensors if _chooses_shape(rule) and not (model and rule.name in model)]
-    if unbounded:
-        return Part(name, math.inf, f"the rule {unbounded[0][:60]} lets a message choose the shape")
-    known = model or {}
-    if not known and any(rule.has_wildcards for rule in policy.tensors):
+    received_shapes = model or {}
+    for rule in policy.tensors:
+        if _chooses_shape(rule) and rule.name not in received_shapes:
+            return Part(name, math.inf, f"the rule {rule.name[:60]} lets a message choose the shape")
+    if not received_shapes and any(rule.has_wildcards for rule in policy.tensors):
         return Part(name, math.inf, "rules with wildcards allow what the received model has; give it to know how much")
-    bits, numbers = 0.0, 0
-    for tensor, shapes in _shapes(policy, known).items():
-        rule = policy.rule(tensor)
-        assert rule is not None
-        types = [rule.dtype] if rule.dtype else list(_FLOATS)
-        ways = [math.prod(shape) * BITS[dtype] for shape in shapes for dtype in types]
+    bits = 0.0
+    numbers = 0
+    for tensor, shapes in _shapes(policy, received_shapes).items():
+        rule_of_tensor = policy.rule(tensor)
+        assert rule_of_tensor is not None
+        types = [rule_of_tensor.dtype] if rule_of_tensor.dtype else list(_FLOATS)
+        # A tensor of n numbers of b bits can be sent in 2 ** (n b) ways in each shape and type that are allowed, or not
+        # at all, which is one way more (2 ** 0).
+        exponents = [0.0]
+        for shape in shapes:
+            for dtype in types:
+                exponents.append(math.prod(shape) * BITS[dtype])
+        bits += _log2_sum(exponents)
         numbers += max(math.prod(shape) for shape in shapes)
-        bits += _log2_sum([0.0, *ways])  # 0: the tensor is not sent
-    sparse = _sparse_bits(policy, known)
+    sparse = _sparse_bits(policy, received_shapes)
     if sparse < bits:
         return Part(name, sparse, f"at most a share of {policy.update.max_changed:g} of {numbers} numbers changes")
     return Part(name, bits, f"all bits of {numbers} numbers; no limit on norms lowers them by much")
@@ -104,19 +114,29 @@ def _tensors(policy: Policy, model: Shapes | None) -> Part:
 def _sparse_bits(policy: Policy, model: Shapes) -> float:
     """Bits of the tensors where `update.max_changed` allows few numbers to change; infinite where it bounds nothing."""
     share = policy.update.max_changed
-    shapes = _shapes(policy, model)
-    types = [rule.dtype for tensor in shapes if (rule := policy.rule(tensor)) is not None]
-    if share is None or _only_logged(policy, "changed-share") or not all(dtype in _FLOATS for dtype in types):
+    if share is None or _only_logged(policy, "changed-share"):
         return math.inf
+    shapes = _shapes(policy, model)
+    types = []
+    for tensor in shapes:
+        rule = policy.rule(tensor)
+        if rule is not None:
+            types.append(rule.dtype)
+    # The share is one of floating-point numbers; whole numbers may change besides.
+    if not all(dtype in _FLOATS for dtype in types):
+        return math.inf
+    # With several shapes for a tensor, the number of numbers is the sender's choice.
     if any(len(choices) > 1 for choices in shapes.values()):
         return math.inf
     numbers = sum(math.prod(choices[0]) for choices in shapes.values())
     changed = math.floor(share * numbers + 1e-3)  # 0.29 * 100 is 28.999999999999996
+    # The entropy bounds the sum over all smaller numbers of changes up to a half of the numbers only.
     if 2 * changed >= numbers:
         return math.inf
     # Which numbers change (at most 2 ** (n H(k / n)) ways), to what, and which tensors are sent.
-    places = numbers * _entropy(changed / max(numbers, 1))
-    return places + changed * max(BITS[str(dtype)] for dtype in types) + len(shapes)
+    bits_of_positions = numbers * _entropy(changed / max(numbers, 1))
+    bits_of_numbers = changed * max(BITS[str(dtype)] for dtype in types)
+    return bits_of_positions + bits_of_numbers + len(shapes)
 
 
 def _entropy(share: float) -> float:
@@ -126,14 +146,15 @@ def _entropy(share: float) -> float:
 
 def _shapes(policy: Policy, model: Shapes) -> dict[str, list[tuple[int, ...]]]:
     """Shapes in which each tensor may leave."""
-    shapes = dict[str, list[tuple[int, ...]]]()
+    shapes: dict[str, list[tuple[int, ...]]] = {}
     for tensor, shape in model.items():
         rule = policy.rule(tensor)
         if rule is not None and rule.fits(shape):
             shapes[tensor] = [shape]
+    # Besides, those of rules that fix name and shape, unless an earlier rule decides about that name.
     for rule in policy.tensors:
-        named = policy.names(rule.name) and policy.fixes_shape(rule.name) and policy.rule(rule.name) is rule
-        if named and rule.shape is not None and rule.shape not in shapes.get(rule.name, []):
+        decides = policy.names(rule.name) and policy.fixes_shape(rule.name) and policy.rule(rule.name) is rule
+        if decides and rule.shape is not None and rule.shape not in shapes.get(rule.name, []):
             shapes.setdefault(rule.name, []).append(rule.shape)
     return shapes
 
@@ -161,13 +182,16 @@ def _examples(policy: Policy) -> Part:
 
 
 def _only_logged(policy: Policy, check: str) -> bool:
+    """Whether a message with a finding of a check may leave, so that its limit bounds nothing."""
     return policy.action(check, known_checks()[check].action) != "refuse"
 
 
 def _log2_sum(exponents: Sequence[float]) -> float:
     """``log2`` of the sum of ``2 ** e``."""
+    # The largest is taken out, so that nothing overflows; from 2 ** -1000 of it on, a term adds nothing.
     largest = max(exponents)
-    return largest + math.log2(sum(2.0 ** max(exponent - largest, -1000.0) for exponent in exponents))
+    rest = sum(2.0 ** max(exponent - largest, -1000.0) for exponent in exponents)
+    return largest + math.log2(rest)
 
 
 def _shown(bits: float) -> str:

@@ -48,6 +48,7 @@ class ChainedLog:
             InputError: the chain is broken, or the log is shorter than it was.
             OSError: the folder cannot be written.
         """
+        # O_APPEND: whatever is written goes to the end. A new name is flushed, so that a power cut does not take it.
         is_new = not self.path.exists()
         if is_new:
             make_folder(self.path.parent)
@@ -74,12 +75,13 @@ class ChainedLog:
             InputError: it holds what a reader of the log would refuse; then the log is as before.
             OSError: it could not be written whole; then the log is as before.
         """
-        made = {"number": len(self.entries), "previous": self.head, **entry}
-        problem = strange_value(made)
+        chained_entry = {"number": len(self.entries), "previous": self.head, **entry}
+        problem = strange_value(chained_entry)
         require(problem is None, "an entry that the log can hold", problem, "Nothing of the message left the site.")
-        made["hash"] = entry_hash(made)
-        line = json.dumps(made, allow_nan=False).encode() + b"\n"
+        chained_entry["hash"] = entry_hash(chained_entry)
+        line = json.dumps(chained_entry, allow_nan=False).encode() + b"\n"
         try:
+            # One write, of which a full disk may take a part; nothing else writes while the log is locked.
             written = os.write(self._descriptor, line)
             if written != len(line):
                 raise OSError(f"{written} of {len(line)} bytes written to {self.path}")
@@ -88,24 +90,27 @@ class ChainedLog:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._read)
             raise
-        self._keep(made, len(line))
-        return made
+        self._keep(chained_entry, len(line))
+        return chained_entry
 
     def _keep(self, entry: dict[str, Any], size: int) -> None:
+        """Counts an entry that the disk has."""
         self.entries.append(entry)
         self._read += size
         self._head_at_end = entry["hash"]
 
     def _read_new(self) -> None:
+        """Reads what other processes appended, and removes half an entry of one that was killed."""
         size = os.fstat(self._descriptor).st_size
         if size < self._read:
-            found = f"{size} bytes after {self._read} in {self.path}"
-            raise InputError(expected="a log that only grows", found=found, way_out=_WAY_OUT)
+            shrinkage = f"{size} bytes after {self._read} in {self.path}"
+            raise InputError(expected="a log that only grows", found=shrinkage, way_out=_WAY_OUT)
         content = os.pread(self._descriptor, size - self._read, self._read)
-        whole = content[: content.rfind(b"\n") + 1]
-        for entry, length in chained(whole, self.head, len(self.entries), str(self.path)):
+        # Up to the last end of a line; without one, rfind gives -1, and nothing is whole.
+        whole_lines = content[: content.rfind(b"\n") + 1]
+        for entry, length in chained(whole_lines, self.head, len(self.entries), str(self.path)):
             self._keep(entry, length)
-        if len(whole) < len(content):  # a crash in the middle of an entry, of which nothing left the site
+        if len(whole_lines) < len(content):  # a crash in the middle of an entry, of which nothing left the site
             os.ftruncate(self._descriptor, self._read)
 
 
@@ -126,17 +131,20 @@ def chained(content: bytes, head: str, number: int, where: str) -> Iterator[tupl
             entry = parse_json(line, where=where)
         except ValueError as error:
             raise _broken(number, where, str(error)) from None
+        # The hash of the entry before is a part of what an entry's own hash is of: a change shows in all that follow.
         if not isinstance(entry, dict) or entry.get("number") != number or entry.get("previous") != head:
             raise _broken(number, where, "an entry that does not follow the one before")
         if entry.get("hash") != entry_hash(entry):
             raise _broken(number, where, "an entry that was changed")
-        head, number = entry["hash"], number + 1
+        head = entry["hash"]
+        number += 1
         yield entry, len(line)
 
 
 def entry_hash(entry: Mapping[str, Any]) -> str:
     """SHA-256 of an entry without its own hash."""
     rest = {key: value for key, value in entry.items() if key != "hash"}
+    # Sorted keys and no spaces: the same entry has one text, whatever wrote it.
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -151,10 +159,11 @@ def read_log(path: Path) -> tuple[list[dict[str, Any]], int]:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(expected="a log", found=str(error), way_out="Give the path of log.jsonl.") from None
-    whole = content[: content.rfind(b"\n") + 1]
-    return [entry for entry, _ in chained(whole, FIRST, 0, str(path))], len(content) - len(whole)
+    whole_lines = content[: content.rfind(b"\n") + 1]
+    entries = [entry for entry, _ in chained(whole_lines, FIRST, 0, str(path))]
+    return entries, len(content) - len(whole_lines)
 
 
-def _broken(number: int, where: str, found: str) -> InputError:
+def _broken(number: int, where: str, fault: str) -> InputError:
     expected = f"entry {number} of an unbroken chain"
-    return InputError(expected=expected, found=f"{found} in {where}", way_out=_WAY_OUT)
+    return InputError(expected=expected, found=f"{fault} in {where}", way_out=_WAY_OUT)

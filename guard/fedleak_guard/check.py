@@ -23,7 +23,7 @@ class NotMadeError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measurement:
     """What a check measured.
 
     Attributes:
@@ -63,7 +63,7 @@ class Check(abc.ABC):
     limited: ClassVar[bool] = False
 
     @abc.abstractmethod
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         """Measures a message; None if the policy sets no limit that concerns it.
 
         Args:
@@ -85,6 +85,8 @@ class Check(abc.ABC):
         return message.sent is not None
 
 
-def measured(value: float, limit: float, sentence: str) -> Measured:
+def measured(value: float, limit: float, sentence: str) -> Measurement:
     """A value that is a finding above a limit, or if it is no number."""
-    return Measured(value=value, found=not value <= limit, limit=limit, sentence=f"{sentence}, above {limit:g}")
+    # Not `value > limit`, which is false of NaN: what cannot be compared is a finding.
+    is_finding = not value <= limit
+    return Measurement(value=value, found=is_finding, limit=limit, sentence=f"{sentence}, above {limit:g}")

@@ -27,8 +27,8 @@ from fedleak_guard.privacy_json import privacy_faults
 from fedleak_guard.thresholds import calibrated, logged_rounds, tensors_of, write_thresholds
 from fedleak_recorder.arrays import as_array
 from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.fields_schema import schema_of
 from fedleak_recorder.files import regular_file
-from fedleak_recorder.plain_fields import schema_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,11 +46,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str, path: str = "") -> Any:
-        made = commands.add_parser(name, help=text, description=text)
-        made.set_defaults(run=run)
+        subparser = commands.add_parser(name, help=text, description=text)
+        subparser.set_defaults(run=run)
         if path:
-            made.add_argument("path", metavar=path, type=Path)
-        return made
+            subparser.add_argument("path", metavar=path, type=Path)
+        return subparser
 
     verify = command("verify", _verify_either, "check the chain of a log, and print what left the site", "LOG")
     verify.add_argument("--head", help="a hash noted earlier, which the chain must still contain")
@@ -61,6 +61,16 @@ def _parser() -> argparse.ArgumentParser:
     carries.add_argument("model", nargs="?", type=Path, metavar="MODEL", help="received model, .npz or .safetensors")
     command("check-privacy", _check_privacy, "check that an NVFlare site's privacy.json has the guard", "FILE")
     gateway = command("flower-gateway", _flower_gateway, "run the gateway between a Flower SuperNode and its SuperLink")
+    _add_gateway_options(gateway)
+    calibrate = command("calibrate", _calibrate, "make the thresholds of the check received-model", "POLICY")
+    _add_calibration_options(calibrate)
+    command("hash", _hash, "print the hash of a received model, a .npz or .safetensors file", "FILE")
+    command("checks", _checks, "list the checks")
+    command("schema", _schema, "print the JSON schema of policies")
+    return parser
+
+
+def _add_gateway_options(gateway: argparse.ArgumentParser) -> None:
     gateway.add_argument("--superlink", required=True, metavar="HOST:PORT", help="address of the SuperLink")
     gateway.add_argument("--policy", required=True, metavar="FILE", help="the site's policy")
     gateway.add_argument("--listen", default="127.0.0.1:9192", metavar="HOST:PORT", help="where the SuperNode connects")
@@ -76,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
         "--pace", type=float, default=3.0, metavar="SECONDS", help="time between own calls (default: 3)"
     )
     gateway.add_argument("--examples-key", default="num-examples", help="metric with the number of training examples")
-    calibrate = command("calibrate", _calibrate, "make the thresholds of the check received-model", "POLICY")
+
+
+def _add_calibration_options(calibrate: argparse.ArgumentParser) -> None:
     calibrate.add_argument("--out", type=Path, help="file of the thresholds (default: the policy's)")
     calibrate.add_argument("--false-positives", type=float, default=0.05, help="bound of all checks (default: 0.05)")
     calibrate.add_argument("--margin", type=float, default=2.0, help="factor of the largest honest value (default: 2)")
@@ -90,10 +102,6 @@ def _parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--learning-rate", type=float, default=0.1, help="of the clients' SGD (default: 0.1)")
     calibrate.add_argument("--epochs", type=int, default=1, help="passes over a client's records (default: 1)")
     calibrate.add_argument("--batch-size", type=int, help="records of a step (default: all)")
-    command("hash", _hash, "print the hash of a received model, a .npz or .safetensors file", "FILE")
-    command("checks", _checks, "list the checks")
-    command("schema", _schema, "print the JSON schema of policies")
-    return parser
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -123,9 +131,12 @@ def _check_policy(options: argparse.Namespace) -> int:
     policy = read_policy(options.path)
     print(f"{options.path}: {len(policy.tensors)} rules for tensors, evidence in {policy.evidence}")
     for name, kind in known_checks().items():
-        needs = "; needs fedleak" if kind.exact else ""
-        required = "; required" if name in policy.required else ""
-        print(f"  {name}: {policy.action(name, kind.action)}{needs}{required}")
+        sentence = f"  {name}: {policy.action(name, kind.action)}"
+        if kind.exact:
+            sentence += "; needs fedleak"
+        if name in policy.required:
+            sentence += "; required"
+        print(sentence)
     print("what a message can carry at most, `fedleak-guard capacity` with a model says more:")
     print("\n".join(lines_of(policy)))
     return 0
@@ -167,7 +178,8 @@ def _flower_gateway(options: argparse.Namespace) -> int:
     is_port = port.isdecimal() and len(port) <= 5 and int(port) < 2**16
     require(is_port, "HOST:PORT after --listen", options.listen, "Give 127.0.0.1:9192.")
     logging.basicConfig(format="%(asctime)s %(message)s")
-    superlink = f"{'http' if options.insecure else 'https'}://{options.superlink}"
+    protocol = "http" if options.insecure else "https"
+    superlink = f"{protocol}://{options.superlink}"
     gateway = Gateway(
         superlink,
         options.policy,
@@ -177,6 +189,7 @@ def _flower_gateway(options: argparse.Namespace) -> int:
         examples_key=options.examples_key,
         pace=options.pace,
     )
+    # One thread answers the SuperNode, another one calls the SuperLink, at beats of its own.
     stopped = threading.Event()
     beats = threading.Thread(target=gateway.run, args=(stopped,), daemon=True)
     with server_of(gateway, host, int(port), certificate=options.certificate, key=options.key) as server:
@@ -192,32 +205,44 @@ def _flower_gateway(options: argparse.Namespace) -> int:
 
 def _calibrate(options: argparse.Namespace) -> int:
     policy = read_policy(options.path)
-    out = options.out or (Path(policy.received.thresholds) if policy.received.thresholds else None)
-    way_out = "Give --out FILE, or received.thresholds in the policy."
+    out = options.out
+    if out is None and policy.received.thresholds:
+        out = Path(policy.received.thresholds)
     if out is None:
+        way_out = "Give --out FILE, or received.thresholds in the policy."
         raise InputError(expected="a file for the thresholds", found="none", way_out=way_out)
     require(0 < options.false_positives < 1, "--false-positives between 0 and 1", options.false_positives, "Use 0.05.")
     if options.simulate:
-        rounds, given = _simulated(options, policy)
+        rounds, tensors, records = _simulated(options, policy)
+        source = f"{options.trainings} simulated trainings of {options.rounds} rounds"
     else:
         entries, _ = read_decisions(options.log or Path(policy.evidence) / NAME)
-        rounds, tensors, records, jobs = logged_rounds(entries, options.job)
-        given = {"tensors": tensors, "records": records, "source": f"the log's rounds of {jobs} trainings"}
-    made = calibrated(rounds, false_positives=options.false_positives, margin=options.margin, **given)
-    write_thresholds(out, made)
-    print(f"{out}: thresholds of {len(made.thresholds)} checks from {made.values} honest rounds ({made.source})")
-    print(f"false findings of all checks together: at most {made.false_positives:.4f} of rounds like these")
-    for name, limit in made.thresholds.items():
+        rounds, tensors, records, trainings = logged_rounds(entries, options.job)
+        source = f"the log's rounds of {trainings} trainings"
+    thresholds = calibrated(
+        rounds,
+        false_positives=options.false_positives,
+        margin=options.margin,
+        source=source,
+        tensors=tensors,
+        records=records,
+    )
+    write_thresholds(out, thresholds)
+    of_rounds = f"{thresholds.values} honest rounds ({thresholds.source})"
+    print(f"{out}: thresholds of {len(thresholds.thresholds)} checks from {of_rounds}")
+    print(f"false findings of all checks together: at most {thresholds.false_positives:.4f} of rounds like these")
+    for name, limit in thresholds.thresholds.items():
         print(f"  {name}: {limit:.6g}")
     return 0
 
 
-def _simulated(options: argparse.Namespace, policy: Policy) -> tuple[list[dict[str, float]], dict[str, Any]]:
-    """Statistics of simulated rounds, and what they are of."""
-    own = with_own_data(Message(job="", round=0), policy)
-    network = own.network
+def _simulated(options: argparse.Namespace, policy: Policy) -> tuple[list[dict[str, float]], str, int]:
+    """Statistics of simulated rounds, hash of the model's tensors, and number of own records in each round."""
+    # A message of nothing, to which the policy's section own adds what the site has.
+    client = with_own_data(Message(job="", round=0), policy)
+    network = client.network
     way_out = "Give own.data and own.network in the policy; the function draws new initial weights in each call."
-    if network is None or own.records is None or own.labels is None:
+    if network is None or client.records is None or client.labels is None:
         raise InputError(expected="records, labels and the network of the site", found="not all", way_out=way_out)
     numbers = {name: getattr(options, name) for name in ("trainings", "rounds", "clients", "examples", "epochs")}
     require(min(numbers.values()) >= 1 and options.learning_rate > 0, "numbers above 0", numbers, "Correct them.")
@@ -233,15 +258,15 @@ def _simulated(options: argparse.Namespace, policy: Policy) -> tuple[list[dict[s
     check = checks_to_make()[ReceivedModel.name]()
     assert isinstance(check, ReceivedModel)  # plug-ins extend what they take the place of
     try:
-        rounds = list(check.honest_rounds(network, own.records, own.labels, simulated))
+        rounds = list(check.honest_rounds(network, client.records, client.labels, simulated))
     except NotMadeError as error:
         raise InputError(expected="the main package fedleak", found=str(error), way_out="Install it.") from None
-    chosen = chosen_records(own.records, own.labels)
-    return rounds, {
-        "tensors": tensors_of(dict(network().state_dict())),
-        "records": 0 if chosen is None else len(chosen[0]),
-        "source": f"{options.trainings} simulated trainings of {options.rounds} rounds",
-    }
+    tensors = tensors_of(dict(network().state_dict()))
+    chosen = chosen_records(client.records, client.labels)
+    if chosen is None:
+        return rounds, tensors, 0
+    records, _ = chosen
+    return rounds, tensors, len(records)
 
 
 def _hash(options: argparse.Namespace) -> int:
@@ -251,15 +276,16 @@ def _hash(options: argparse.Namespace) -> int:
 
 
 def _tensors(path: Path) -> dict[str, Any]:
+    """Tensors of a model in a file."""
     import numpy as np
     from safetensors import SafetensorError, safe_open
 
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as held:
-                return {name: as_array(held[name], where=name) for name in held.files}
-        with safe_open(path, "numpy") as held:
-            return {name: as_array(held.get_tensor(name), where=name) for name in held.keys()}  # noqa: SIM118
+            with np.load(path, allow_pickle=False) as file:
+                return {name: as_array(file[name], where=name) for name in file.files}
+        with safe_open(path, "numpy") as file:
+            return {name: as_array(file.get_tensor(name), where=name) for name in file.keys()}  # noqa: SIM118
     except (ValueError, TypeError, SafetensorError) as error:
         way_out = "Save the state dict with safetensors or numpy.savez."
         raise InputError(expected="a .npz or .safetensors file", found=f"{error} in {path}", way_out=way_out) from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedleak_guard.check import Check, Measured, NotMadeError
+from fedleak_guard.check import Check, Measurement, NotMadeError
 from fedleak_guard.message import Message
 from fedleak_guard.own_attack import NOT_INSTALLED, OwnAttack
 from fedleak_guard.policy import Action, Policy
@@ -64,7 +64,7 @@ class ReleaseCheck(Check):
     def lacking(cls, policy: Policy) -> str:
         return "privacy.noise" if policy.privacy is None or policy.privacy.noise is None else ""
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         if message.sent is None or self.lacking(policy):
             return None
         raise NotMadeError(NOT_INSTALLED)
@@ -110,7 +110,7 @@ class ReceivedModel(Check):
     def lacking(cls, policy: Policy) -> str:
         return "received.thresholds" if policy.received.thresholds is None else ""
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         if message.sent is None:
             return None
         raise NotMadeError(NOT_INSTALLED)

@@ -39,9 +39,10 @@ def earlier_round(policy: Policy, job: str) -> EarlierRound | None:
     """
     path = _path(policy, job)
     try:
-        with np.load(path, allow_pickle=False) as held:
-            model = {name.removeprefix(_MODEL): held[name] for name in held.files if name != _NORM}
-            return EarlierRound(model=model, norm=float(held[_NORM]))
+        # Nothing that is loaded may run code: a pickle could.
+        with np.load(path, allow_pickle=False) as file:
+            model = {name.removeprefix(_MODEL): file[name] for name in file.files if name != _NORM}
+            return EarlierRound(model=model, norm=float(file[_NORM]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
@@ -56,6 +57,7 @@ def keep_round(message: Message, policy: Policy) -> None:
     path = _path(policy, message.job)
     make_folder(path.parent)
     remove_left(path)
+    # Written beside the file and moved over it: a reader finds the round before or this one, whole.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     model = {f"{_MODEL}{name}": value for name, value in message.model.items()}
     try:
@@ -67,4 +69,6 @@ def keep_round(message: Message, policy: Policy) -> None:
 
 
 def _path(policy: Policy, job: str) -> Path:
-    return Path(policy.evidence) / "earlier" / f"{hashlib.sha256(job.encode()).hexdigest()[:32]}.npz"
+    """File of a job; its name is a hash, as a server may name a job by any text."""
+    name = hashlib.sha256(job.encode()).hexdigest()[:32]
+    return Path(policy.evidence) / "earlier" / f"{name}.npz"

@@ -30,10 +30,10 @@ def write_evidence(log: Path, delta: float) -> None:
         InputError: the log cannot be read, its chain is broken, or an entry is no decision of a guard.
         OSError: a file could not be written.
     """
-    folder, (entries, _) = log.parent, read_decisions(log)
+    entries, _ = read_decisions(log)
     summaries = {EGRESS: egress(entries, delta), ATTACKS: attack_results(entries)}
     for name, content in summaries.items():
-        write_once(folder / name, json.dumps(content, indent=1, allow_nan=False).encode())
+        write_once(log.parent / name, json.dumps(content, indent=1, allow_nan=False).encode())
 
 
 def egress(entries: list[dict[str, Any]], delta: float) -> dict[str, Any]:
@@ -43,22 +43,28 @@ def egress(entries: list[dict[str, Any]], delta: float) -> dict[str, Any]:
         entries: of the log.
         delta: of epsilon.
     """
-    jobs = dict.fromkeys(entry["job"] for entry in entries)
+    # Dictionaries keep the order in which jobs and policies came first.
+    by_job: dict[str, list[dict[str, Any]]] = {}
+    policies: dict[str, None] = {}
+    for entry in entries:
+        by_job.setdefault(entry["job"], []).append(entry)
+        policies[entry["policy"]] = None
     site = spent(entries)
     return {
         "format": 1,
         "written_by": f"fedleak-guard {fedleak_guard.__version__}",
         "head": entries[-1]["hash"] if entries else None,
         "entries": len(entries),
-        "policies": list(dict.fromkeys(entry["policy"] for entry in entries)),
+        "policies": list(policies),
         "messages": site.messages,
         "epsilon": _epsilon(site.precision, delta),
         "delta": delta,
-        "jobs": {job: _job([entry for entry in entries if entry["job"] == job], delta) for job in jobs},
+        "jobs": {job: _job(job_entries, delta) for job, job_entries in by_job.items()},
     }
 
 
 def _job(entries: list[dict[str, Any]], delta: float) -> dict[str, Any]:
+    """What left in a job, and what was refused, from its entries of the log."""
     released = [entry for entry in entries if entry["event"] == "released"]
     refused = [entry for entry in entries if entry["event"] == "refused"]
     total = spent(entries)
@@ -76,12 +82,23 @@ def _job(entries: list[dict[str, Any]], delta: float) -> dict[str, Any]:
 
 
 def _check(name: str, entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    made = [entry["checks"][name] for entry in entries if name in entry["checks"]]
-    reasons = dict.fromkeys(entry["not_made"][name] for entry in entries if name in entry["not_made"])
-    values = [one["value"] for one in made if one["value"] is not None]
+    """How often a check was made in a job, with what values, and why it was not made."""
+    times_made = 0
+    findings = 0
+    values = []
+    reasons: dict[str, None] = {}
+    for entry in entries:
+        if name in entry["checks"]:
+            outcome = entry["checks"][name]
+            times_made += 1
+            findings += outcome["found"]
+            if outcome["value"] is not None:
+                values.append(outcome["value"])
+        if name in entry["not_made"]:
+            reasons[entry["not_made"][name]] = None
     return {
-        "made": len(made),
-        "findings": sum(one["found"] for one in made),
+        "made": times_made,
+        "findings": findings,
         "smallest": min(values, default=None),
         "largest": max(values, default=None),
         "not_made": list(reasons),
@@ -98,48 +115,64 @@ def attack_results(entries: list[dict[str, Any]]) -> dict[str, Any]:
     References:
         AI-SDC/SACRO-ML, sacroml/attacks/attack.py, report.py and attack_report_formatter.py of version 2.0.0.
     """
+    attacks = [name for name, kind in known_checks().items() if kind.exact]
     results = {}
     for job in dict.fromkeys(entry["job"] for entry in entries):
-        own = [entry for entry in entries if entry["job"] == job]
-        for name in (name for name, kind in known_checks().items() if kind.exact):
-            made = [entry for entry in own if name in entry["checks"]]
-            reasons = list(dict.fromkeys(entry["not_made"][name] for entry in own if name in entry["not_made"]))
-            if made:  # SACRO-ML divides by the number of instances
-                one = _sacro(name, job, made, reasons)
-                results[f"{one['metadata']['attack_name']}_{one['log_id']}"] = one
+        job_entries = [entry for entry in entries if entry["job"] == job]
+        for name in attacks:
+            checked = [entry for entry in job_entries if name in entry["checks"]]
+            if not checked:  # SACRO-ML divides by the number of instances
+                continue
+            reasons = [entry["not_made"][name] for entry in job_entries if name in entry["not_made"]]
+            attack_result = _sacro(name, job, checked, list(dict.fromkeys(reasons)))
+            attack_name = attack_result["metadata"]["attack_name"]
+            results[f"{attack_name}_{attack_result['log_id']}"] = attack_result
     return results
 
 
-def _sacro(name: str, job: str, made: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
-    found = [entry for entry in made if entry["checks"][name]["found"]]
-    last = made[-1]["time"]
-    instances = {
-        f"instance_{entry['number']}": {
+def _sacro(name: str, job: str, checked: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
+    """The results of one attack in one job, in the layout of SACRO-ML.
+
+    Args:
+        name: the check.
+        job: the job.
+        checked: the job's entries in which the check was made; at least one.
+        reasons: why it was not made in others.
+    """
+    instances = {}
+    for entry in checked[-_SHOWN:]:
+        outcome = entry["checks"][name]
+        instances[f"instance_{entry['number']}"] = {
             "round": entry["round"],
-            "value": entry["checks"][name]["value"],
-            "limit": entry["checks"][name]["limit"],
-            "risk": entry["checks"][name]["found"],
+            "value": outcome["value"],
+            "limit": outcome["limit"],
+            "risk": outcome["found"],
             "released": entry["event"] == "released",
         }
-        for entry in made[-_SHOWN:]
-    }
+    # The risk is that of all rounds, also of those that are not listed.
+    is_risk = any(entry["checks"][name]["found"] for entry in checked)
+    last = datetime.fromtimestamp(checked[-1]["time"], UTC)
+    kind = known_checks()[name]
     return {
         "log_id": f"{job}-{name}",
-        "log_time": datetime.fromtimestamp(last, UTC).strftime("%d/%m/%Y %H:%M:%S"),
+        "log_time": last.strftime("%d/%m/%Y %H:%M:%S"),
         "metadata": {
             "sacroml_version": f"none; written by fedleak-guard {fedleak_guard.__version__}",
-            "attack_name": known_checks()[name].__name__,
+            "attack_name": kind.__name__,
             "attack_params": {
-                **{"check": name, "measures": known_checks()[name].text, "job": job},
-                **{"made": len(made), "not_made": reasons},
+                "check": name,
+                "measures": kind.text,
+                "job": job,
+                "made": len(checked),
+                "not_made": reasons,
             },
-            "global_metrics": {f"{name.replace('-', '_')}_risk": bool(found)},
+            "global_metrics": {f"{name.replace('-', '_')}_risk": is_risk},
         },
         "attack_experiment_logger": {"attack_instance_logger": instances},
     }
 
 
 def _epsilon(precision: float, delta: float) -> float | None:
-    """Epsilon; None where it is infinite."""
-    found = gaussian_epsilon(precision, delta)
-    return found if math.isfinite(found) else None
+    """Epsilon; None where it is infinite, as JSON has no such number."""
+    epsilon = gaussian_epsilon(precision, delta)
+    return epsilon if math.isfinite(epsilon) else None

@@ -28,8 +28,6 @@ FAILED = "the client failed"
 _logger = logging.getLogger("fedleak_guard")
 _CLIENT_DATA = "records", "labels", "algorithm", "network"
 """What a client may have itself, by its names in `fedleak_guard.message.Message`."""
-
-
 OwnData = Callable[[Message, Context], Mapping[str, Any]]
 
 
@@ -57,6 +55,7 @@ def egress_mod(
     guards: dict[str, Guard] = {}
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        # Copied before the app runs, which may change what it got.
         received = received_model(message)
         try:
             reply = call_next(message, context)
@@ -118,19 +117,19 @@ def released_content(
     way_out = "Give the name of the record of arrays and that of the record of metrics."
     require(len(records) == 2, "two names of records", ", ".join(records) or "none", way_out)
     arrays_name, metrics_name = records
-    arrays = {name: record for name, record in content.array_records.items() if record}
-    metrics = {name: record for name, record in content.metric_records.items() if record}
-    unknown = [f"a record of arrays named {name!r:.40}" for name in arrays if name != arrays_name]
-    unknown += [f"a record of metrics named {name!r:.40}" for name in metrics if name != metrics_name]
-    unknown += [f"a configuration of {len(record)} values" for record in content.config_records.values() if record]
-    values = dict(metrics.get(metrics_name, {}))
+    unknown = _unknown_records(content, arrays_name, metrics_name)
+    tensors = None
+    arrays = content.array_records.get(arrays_name)
+    if arrays:
+        tensors = arrays_in(arrays)
+    values = dict(content.metric_records.get(metrics_name) or {})
+    # Of an empty list, its name is all that it says.
     unknown += [f"the empty list {name!r:.40}" for name, value in values.items() if value == []]
     examples = values.pop(examples_key, None)
-    if examples is not None and not (isinstance(examples, int) and 0 <= examples < 2**31):
+    reported = examples if isinstance(examples, int) else None
+    if examples is not None and (reported is None or not 0 <= reported < 2**31):
         unknown.append(f"the value {examples!r:.20} of {examples_key}")
-    tensors = None
-    if arrays_name in arrays:
-        tensors = arrays_in(arrays[arrays_name])
+    own_data = {name: value for name, value in (client_data or {}).items() if name in _CLIENT_DATA}
     released = guard.release(
         Checked(
             job=job,
@@ -139,19 +138,38 @@ def released_content(
             holds="models",
             received=received,
             metrics=values,
-            examples=examples if isinstance(examples, int) else None,
+            examples=reported,
             unknown=tuple(unknown),
-            **{name: value for name, value in (client_data or {}).items() if name in _CLIENT_DATA},
+            **own_data,
         )
     )
     leaving: dict[str, ArrayRecord | MetricRecord] = {}
     if released.tensors is not None:
         leaving[arrays_name] = _array_record(released.tensors, received or {})
-    numbers = {} if examples is None else {examples_key: examples}
-    numbers |= {name: _as_floats(value) for name, value in released.metrics.items()}
+    numbers: dict[str, Any] = {}
+    if examples is not None:
+        numbers[examples_key] = examples
+    for name, value in released.metrics.items():
+        numbers[name] = _as_floats(value)
     if numbers:
+        # In the order of their names, so that the order says nothing.
         leaving[metrics_name] = MetricRecord({name: numbers[name] for name in sorted(numbers)})
     return RecordDict(leaving)
+
+
+def _unknown_records(content: RecordDict, arrays_name: str, metrics_name: str) -> list[str]:
+    """Names of the records of a reply that no check covers; empty records say nothing."""
+    unknown = []
+    for name, arrays in content.array_records.items():
+        if arrays and name != arrays_name:
+            unknown.append(f"a record of arrays named {name!r:.40}")
+    for name, metrics in content.metric_records.items():
+        if metrics and name != metrics_name:
+            unknown.append(f"a record of metrics named {name!r:.40}")
+    for config in content.config_records.values():
+        if config:
+            unknown.append(f"a configuration of {len(config)} values")
+    return unknown
 
 
 def _array_record(tensors: Mapping[str, Any], received: Mapping[str, Any]) -> ArrayRecord:
@@ -162,7 +180,9 @@ def _array_record(tensors: Mapping[str, Any], received: Mapping[str, Any]) -> Ar
 
 def _as_floats(value: Any) -> Any:
     """A metric whose numbers are all of one type, so that the type says nothing."""
-    return [_as_floats(part) for part in value] if isinstance(value, list) else float(value)
+    if isinstance(value, list):
+        return [_as_floats(part) for part in value]
+    return float(value)
 
 
 def error_reply(message: Message, reason: str) -> Message:
@@ -172,6 +192,8 @@ def error_reply(message: Message, reason: str) -> Message:
         message: the server's message.
         reason: `FAILED` or `RefusedError.TO_THE_SERVER`, never an app's own.
     """
-    is_failed = reason == FAILED
-    code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION if is_failed else ErrorCode.MOD_FAILED_PRECONDITION
-    return Message(Error(code, reason if is_failed else RefusedError.TO_THE_SERVER), reply_to=message)
+    # Any other reason becomes that of a refusal, so that no text of an app leaves.
+    error = Error(ErrorCode.MOD_FAILED_PRECONDITION, RefusedError.TO_THE_SERVER)
+    if reason == FAILED:
+        error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED)
+    return Message(error, reply_to=message)

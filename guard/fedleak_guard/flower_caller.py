@@ -45,7 +45,8 @@ class Caller:
     """
 
     def __init__(self, key: bytes | None, clock: Callable[[], float]) -> None:
-        self.key, self._clock = key, clock
+        self.key = key
+        self._clock = clock
         self._lock = threading.Lock()
         self._used: dict[tuple[str, int], float] = {}
         """Signed times that were used, with the first number of their signature, and until when they are fresh."""
@@ -57,6 +58,7 @@ class Caller:
             RejectedError: it is not.
         """
         key, timestamp, signature = _parts(headers)
+        # Another key is refused before anything is computed from what the caller sent.
         if self.key is not None and key != self.key:
             raise RejectedError("another key than the SuperNode's", 401)
         until = self._fresh_until(timestamp)
@@ -65,6 +67,7 @@ class Caller:
             raise RejectedError("a wrong signature", 401)
         with self._lock:
             now = self._clock()
+            # A time that is no longer fresh is refused anyway, so that few are remembered.
             self._used = {used: end for used, end in self._used.items() if end > now}
             # Whoever sees a signature (r, s) can make (r, -s) of it, so that r alone distinguishes two signatures.
             if (timestamp, number) in self._used:
@@ -86,6 +89,7 @@ class Caller:
         if not exact:
             raise RejectedError("a time of another form", 401)
         age = self._clock() - signed.timestamp()
+        # Flower's own tolerances: clocks may differ by the first, and a call may take as long as the second.
         if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE:
             raise RejectedError("a time away from now", 401)
         return float(signed.timestamp() + TIMESTAMP_TOLERANCE)
@@ -106,10 +110,12 @@ def _parts(headers: Mapping[str, str]) -> tuple[bytes, str, bytes]:
 
 
 def _from_base64(text: str) -> bytes:
+    """Content of a header, which must be encoded in the one way that Flower encodes it."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise RejectedError("headers of another form", 401) from None
+    # The unused bits of a last character could hold anything.
     if base64.b64encode(content).decode() != text:
         raise RejectedError("headers of another form", 401)
     return content
@@ -147,10 +153,14 @@ def read_public_key(path: Path) -> bytes:
     content = read_bounded(path, most=2**16)
     way_out = "Make one with `ssh-keygen -t ecdsa -b 384`, and give the file that ends in .pub."
     try:
-        read = (load_pem_public_key if content.startswith(b"-----") else load_ssh_public_key)(content)
+        if content.startswith(b"-----"):
+            read: object = load_pem_public_key(content)
+        else:
+            read = load_ssh_public_key(content)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError(expected="a public key", found=f"{error} in {path}", way_out=way_out) from None
     if not isinstance(read, EllipticCurvePublicKey) or not uses_nist_ec_curve(read):
-        found = f"{type(read).__name__} in {path}"
-        raise InputError(expected="a public key on a NIST curve", found=found, way_out=way_out)
+        raise InputError(
+            expected="a public key on a NIST curve", found=f"{type(read).__name__} in {path}", way_out=way_out
+        )
     return bytes(public_key_to_bytes(read))

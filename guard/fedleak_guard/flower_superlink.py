@@ -57,13 +57,18 @@ class SuperLink:
         root_certificates: str | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        verify = True if root_certificates is None else _trusting(root_certificates)
+        verify: bool | ssl.SSLContext = True
+        if root_certificates is not None:
+            verify = _trusting(root_certificates)
+        # A redirection would send the signed calls elsewhere.
         self._client = httpx.Client(
             base_url=address, verify=verify, timeout=60, follow_redirects=False, transport=transport
         )
+        # Without a key that the SuperLink knows, the node registers a new one.
+        self._registers = key is None
+        self._is_registered = False
         self._private = generate_key_pairs()[0] if key is None else key
         self._public = public_key_to_bytes(self._private.public_key())
-        self._registers, self._is_registered = key is None, False
         self._version = dict(RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata())
         self.node: int | None = None
 
@@ -149,6 +154,7 @@ class SuperLink:
         )
         if response.object_found and not response.object_available:
             return None
+        # An object's name is the hash of its content.
         if not response.object_found or get_object_id(response.object_content) != name:
             way_out = "Ask the federation's operator; the message is dropped."
             raise InputError(expected="an object of a message", found="another one or none", way_out=way_out)
@@ -177,7 +183,10 @@ class SuperLink:
             response = self._call("push-messages", request, fleet_pb2.PushMessagesResponse)
             objects = get_all_nested_objects(message)
             wanted = frozenset(response.objects_to_push)
-            for name in (name for name in objects if name in wanted):
+            # In the order of the message's own tree, whatever order the SuperLink asks in.
+            for name in objects:
+                if name not in wanted:
+                    continue
                 part = message_pb2.PushObjectRequest(
                     node=self._node(),
                     run_id=message.metadata.run_id,

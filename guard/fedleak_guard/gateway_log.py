@@ -29,7 +29,8 @@ class RejectedError(Exception):
 
     def __init__(self, reason: str, status: int = 403) -> None:
         super().__init__(reason)
-        self.reason, self.status = reason, status
+        self.reason = reason
+        self.status = status
 
 
 class GatewayLog:
@@ -41,7 +42,8 @@ class GatewayLog:
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        self._log, self._clock = ChainedLog(folder, GATEWAY_LOG), clock
+        self._log = ChainedLog(folder, GATEWAY_LOG)
+        self._clock = clock
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._written = -INTERVAL
@@ -61,10 +63,12 @@ class GatewayLog:
         """
         now = self._clock()
         with self._lock:
+            # A clock that was set back makes a difference below 0; then it is written.
             is_recent = 0 <= now - self._written < INTERVAL
             if not self._counts or is_recent:
                 return
             counts = dict(sorted(self._counts.items()))
+            # The counts are forgotten only once they are on the disk.
             self._append("calls", refused=counts)
             self._counts.clear()
             self._written = now
@@ -110,8 +114,17 @@ def gateway_lines(path: Path, head: str | None = None) -> list[str]:
     counts = Counter[str]()
     for entry in entries:
         refused = entry.get("refused")
-        if isinstance(refused, dict):
-            counts.update({reason: number for reason, number in refused.items() if isinstance(number, int)})
-    lines = [f"{len(entries)} entries in an unbroken chain, head {hashes[-1]}", f"{counts.total()} calls refused"]
-    lines += [f"  {reason}: {number}" for reason, number in counts.most_common()]
-    return lines + ([f"{torn} bytes of an incomplete last entry"] if torn else [])
+        if not isinstance(refused, dict):
+            continue
+        for reason, number in refused.items():
+            if isinstance(number, int):  # the log may be another gateway's, or a person's
+                counts[reason] += number
+    sentences = [
+        f"{len(entries)} entries in an unbroken chain, head {hashes[-1]}",
+        f"{counts.total()} calls refused",
+    ]
+    for reason, number in counts.most_common():
+        sentences.append(f"  {reason}: {number}")
+    if torn:
+        sentences.append(f"{torn} bytes of an incomplete last entry")
+    return sentences

@@ -49,7 +49,9 @@ class GatewayServer(ThreadingHTTPServer):
     request_queue_size = 16
 
     def __init__(self, answers: Answers, address: tuple[str, int], *, headers: tuple[str, ...], media: str) -> None:
-        self.answers, self.read_headers, self.media = answers, headers, media
+        self.answers = answers
+        self.read_headers = headers
+        self.media = media
         self._connections: dict[Any, float] = {}
         """When a connection must have made its first admitted call; infinite once it has."""
         self._lock = threading.Lock()
@@ -62,12 +64,15 @@ class GatewayServer(ThreadingHTTPServer):
         """
         with self._lock:
             is_full = len(self._connections) >= MOST_CONNECTIONS
+            # The one whose time for a first call ends first; infinite if all have made one.
             oldest = min(self._connections, key=self._connections.__getitem__, default=None)
-            has_room = not is_full or (oldest is not None and self._connections[oldest] < float("inf"))
+            can_be_replaced = oldest is not None and self._connections[oldest] < float("inf")
+            has_room = not is_full or can_be_replaced
             if has_room:
                 self._connections[request] = time.monotonic() + FIRST_CALL
         if is_full:
             self.answers.rejected("too many connections")
+        # Closed outside of the lock, which closing takes itself.
         if is_full and has_room:
             self._close(oldest)
         return has_room
@@ -130,12 +135,22 @@ class _Handler(BaseHTTPRequestHandler):
         Raises:
             RejectedError: one is there several times.
         """
-        given = {name: self.headers.get_all(name, []) for name in self.server.read_headers}
-        if any(len(values) > 1 for values in given.values()):
-            raise RejectedError("a header twice", 400)
-        return {name: values[0] for name, values in given.items() if values}
+        headers = {}
+        for name in self.server.read_headers:
+            values = self.headers.get_all(name, [])
+            if len(values) > 1:
+                raise RejectedError("a header twice", 400)
+            if values:
+                headers[name] = values[0]
+        return headers
 
     def _body(self, most: int) -> bytes:
+        """The body of a call, of a length that the call says first and that is allowed.
+
+        Raises:
+            RejectedError: the length is missing, too large or not kept.
+        """
+        # Two lengths, or a length and chunks, are read in different ways by different programs.
         lengths = self.headers.get_all("content-length", [])
         if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]) or "transfer-encoding" in self.headers:
             raise RejectedError("no length of the body", 411)

@@ -43,13 +43,15 @@ def clipped_with_noise(changes: Mapping[str, Array], *, clip: float, scale: floa
         clip: largest L2 norm of all together.
         scale: standard deviation of the noise.
     """
+    # 1e-300 stands for a norm of 0, upon which nothing is clipped.
     factor = min(1.0, clip / max(norm_of(changes), 1e-300))
+    # A power of two: multiples of it are added and multiplied without rounding.
     step = 2.0 ** (math.floor(math.log2(scale)) - _FINE)
     noisy = {}
     for name, change in changes.items():
-        rounded = np.trunc(factor * change.astype(np.float64) / step)
-        drawn = np.rint(standard_normal(change.size) * (scale / step)).reshape(change.shape)
-        noisy[name] = (rounded + drawn) * step
+        clipped_steps = np.trunc(factor * change.astype(np.float64) / step)  # towards 0, so that no norm grows
+        noise_steps = np.rint(standard_normal(change.size) * (scale / step)).reshape(change.shape)
+        noisy[name] = (clipped_steps + noise_steps) * step
     return noisy
 
 
@@ -63,8 +65,9 @@ def standard_normal(count: int) -> Array:
 
 
 def _drawn(count: int) -> Array:
+    """``(count,)`` numbers by Box and Muller: sqrt(-2 ln u) cos(2 pi v) of two uniform numbers u and v."""
     words = np.frombuffer(os.urandom(16 * count), np.uint64).reshape(2, count)
-    # 53 bits each; the radius needs a number above 0.
+    # The upper 53 bits of each word, as many as a double holds; u needs a number above 0, for its logarithm.
     radius = ((words[0] >> np.uint64(11)) + 1).astype(np.float64) * 2.0**-53
     angle = (words[1] >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return np.asarray(np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle))

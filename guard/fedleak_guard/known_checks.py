@@ -81,59 +81,71 @@ def checks_in(module: ModuleType) -> list[type[Check]]:
     modules = [module]
     for file in pkgutil.iter_modules(getattr(module, "__path__", ())):
         modules.append(importlib.import_module(f"{module.__name__}.{file.name}"))
-    kinds = list[type[Check]]()
+    kinds: list[type[Check]] = []
     for part in modules:
         for kind in vars(part).values():
+            # What a module imports belongs to another one.
             is_check = isinstance(kind, type) and issubclass(kind, Check) and kind.__module__ == part.__name__
-            if is_check and not kind.__name__.startswith("_"):
-                is_base = inspect.isabstract(kind) and not hasattr(kind, "name")
-                kinds += [] if is_base else [kind]
+            if not is_check or kind.__name__.startswith("_"):
+                continue
+            is_base = inspect.isabstract(kind) and not hasattr(kind, "name")
+            if not is_base:
+                kinds.append(kind)
     return kinds
 
 
 @functools.lru_cache(maxsize=8)  # by the path, on which everything is looked for; no error is kept
 def _known(path: tuple[str, ...]) -> Mapping[str, type[Check]]:  # noqa: ARG001
-    known = _by_name([*checks_in(checks), *checks_in(declared_checks)])
+    """`known_checks` for one path of modules."""
+    by_name = _by_name([*checks_in(checks), *checks_in(declared_checks)])
     for entry in _entry_points():
-        if entry.name != MAIN_PACKAGE:
-            for plug_in in _plug_ins(entry):
-                other = known.get(plug_in.name)
-                _require_one_name(plug_in, other)
-                known[plug_in.name] = plug_in
-    return _by_name(known.values())
+        if entry.name == MAIN_PACKAGE:
+            continue
+        for plug_in in _plug_ins(entry):
+            _require_one_name(plug_in, by_name.get(plug_in.name))
+            by_name[plug_in.name] = plug_in
+    return _by_name(by_name.values())
 
 
 @functools.lru_cache(maxsize=8)
 def _to_make(path: tuple[str, ...]) -> Mapping[str, type[Check]]:
-    known = _known(path)
+    """`checks_to_make` for one path of modules."""
+    declared = _known(path)
     registered = [entry for entry in _entry_points() if entry.name == MAIN_PACKAGE]
     if not registered and not is_installed():
-        return known
-    made = dict(known)
+        return declared
+    to_make = dict(declared)
     for entry in registered or [_IN_A_CHECKOUT]:
         for plug_in in _plug_ins(entry):
             # The first plug-in takes the place of its declaration, a second one of the same name finds the first.
-            place = made.get(plug_in.name)
-            if place is None or place.__module__ != declared_checks.__name__ or not issubclass(plug_in, place):
-                _require_one_name(plug_in, place)
+            declaration = to_make.get(plug_in.name)
+            if (
+                declaration is None
+                or declaration.__module__ != declared_checks.__name__
+                or not issubclass(plug_in, declaration)
+            ):
+                _require_one_name(plug_in, declaration)
                 raise InputError(
                     expected=f"checks of {MAIN_PACKAGE} that {declared_checks.__name__} declares",
                     found=f"{plug_in.name} of {_path(plug_in)}",
                     way_out="Install fedleak and fedleak-guard of one release; until then nothing leaves the site.",
                 )
-            made[plug_in.name] = plug_in
-    missing = [name for name, kind in made.items() if kind.__module__ == declared_checks.__name__]
+            to_make[plug_in.name] = plug_in
+    # A declaration that is left is a check that the main package should have made: it is none to leave out.
+    missing = [name for name, kind in to_make.items() if kind.__module__ == declared_checks.__name__]
     require(
         not missing,
         f"the checks of {MAIN_PACKAGE}, which is installed",
         f"none named {', '.join(missing)}",
         "Install fedleak and fedleak-guard of one release; until then nothing leaves the site.",
     )
-    return _by_name(made.values())
+    return _by_name(to_make.values())
 
 
 def _by_name(kinds: Iterable[type[Check]]) -> dict[str, type[Check]]:
-    return {kind.name: kind for kind in sorted(kinds, key=lambda kind: (kind.exact, kind.name))}
+    """Checks by name, those that attack last, since they take longest."""
+    ordered = sorted(kinds, key=lambda kind: (kind.exact, kind.name))
+    return {kind.name: kind for kind in ordered}
 
 
 def _entry_points() -> Sequence[EntryPoint]:
@@ -145,8 +157,8 @@ def _entry_points() -> Sequence[EntryPoint]:
     try:
         return sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
     except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-        raise InputError(expected=f"entry points of the group {GROUP}", found=found, way_out=_WAY_OUT) from None
+        problem = f"{type(error).__name__}: {error}"
+        raise InputError(expected=f"entry points of the group {GROUP}", found=problem, way_out=_WAY_OUT) from None
 
 
 def _plug_ins(entry: EntryPoint) -> list[type[Check]]:
@@ -160,7 +172,9 @@ def _plug_ins(entry: EntryPoint) -> list[type[Check]]:
         value = entry.load()
         if isinstance(value, ModuleType):
             _require_one_package(value)
-        kinds = checks_in(value) if isinstance(value, ModuleType) else [value]
+            kinds = checks_in(value)
+        else:
+            kinds = [value]
     except Exception as error:
         raise InputError(
             expected=expected,
@@ -191,9 +205,14 @@ def _require_one_package(module: ModuleType) -> None:
     folders = {Path(folder).resolve() for folder in sys.modules[above].__path__}
     # The folder is followed to where it lies, the module in it is not: it may be a link.
     file = Path(str(module.__file__)).absolute()
-    place = (file.parent.parent if hasattr(module, "__path__") else file.parent).resolve()
-    if place not in folders:
-        raise ImportError(f"{module.__name__} lies in {place}, and {above} in {', '.join(map(str, folders))}")
+    folder_of_package = file.parent
+    if hasattr(module, "__path__"):  # a package, whose file is the __init__.py in a folder of its own
+        folder_of_package = folder_of_package.parent
+    folder_of_package = folder_of_package.resolve()
+    if folder_of_package not in folders:
+        raise ImportError(
+            f"{module.__name__} lies in {folder_of_package}, and {above} in {', '.join(map(str, folders))}"
+        )
 
 
 def _is_check(value: object) -> bool:
@@ -203,7 +222,9 @@ def _is_check(value: object) -> bool:
 
 def _fault_of(kind: type[Check]) -> str:
     """The attribute of a check that has no right value, as it should be; empty if all are right."""
-    name, text, actions = getattr(kind, "name", None), getattr(kind, "text", None), kind.actions
+    name = getattr(kind, "name", None)
+    text = getattr(kind, "text", None)
+    actions = kind.actions
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         return "a name of at most 40 small letters, digits and hyphens"
     if not isinstance(text, str) or not text:
@@ -217,12 +238,12 @@ def _fault_of(kind: type[Check]) -> str:
     return ""
 
 
-def _require_one_name(plug_in: type[Check], other: type[Check] | None) -> None:
+def _require_one_name(plug_in: type[Check], same_name: type[Check] | None) -> None:
     """Refuses a second check of a name."""
-    if other is not None:
+    if same_name is not None:
         raise InputError(
             expected="checks with different names",
-            found=f"{plug_in.name} of {_path(plug_in)} and of {_path(other)}",
+            found=f"{plug_in.name} of {_path(plug_in)} and of {_path(same_name)}",
             way_out=_WAY_OUT,
         )
 

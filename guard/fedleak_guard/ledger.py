@@ -32,9 +32,11 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.site, self.jobs = Spent(), dict[str, Spent]()
+        self.site = Spent()
+        self.jobs: dict[str, Spent] = {}
         self.left = Counter[str]()
         self._counted = 0
+        """Entries of the log that were counted."""
 
     def is_first(self, job: str) -> bool:
         """Whether no tensors of a job have left, so that the next ones are those of its first round."""
@@ -46,7 +48,10 @@ class Ledger:
         if message.sent is not None:
             job = self.jobs.get(message.job, Spent())
             reasons += overdrawn(budget, job.after(precision), self.site.after(precision))
-        limits = ("job", self.left[message.job], budget.job.messages), ("site", self.left.total(), budget.site.messages)
+        limits = (
+            ("job", self.left[message.job], budget.job.messages),
+            ("site", self.left.total(), budget.site.messages),
+        )
         for name, total, most in limits:
             if most is not None and total >= most:
                 reasons.append(f"message {total + 1} of any kind of the {name}, where the budget has {most}")
@@ -55,12 +60,17 @@ class Ledger:
     def count(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Counts the entries of a log from where it counted before."""
         for entry in itertools.islice(entries, self._counted, None):
-            if entry["event"] == "released":
-                self.left[entry["job"]] += 1
+            if entry["event"] != "released":
+                continue
+            job = entry["job"]
+            self.left[job] += 1
+            spent_in_job = self.jobs.get(job, Spent())
+            if entry["tensors"]:
+                # JSON has no infinity: a message without declared noise has null.
                 precision = math.inf if entry["precision"] is None else entry["precision"]
-                job = self.jobs.get(entry["job"], Spent())
-                self.jobs[entry["job"]] = job.after(precision) if entry["tensors"] else job
-                self.site = self.site.after(precision) if entry["tensors"] else self.site
+                spent_in_job = spent_in_job.after(precision)
+                self.site = self.site.after(precision)
+            self.jobs[job] = spent_in_job
         self._counted = len(entries)
 
 
@@ -80,23 +90,29 @@ def precision_of(policy: Policy, *, declared: bool, added: bool) -> float:
         added: whether the guard adds its own.
     """
     losses = [math.inf]
-    privacy, noise = policy.privacy, policy.noise
-    both = 2.0 if privacy is None or privacy.neighbours == "replace" else 1.0
+    privacy = policy.privacy
+    noise = policy.noise
+    # A client's update replaced by another one moves the sum by up to twice the clip, one that is added by the clip.
+    clips = 2.0
+    if privacy is not None and privacy.neighbours == "add":
+        clips = 1.0
     if declared and privacy is not None and privacy.noise is not None:
-        losses.append((both * privacy.clip / privacy.noise) ** 2)
+        losses.append((clips * privacy.clip / privacy.noise) ** 2)
     if added and noise is not None:
-        losses.append((both * noise.clip / noise.scale) ** 2)
+        losses.append((clips * noise.clip / noise.scale) ** 2)
+    # Each of the two noises alone keeps its guarantee, whatever the other is.
     return min(losses)
 
 
 def overdrawn(budget: Budget, job: Spent, site: Spent) -> list[str]:
     """Limits of the budget that a message would exceed, given what is spent with it."""
-    found = []
+    exceeded = []
     for name, total, most in (("job", job, budget.job), ("site", site, budget.site)):
         if most.rounds is not None and total.messages > most.rounds:
-            found.append(f"message {total.messages} of the {name}, where the budget has {most.rounds}")
+            exceeded.append(f"message {total.messages} of the {name}, where the budget has {most.rounds}")
         if most.epsilon is not None:
-            reached = gaussian_epsilon(total.precision, budget.delta)
-            if reached > most.epsilon:
-                found.append(f"epsilon of the {name} would be {reached:.4g}, where the budget has {most.epsilon:g}")
-    return found
+            epsilon = gaussian_epsilon(total.precision, budget.delta)
+            # Not `epsilon > limit`, which is false of NaN.
+            if not epsilon <= most.epsilon:
+                exceeded.append(f"epsilon of the {name} would be {epsilon:.4g}, where the budget has {most.epsilon:g}")
+    return exceeded

@@ -33,11 +33,12 @@ def strange_entry(entry: Mapping[str, Any]) -> str | None:
             return f"no {name}"
         if not fits(entry[name]):
             return f"{type(entry[name]).__name__} as {name}"
-    for name, one in entry["checks"].items():
-        if not (isinstance(one, dict) and isinstance(one.get("found"), bool)):
+    # Values of outcomes are what budgets, thresholds and summaries are computed from.
+    for name, outcome in entry["checks"].items():
+        if not isinstance(outcome, dict) or not isinstance(outcome.get("found"), bool):
             return f"no outcome of the check {name[:60]!a}"
         for part in ("value", "limit"):
-            if part not in one or not _is_number_or_none(one[part]):
+            if part not in outcome or not _is_number_or_none(outcome[part]):
                 return f"no {part} of the check {name[:60]!a}"
     return None
 
@@ -63,12 +64,16 @@ def _is_text(value: object) -> bool:
 
 
 def _is_statistics(value: object) -> bool:
+    """Whether a value gives numbers or texts by name, for each check by its name."""
     if not isinstance(value, dict):
         return False
-    return all(
-        isinstance(values, dict) and all(isinstance(one, str) or _is_number_or_none(one) for one in values.values())
-        for values in value.values()
-    )
+    for statistics in value.values():
+        if not isinstance(statistics, dict):
+            return False
+        for statistic in statistics.values():
+            if not isinstance(statistic, str) and not _is_number_or_none(statistic):
+                return False
+    return True
 
 
 _PARTS: dict[str, Callable[[Any], bool]] = {

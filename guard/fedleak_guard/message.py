@@ -23,6 +23,8 @@ from fedleak_recorder.arrays import Array, as_array, cast
 from fedleak_recorder.errors import InputError
 
 Holds = Literal["models", "deltas"]
+_NUMBERS_AT_ONCE = 2**16
+"""Numbers that are widened to float64 at once: half a megabyte, which caches hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +97,18 @@ class Message:
         for name, value in self.tensors.items():
             before = self.model.get(name)
             if before is None or before.shape != value.shape:
-                shape = "none" if before is None else f"shape {before.shape}"
+                description = "none"
+                if before is not None:
+                    description = f"shape {before.shape}"
                 raise InputError(
                     expected=f"the received tensor {name[:80]!r} of shape {value.shape}, to know the change",
-                    found=shape,
+                    found=description,
                     way_out="Give the guard the model that the client received.",
                 )
-            exact = value.dtype if value.dtype.kind == "f" else np.dtype(np.float64)
+            # In the type that was sent; whole numbers without a sign would wrap around below 0.
+            exact = np.dtype(np.float64)
+            if value.dtype.kind == "f":
+                exact = value.dtype
             changes[name] = value.astype(exact, copy=False) - before.astype(exact, copy=False)
         return changes
 
@@ -117,10 +124,16 @@ class Message:
 
     def with_changes(self, changes: Mapping[str, Array]) -> dict[str, Array]:
         """The tensors that leave if `changes` replace those of the update."""
-        if self.holds == "deltas":
-            return {name: cast(changes.get(name, value), str(value.dtype)) for name, value in self.tensors.items()}
-        moved = {name: self.model[name].astype(np.float64) + value for name, value in changes.items()}
-        return {name: cast(moved.get(name, value), str(value.dtype)) for name, value in self.tensors.items()}
+        leaving = {}
+        for name, value in self.tensors.items():
+            replaced = value
+            if name in changes:
+                replaced = changes[name]
+                if self.holds == "models":
+                    replaced = self.model[name].astype(np.float64) + replaced
+            # Each leaves in the type in which the client sent it.
+            leaving[name] = cast(replaced, str(value.dtype))
+        return leaving
 
 
 MOST_UNKNOWN = 1000
@@ -146,22 +159,23 @@ def own_copy(message: Message, *, job: str, round: int) -> Message:
     received_parts = message.received
     received = None
     if received_parts is not None:
-        received = {
-            plain_name(name): np.array(as_array(value, where=f"received {name!r:.80}"))
-            for name, value in received_parts.items()
-        }
+        received = {}
+        for key, value in received_parts.items():
+            received[plain_name(key)] = np.array(as_array(value, where=f"received {key!r:.80}"))
     sent_parts = message.sent
-    sent, dtypes = None, dict[str, str]()
+    sent = None
+    dtypes: dict[str, str] = {}
     if sent_parts is not None:
-        copies = dict[str, Array]()
+        copies: dict[str, Array] = {}
         for key, value in sent_parts.items():
             name = plain_name(key)
             if name in copies:
                 raise InputError(expected="each tensor once", found=f"{name[:60]!a} twice", way_out="Send it once.")
             copies[name] = plain_array(value, where=f"{name[:80]!r}")
             dtypes[name] = type_of_numbers(value, copies[name])
-        known = [name for name in received or {} if name in copies]
-        sent = {name: copies[name] for name in (*known, *sorted(copies.keys() - set(known)))}
+        in_received_order = [name for name in received or {} if name in copies]
+        not_received = sorted(copies.keys() - set(in_received_order))
+        sent = {name: copies[name] for name in (*in_received_order, *not_received)}
     holds = plain_name(message.holds)
     if holds not in ("models", "deltas"):
         raise InputError(expected="models or deltas", found=f"{holds[:60]!a}", way_out="Say which of them is sent.")
@@ -190,10 +204,12 @@ def own_copy(message: Message, *, job: str, round: int) -> Message:
 
 def norm_of(arrays: Mapping[str, Array]) -> float:
     """L2 norm of all numbers together, in double precision."""
+    # The order of the tensors decides about the last bits of the sum; it is that of the copy.
     return math.sqrt(sum(_square(value) for value in arrays.values()))
 
 
 def _square(value: Array) -> float:
+    """Sum of the squares of an array's numbers."""
     total = 0.0
     for part in parts_of(value):
         total += float(np.dot(part, part))
@@ -203,8 +219,8 @@ def _square(value: Array) -> float:
 def parts_of(value: Array) -> Iterator[Array]:
     """The numbers of an array in float64, in parts of bounded size."""
     flat = value.reshape(-1)
-    for start in range(0, len(flat), 2**16):
-        yield flat[start : start + 2**16].astype(np.float64)
+    for start in range(0, len(flat), _NUMBERS_AT_ONCE):
+        yield flat[start : start + _NUMBERS_AT_ONCE].astype(np.float64)
 
 
 def tensors_hash(tensors: Mapping[str, Array]) -> str:
@@ -212,6 +228,8 @@ def tensors_hash(tensors: Mapping[str, Array]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
         value = np.ascontiguousarray(tensors[name])
+        # In one order of bytes, so that all machines give the same hash; with a name's end, so that no two models with
+        # different names have the same bytes.
         value = value.astype(value.dtype.newbyteorder("<"), copy=False)
         head = f"{name}\0{value.dtype.str}\0{value.shape}\0"
         digest.update(head.encode())

@@ -53,37 +53,53 @@ def least_noise(numbers: Array, declared: float, rounding: float) -> Tested:
     if rounding > COARSE * declared:
         ratio = math.sqrt(float(np.mean(np.square(numbers.astype(np.float64))))) / declared
         return Tested(ratio, f"numbers that are known to {rounding:.3g}, too coarse for noise of {declared:.3g}")
-    count, square, near = numbers.size, 0.0, np.zeros(len(_NEAR))
+    count = numbers.size
     bounds = [size * declared for size in _NEAR]
+    square_sum = 0.0
+    near_counts = np.zeros(len(_NEAR))
     for part in parts_of(numbers):
-        square += float(np.dot(part, part))
+        square_sum += float(np.dot(part, part))
         sizes = np.abs(part)
-        near += [np.count_nonzero(sizes <= bound) for bound in bounds]
-    ratio = math.sqrt(square / count) / declared
+        near_counts += [np.count_nonzero(sizes <= bound) for bound in bounds]
+    ratio = math.sqrt(square_sum / count) / declared
+    # |m|^2 / s^2 is below d - 2 sqrt(d a) with probability exp(-a) at most (Laurent and Massart 2000, lemma 1). Errors
+    # of rounding may have made the norm smaller by their own, which is sqrt(d) times the largest at most.
     least = count - 2 * math.sqrt(count * LOG_ALPHA)
     if (ratio + rounding / declared) ** 2 * count < least:
         return Tested(ratio, f"root mean square {ratio:.3g} of the declared")
-    for bound, found in zip(bounds, near, strict=True):
+    for bound, near_count in zip(bounds, near_counts, strict=True):
+        # Probability that noise alone is that small, which an update can only lower: erf(t / (s sqrt 2)).
         share = math.erf((bound + rounding) / (declared * math.sqrt(2)))
-        if _chernoff(found / count, share) * count > LOG_ALPHA:
-            return Tested(ratio, f"{found / count:.3g} of the numbers are below {bound:.3g}, expected {share:.3g}")
+        # A share q of d numbers, where p is expected, has probability exp(-d KL(q, p)) at most (Chernoff).
+        if _chernoff(near_count / count, share) * count > LOG_ALPHA:
+            return Tested(ratio, f"{near_count / count:.3g} of the numbers are below {bound:.3g}, expected {share:.3g}")
     return Tested(ratio, "")
 
 
-def _chernoff(found: float, share: float) -> float:
-    """Relative entropy of two coins, 0 if `found` is not above `share`."""
-    if found <= share:
+def _chernoff(observed: float, share: float) -> float:
+    """Relative entropy of two coins, 0 if `observed` is not above `share`."""
+    if observed <= share:
         return 0.0
-    return found * math.log(found / share) + ((1 - found) * math.log((1 - found) / (1 - share)) if found < 1 else 0.0)
+    divergence = observed * math.log(observed / share)
+    if observed < 1:  # of 0 log 0 the limit is 0
+        divergence += (1 - observed) * math.log((1 - observed) / (1 - share))
+    return divergence
 
 
 def private_tensors(message: Message, privacy: DeclaredPrivacy, *, before: bool = False) -> dict[str, Array]:
     """Changes of the tensors that are declared to be clipped and noised, as sent or before the noise."""
     changes = message.changes
     if before:
-        changes = {name: as_array(value, where=repr(name)) for name, value in (message.before_noise or {}).items()}
-        changes = {name: value for name, value in changes.items() if value.dtype.kind == "f"}
-    return {name: value for name, value in changes.items() if any(fnmatchcase(name, one) for one in privacy.tensors)}
+        changes = {}
+        for name, value in (message.before_noise or {}).items():
+            array = as_array(value, where=repr(name))
+            if array.dtype.kind == "f":
+                changes[name] = array
+    private = {}
+    for name, change in changes.items():
+        if any(fnmatchcase(name, pattern) for pattern in privacy.tensors):
+            private[name] = change
+    return private
 
 
 def rounding(message: Message) -> dict[str, float]:
@@ -91,14 +107,17 @@ def rounding(message: Message) -> dict[str, float]:
 
     It is that of the tensor's largest number, so that a large number in one tensor excuses nothing in another.
     """
-    return {
-        name: _precision(message.dtypes[name]) * float(np.abs(message.tensors[name]).max(initial=0))
-        if message.holds == "models"
-        else 0.0
-        for name in message.changes
-    }
+    errors = dict.fromkeys(message.changes, 0.0)
+    if message.holds == "models":
+        # A model's numbers are rounded to its own size, and the change is their small difference.
+        for name in errors:
+            largest = float(np.abs(message.tensors[name]).max(initial=0))
+            errors[name] = _precision(message.dtypes[name]) * largest
+    return errors
 
 
 def _precision(dtype: str) -> float:
     """Distance of 1 to the next number of a type."""
-    return 2.0**-7 if dtype == "bfloat16" else float(np.finfo(dtype).eps)
+    if dtype == "bfloat16":  # which NumPy does not have: 7 binary digits behind the point
+        return 2.0**-7
+    return float(np.finfo(dtype).eps)

@@ -8,14 +8,11 @@ of the two refuses everything without the other.
 import copy
 import logging
 import re
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import Filter
@@ -29,10 +26,11 @@ from nvflare.app_common.app_constant import AppConstants
 from fedleak_guard.chained_log import NAME
 from fedleak_guard.evidence import write_evidence
 from fedleak_guard.guard import Guard, Released
-from fedleak_guard.message import Message, tensors_hash
+from fedleak_guard.message import Message
+from fedleak_guard.nvflare_parts import as_before, has_empty_part, in_order, is_torch, sealed
+from fedleak_guard.nvflare_task import SiteTask, task_of
 from fedleak_guard.policy import read_policy
 from fedleak_guard.refusal import RefusedError, reason_of
-from fedleak_recorder.arrays import Array, as_array
 from fedleak_recorder.errors import InputError
 from fedleak_recorder.frameworks.nvflare import arrays_in, has_failed, holds_of, is_count, job_of, round_headers
 
@@ -50,38 +48,6 @@ _SET_BY_NVFLARE = (
 _logger = logging.getLogger("fedleak_guard")
 
 
-@dataclass
-class _Task:
-    """What the site knows of the task that a job works on."""
-
-    watched: bool = False
-    round: int = 0
-    received: dict[str, Array] = field(default_factory=dict)
-    headers: dict[str, int] = field(default_factory=dict)
-    """Numbers of rounds in the task's headers, with which the result leaves, whatever the client says."""
-    data: Shareable | None = None
-    jar: Any = None
-    """The task, and a copy of its cookies, which NVFlare copies from the task into the result."""
-    released: tuple[Any, str] | None = None
-    """Plain part and hash of the tensors of what was released and has not left yet."""
-    left: Shareable | None = None
-    """The result that passed the last filter, until NVFlare sends it."""
-    sealed: tuple[Any, str] | None = None
-    """What it held."""
-
-
-_tasks: dict[tuple[str, str], _Task] = {}
-_lock = threading.Lock()
-
-
-def _has_empty_part(value: Any) -> bool:
-    """Whether a list or mapping holds an empty one at any depth, whose place and name would be all that it says."""
-    if not isinstance(value, Mapping | list | tuple):
-        return False
-    parts = list(value.values()) if isinstance(value, Mapping) else list(value)
-    return any(_has_empty_part(part) or (isinstance(part, Mapping | list | tuple) and not part) for part in parts)
-
-
 class EgressCheck(Filter):
     """Filter of results, for ``task_result_filters`` of each scope of the site's privacy.json.
 
@@ -95,7 +61,9 @@ class EgressCheck(Filter):
 
     def __init__(self, policy: str, examples_key: str = "num_examples") -> None:
         super().__init__()
-        self.policy, self.examples_key = policy, examples_key  # NVFlare reads the arguments from attributes
+        # NVFlare reads the arguments from attributes.
+        self.policy = policy
+        self.examples_key = examples_key
         self._guard = Guard(policy)
         self._said_of_steps = False
 
@@ -106,14 +74,14 @@ class EgressCheck(Filter):
             UnsafeJobError: nothing does.
         """
         try:
-            return self._process(shareable, _task_of(fl_ctx), job_of(fl_ctx))
+            return self._process(shareable, task_of(fl_ctx), job_of(fl_ctx))
         except RefusedError as refused:
             _logger.error(refused.public)
         except Exception as error:
             _logger.error("nothing left the site: %s", reason_of(error))
         raise UnsafeJobError(RefusedError.TO_THE_SERVER)
 
-    def _process(self, shareable: Shareable, task: _Task, job: str) -> Shareable:
+    def _process(self, shareable: Shareable, task: SiteTask, job: str) -> Shareable:
         if not task.watched:
             raise InputError(
                 expected="the component fedleak_guard.nvflare.EgressWatch, which saw the task",
@@ -124,29 +92,29 @@ class EgressCheck(Filter):
             leaving = make_reply(ReturnCode.EXECUTION_EXCEPTION)  # one code for all failures, so that it says no more
         else:
             leaving = self._released(shareable, from_shareable(shareable), task, job)
-        task.released = _sealed(leaving)
+        task.released = sealed(leaving)
         return leaving
 
-    def _released(self, shareable: Shareable, dxo: DXO, task: _Task, job: str) -> Shareable:
+    def _released(self, shareable: Shareable, dxo: DXO, task: SiteTask, job: str) -> Shareable:
+        """What leaves of a result that a client made."""
+        holds = holds_of(dxo)
         meta = {key: value for key, value in (dxo.meta or {}).items() if key not in _ROUNDS}
-        metrics, holds = dict(meta.pop(MetaKey.INITIAL_METRICS, None) or {}), holds_of(dxo)
+        metrics = dict(meta.pop(MetaKey.INITIAL_METRICS, None) or {})
         counts = {key: meta.pop(key) for key in (_STEPS, self.examples_key) if key in meta}
-        unknown = [f"the entry {key!r}" for key in shareable if key not in (ReservedHeaderKey.HEADERS, "DXO")]
-        unknown += [f"the value {value!r:.20} of {key}" for key, value in counts.items() if not is_count(value)]
         if dxo.data_kind == DataKind.METRICS:
             metrics |= dxo.data
-        elif holds is None:
-            unknown.append(f"data of the kind {dxo.data_kind!r:.40}")
+        # Meta data are checked as metrics, whatever their names are; those without a value are dropped.
         metrics |= {key: value for key, value in meta.items() if value not in (None, "", [], {})}
         if _STEPS in counts and self._may_leave(_STEPS):
             metrics[_STEPS] = counts[_STEPS]
-        if _has_empty_part(metrics):
+        unknown = [f"the entry {key!r}" for key in shareable if key not in (ReservedHeaderKey.HEADERS, "DXO")]
+        unknown += [f"the value {value!r:.20} of {key}" for key, value in counts.items() if not is_count(value)]
+        if holds is None and dxo.data_kind != DataKind.METRICS:
+            unknown.append(f"data of the kind {dxo.data_kind!r:.40}")
+        if has_empty_part(metrics):
             unknown.append("an empty list or mapping among the metrics")
-        if holds is not None and task.received:
-            unknown += [f"the tensor {name!r:.40}, which the task has not" for name in dxo.data.keys() - task.received]
-        frameworks = {_is_torch(value) for value in dxo.data.values()} if holds is not None else set()
-        if len(frameworks) > 1:
-            unknown.append("tensors of two frameworks")
+        if holds is not None:
+            unknown += _unknown_tensors(dxo.data, task.received)
         released = self._guard.release(
             Message(
                 job=job,
@@ -169,20 +137,21 @@ class EgressCheck(Filter):
             _logger.warning("%s does not leave, since metrics.names of the policy does not name it", name)
         return is_named
 
-    def _made(self, released: Released, dxo: DXO, task: _Task, counts: Mapping[str, Any]) -> Shareable:
+    def _made(self, released: Released, dxo: DXO, task: SiteTask, counts: Mapping[str, Any]) -> Shareable:
         """The result that leaves, made from checked numbers and from the task, in an order that says nothing."""
-        numbers = _in_order(released.metrics)
+        numbers = in_order(released.metrics)
         meta: dict[str, Any] = {}
         if self.examples_key in counts:
             meta[self.examples_key] = int(counts[self.examples_key])
         if _STEPS in numbers:
             meta[_STEPS] = int(numbers.pop(_STEPS))
-        if released.tensors is None:
-            data = numbers
-        else:
-            known = [name for name in task.received if name in released.tensors]
-            names = known + sorted(released.tensors.keys() - task.received.keys())
-            data = {str(name): _as_before(released.tensors[name], dxo.data[name]) for name in names}
+        data = numbers
+        if released.tensors is not None:
+            in_received_order = [name for name in task.received if name in released.tensors]
+            not_received = sorted(released.tensors.keys() - task.received.keys())
+            data = {}
+            for name in in_received_order + not_received:
+                data[str(name)] = as_before(released.tensors[name], dxo.data[name])
             if numbers:
                 meta[MetaKey.INITIAL_METRICS] = numbers
         leaving = DXO(DataKind(dxo.data_kind), data, meta).to_shareable()
@@ -220,53 +189,73 @@ class EgressWatch(FLComponent):
             self._summarize()
 
     def _keep(self, fl_ctx: FLContext) -> None:
-        task, data = _task_of(fl_ctx), fl_ctx.get_prop(FLContextKey.TASK_DATA)
-        task.watched, task.released, task.left, task.sealed = True, None, None, None
-        task.received, task.round, task.headers, task.data, task.jar = {}, 0, {}, None, None
-        if isinstance(data, Shareable):
-            task.data, task.jar = data, copy.deepcopy(data.get_cookie_jar())
-            task.headers = round_headers(data)
-            task.round = task.headers.get(AppConstants.CURRENT_ROUND, 0)
-            try:
-                dxo = from_shareable(data)
-                if holds_of(dxo) == "models":
-                    task.received = arrays_in(dxo)
-            except (ValueError, InputError):  # no model, so that what needs it is refused
-                task.received = {}
+        """Keeps what a task says, and forgets what was released for the one before."""
+        task = task_of(fl_ctx)
+        task.watched = True
+        task.released = None
+        task.left = None
+        task.sealed = None
+        task.received = {}
+        task.round = 0
+        task.headers = {}
+        task.data = None
+        task.jar = None
+        data = fl_ctx.get_prop(FLContextKey.TASK_DATA)
+        if not isinstance(data, Shareable):
+            return
+        task.data = data
+        task.jar = copy.deepcopy(data.get_cookie_jar())
+        task.headers = round_headers(data)
+        task.round = task.headers.get(AppConstants.CURRENT_ROUND, 0)
+        try:
+            dxo = from_shareable(data)
+            if holds_of(dxo) == "models":
+                task.received = arrays_in(dxo)
+        except (ValueError, InputError):  # no model, so that what needs it is refused
+            task.received = {}
 
     def _compare(self, result: Any, fl_ctx: FLContext) -> None:
+        """Compares what passed the last filter with what the guard released; each release is good for one result."""
         try:
-            task = _task_of(fl_ctx)
-            sealed = _sealed(result)
-            same = task.released is not None and sealed == task.released
+            task = task_of(fl_ctx)
+            seal = sealed(result)
+            is_same = task.released is not None and seal == task.released
             task.released = None
-            task.left, task.sealed = (result, sealed) if same else (None, None)
+            task.left = result if is_same else None
+            task.sealed = seal if is_same else None
         except Exception:
-            same = False
-        if not same:
+            is_same = False
+        if not is_same:
             self._empty(result)
 
     def _compare_again(self, fl_ctx: FLContext) -> None:
         """Compares what NVFlare is about to send with what passed the last filter; other components ran in between."""
-        task = _task_of(fl_ctx)
-        left, sealed, task.left = task.left, task.sealed, None
-        jar = None if task.data is None else task.data.get_cookie_jar()
+        task = task_of(fl_ctx)
+        passed = task.left
+        task.left = None
+        jar = None
+        if task.data is not None:
+            jar = task.data.get_cookie_jar()
         if isinstance(jar, dict) and jar != task.jar:  # NVFlare has put this object into whatever it sends
             jar.clear()
             jar.update(task.jar or {})
-        if left is None:
+        if passed is None:
             return
         try:
-            headers = dict(left.get(ReservedHeaderKey.HEADERS) or {})
-            own = {key: headers.pop(key) for key in _SET_BY_NVFLARE if key in headers}
-            rest = {key: headers if key == ReservedHeaderKey.HEADERS else value for key, value in left.items()}
-            same = _sealed(rest) == sealed and _is_of_task(own, task, fl_ctx)
+            headers = dict(passed.get(ReservedHeaderKey.HEADERS) or {})
+            headers_by_nvflare = {key: headers.pop(key) for key in _SET_BY_NVFLARE if key in headers}
+            # The rest, in the same order, must be what passed.
+            rest = {}
+            for key, value in passed.items():
+                rest[key] = headers if key == ReservedHeaderKey.HEADERS else value
+            is_same = sealed(rest) == task.sealed and _is_of_task(headers_by_nvflare, task, fl_ctx)
         except Exception:
-            same = False
-        if not same:
-            self._empty(left)
+            is_same = False
+        if not is_same:
+            self._empty(passed)
 
     def _empty(self, result: Any) -> None:
+        """Leaves nothing of a result but a return code."""
         if isinstance(result, Shareable):
             result.clear()
             result.set_return_code(ReturnCode.UNSAFE_JOB)
@@ -275,6 +264,7 @@ class EgressWatch(FLComponent):
             )
 
     def _summarize(self) -> None:
+        """Writes the summaries of the log; the job ends without them if that fails."""
         try:
             policy = read_policy(self.policy)
             write_evidence(Path(policy.evidence) / NAME, policy.budget.delta)
@@ -282,13 +272,20 @@ class EgressWatch(FLComponent):
             _logger.error("no summary of the log: %s", reason_of(error))
 
 
-def _task_of(fl_ctx: FLContext) -> _Task:
-    key = str(fl_ctx.get_identity_name()), job_of(fl_ctx)
-    with _lock:
-        return _tasks.setdefault(key, _Task())
+def _unknown_tensors(tensors: Mapping[str, Any], received: Mapping[str, Any]) -> list[str]:
+    """What no check covers of a result's tensors: a name that the task has not, and the choice of a framework."""
+    unknown = []
+    if received:
+        for name in tensors.keys() - received:
+            unknown.append(f"the tensor {name!r:.40}, which the task has not")
+    # Which tensors are of which framework would be a bit for each.
+    frameworks = {is_torch(value) for value in tensors.values()}
+    if len(frameworks) > 1:
+        unknown.append("tensors of two frameworks")
+    return unknown
 
 
-def _is_of_task(headers: Mapping[str, Any], task: _Task, fl_ctx: FLContext) -> bool:
+def _is_of_task(headers: Mapping[str, Any], task: SiteTask, fl_ctx: FLContext) -> bool:
     """Whether the headers that NVFlare sets are those of the task."""
     audit = headers.get(ReservedHeaderKey.AUDIT_EVENT_ID)
     return (
@@ -297,52 +294,3 @@ def _is_of_task(headers: Mapping[str, Any], task: _Task, fl_ctx: FLContext) -> b
         and headers.get(ReservedHeaderKey.COOKIE_JAR) == (task.jar or None)
         and (audit is None or re.fullmatch(r"[0-9a-f-]{0,36}", audit) is not None)
     )
-
-
-def _in_order(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics in the order of their names and with numbers of one type, so that neither says anything."""
-    return {name: _plain_numbers(metrics[name]) for name in sorted(metrics)}
-
-
-def _plain_numbers(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return _in_order(value)
-    return [_plain_numbers(part) for part in value] if isinstance(value, list) else float(value)
-
-
-def _is_torch(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "torch"
-
-
-def _as_before(value: Array, sent: Any) -> Any:
-    """An array in the framework of the sent one, in C order and of the type that was checked."""
-    value = np.array(value, order="C")
-    if not _is_torch(sent):
-        return value
-    import torch
-
-    tensor = torch.from_numpy(value)
-    # bfloat16 was checked as such, though NumPy holds it as float32; of other types, such as float8, float32 was.
-    return tensor.bfloat16() if sent.dtype == torch.bfloat16 else tensor
-
-
-def _sealed(result: Mapping[str, Any]) -> tuple[Any, str]:
-    """Everything that a result holds: plain values, types and memory layout of its arrays, and a hash of them by place.
-
-    Raises:
-        InputError: it holds something else.
-    """
-    arrays: dict[str, Array] = {}
-
-    def plain(value: Any, place: str) -> Any:
-        if isinstance(value, Mapping):
-            return [[plain(key, place), plain(part, f"{place}/{key}")] for key, part in value.items()]
-        if value is None or type(value) in (bool, int, float, str, DataKind):
-            return [type(value).__name__, value]
-        if isinstance(value, list):
-            return [plain(part, f"{place}/{number}") for number, part in enumerate(value)]
-        arrays[place] = as_array(value, where=place)
-        strides = value.stride() if _is_torch(value) else value.strides
-        return [type(value).__name__, str(value.dtype), tuple(strides), getattr(value, "requires_grad", False)]
-
-    return plain(result, ""), tensors_hash(arrays)

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from fedleak_guard.check import Check, Measured, NotMadeError, measured
+from fedleak_guard.check import Check, Measurement, NotMadeError, measured
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Action, Policy
 
@@ -22,11 +22,12 @@ class OwnAttack(Check):
     limited = True
     most: ClassVar[float] = 0
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         if message.sent is None:
             return None
         value, sentence = self.attacked(message, policy)
-        return measured(value, policy.limits.get(self.name, self.most), sentence)
+        limit = policy.limits.get(self.name, self.most)
+        return measured(value, limit, sentence)
 
     def attacked(self, message: Message, policy: Policy) -> tuple[float, str]:
         """What the attack finds, as a number and a sentence.

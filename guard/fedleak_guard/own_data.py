@@ -26,14 +26,17 @@ def with_own_data(message: Message, policy: Policy) -> Message:
     Raises:
         InputError: a file or a function that the policy names is missing, or is no such thing.
     """
-    own, given = policy.own, dict[str, Any]()
-    if own.data is not None and message.records is None and message.labels is None:
-        given |= _records(Path(own.data))
-    if own.network is not None and message.network is None:
-        given["network"] = function_at(own.network)
-    if own.algorithm is not None and message.algorithm is None:
-        given["algorithm"] = function_at(own.algorithm)()
-    return dataclasses.replace(message, **given) if given else message
+    section = policy.own
+    replacements: dict[str, Any] = {}
+    if section.data is not None and message.records is None and message.labels is None:
+        replacements |= _records(Path(section.data))
+    if section.network is not None and message.network is None:
+        replacements["network"] = function_at(section.network)
+    if section.algorithm is not None and message.algorithm is None:
+        replacements["algorithm"] = function_at(section.algorithm)()
+    if not replacements:
+        return message
+    return dataclasses.replace(message, **replacements)
 
 
 def network_of(message: Message) -> Callable[[], Any] | None:
@@ -48,25 +51,29 @@ def chosen_records(records: Any, labels: Any) -> tuple[Array, Array] | None:
     """``(N, ...)`` at most `MOST_RECORDS` own records as float32 and ``(N,)`` their classes; None without both."""
     if records is None or labels is None:
         return None
-    inputs, classes = as_array(records, where="records"), as_array(labels, where="labels")
+    inputs = as_array(records, where="records")
+    classes = as_array(labels, where="labels")
+    # Each step-th record: N / MOST_RECORDS, rounded up.
     step = max(1, -(-len(inputs) // MOST_RECORDS))
-    inputs, scale = inputs[::step], 255 if inputs.dtype == np.uint8 else 1
-    return (inputs / scale).astype(np.float32), classes[::step].astype(np.int64)
+    # Bytes are pixels, which networks get as numbers from 0 to 1.
+    scale = 255 if inputs.dtype == np.uint8 else 1
+    return (inputs[::step] / scale).astype(np.float32), classes[::step].astype(np.int64)
 
 
 def _records(path: Path) -> dict[str, Any]:
+    """The arrays ``records`` and ``labels`` of a file, or one of them."""
     regular_file(path, way_out=_WAY_OUT)
     expected = f"a .npz file with the arrays records and labels, or one of them, at {path}"
     try:
-        with np.load(path, allow_pickle=False) as held:
-            found = {name: held[name] for name in ("records", "labels") if name in held.files}
-            names = ", ".join(held.files)
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in ("records", "labels") if name in file.files}
+            names = ", ".join(file.files)
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(expected=expected, found=str(error), way_out=_WAY_OUT) from None
-    require(found, expected, names or "none", _WAY_OUT)
-    lengths = {len(value) for value in found.values() if value.ndim}
+    require(arrays, expected, names or "none", _WAY_OUT)
+    lengths = {len(value) for value in arrays.values() if value.ndim}
     require(len(lengths) == 1, "as many labels as records", lengths or "single numbers", _WAY_OUT)
-    return found
+    return arrays
 
 
 def function_at(path: str) -> Any:
@@ -78,8 +85,8 @@ def function_at(path: str) -> Any:
     module, _, name = path.partition(":")
     expected = f"a function at {path[:80]}"
     try:
-        found = getattr(importlib.import_module(module), name)
+        function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(expected=expected, found=str(error), way_out=_WAY_OUT) from None
-    require(callable(found), expected, type(found).__name__, _WAY_OUT)
-    return found
+    require(callable(function), expected, type(function).__name__, _WAY_OUT)
+    return function

@@ -20,8 +20,6 @@ DEEPEST = 16
 MOST_METRICS = 2**16
 """Metrics, numbers and lists of a message; no policy needs more, and an object may pretend to have endlessly many."""
 _WAY_OUT = "Send numbers, and lists and mappings of these with texts as names."
-
-
 MOST_EXAMPLES = 2**31 - 1
 """Largest number of training examples that a client may report."""
 
@@ -40,6 +38,7 @@ def plain_array(value: Any, *, where: str) -> Array:
     if array.dtype.kind == "b":
         # A byte of a boolean array may be any of 256.
         return np.array(array.view(np.uint8) != 0, order="C")
+    # Copied number by number: no stride, no field and no metadata of the type is left.
     plain = np.empty(array.shape, np.dtype(array.dtype.name))
     plain[...] = array
     if plain.dtype.kind in "fc":
@@ -56,6 +55,7 @@ def type_of_numbers(value: Any, plain: Array) -> str:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor) or value.dtype != torch.bfloat16:
         return str(plain.dtype)
+    # A number of bfloat16 is the upper half of one of float32, whose lower 16 bits are 0.
     is_short = plain.dtype == np.float32 and not (plain.view(np.uint32) & 0xFFFF).any()
     return "bfloat16" if is_short else str(plain.dtype)
 
@@ -71,15 +71,19 @@ def plain_name(name: Any) -> str:
         text = str.__str__(name)
         require(shown(text, len(text)) == text, "texts of Unicode as names", ascii(text[:60]), _WAY_OUT)
         return sys.intern(text)
-    whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
-    require(whole, "texts as names", type(name).__name__[:40], _WAY_OUT)
+    is_whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
+    require(is_whole, "texts as names", type(name).__name__[:40], _WAY_OUT)
     return sys.intern(str(int(name)))
 
 
 def shown(text: Any, most: int) -> str:
     """At most so many characters of a text, in which what UTF-8 cannot encode is written as an escape."""
-    known = str.__str__(text) if isinstance(text, str) else f"a {type(text).__name__}"
-    return known[:most].encode("utf-8", "backslashreplace").decode()[:most]
+    plain_text = f"a {type(text).__name__}"
+    if isinstance(text, str):
+        plain_text = str.__str__(text)  # not `str(text)`, which a subclass may define
+    # Escapes make the text longer, so that it is cut again.
+    escaped = plain_text[:most].encode("utf-8", "backslashreplace").decode()
+    return escaped[:most]
 
 
 def plain_metrics(metrics: Mapping[Any, Any]) -> dict[str, Any]:
@@ -118,6 +122,7 @@ class _Copy:
     def _numbers(self, value: Any, *, depth: int) -> Any:
         """A number, lists of numbers, or `NoNumber`."""
         self._count(depth)
+        # Numbers of NumPy become Python's own, so that their type says nothing.
         if isinstance(value, bool | int | float | np.bool_ | np.number):
             return plain_number(value)
         if isinstance(value, list | tuple):
@@ -153,10 +158,13 @@ def whole_number(value: Any, *, what: str, most: int) -> int:
     Raises:
         InputError: it is none.
     """
-    fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    number = int(value) if fits else -1
-    shown = repr(number)[:40] if fits and abs(number) < 2**64 else type(value).__name__[:40]
-    require(fits and 0 <= number <= most, f"{what}, a whole number from 0 to {most}", shown, _WAY_OUT)
+    number = -1
+    description = type(value).__name__[:40]
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        number = int(value)
+        if abs(number) < 2**64:  # Python takes long to write a number of many digits
+            description = repr(number)[:40]
+    require(0 <= number <= most, f"{what}, a whole number from 0 to {most}", description, _WAY_OUT)
     return number
 
 
@@ -166,4 +174,6 @@ def holds_numbers_alone(metrics: Any) -> bool:
         return all(value != {} and holds_numbers_alone(value) for value in metrics.values())
     if isinstance(metrics, list):
         return all(map(holds_numbers_alone, metrics))
-    return isinstance(metrics, int | float) and (isinstance(metrics, int) or math.isfinite(metrics))
+    if isinstance(metrics, int):  # of any size, as which a float would overflow
+        return True
+    return isinstance(metrics, float) and math.isfinite(metrics)

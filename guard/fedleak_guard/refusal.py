@@ -26,7 +26,9 @@ class RefusedError(Exception):
     @property
     def public(self) -> str:
         """One line without what was measured: where the reasons are, or the error that kept them out of the log."""
-        return str(self) if self.entry is None else f"nothing left the site: entry {self.entry} of its log says why"
+        if self.entry is None:
+            return str(self)
+        return f"nothing left the site: entry {self.entry} of its log says why"
 
     def __reduce__(self) -> tuple[object, ...]:
         return RefusedError, (self.reasons, self.entry)
@@ -35,4 +37,6 @@ class RefusedError(Exception):
 def reason_of(error: BaseException) -> str:
     """One line on an error that stopped a check."""
     text = " ".join(str(error).split())
-    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text or 'no message'}"
+    if isinstance(error, InputError):
+        return text
+    return f"{type(error).__name__}: {text or 'no message'}"

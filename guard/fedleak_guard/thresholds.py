@@ -68,6 +68,7 @@ def calibrated(
     Raises:
         InputError: there are too few rounds for that bound.
     """
+    # A job's first round has no round before, and lacks the statistics that compare with it.
     names = sorted(set[str]().union(*rounds))
     complete = [statistics for statistics in rounds if len(statistics) == len(names)]
     values = np.array([[statistics[name] for name in names] for statistics in complete])
@@ -92,6 +93,7 @@ def calibrated(
 
 def tensors_of(model: Mapping[str, Any]) -> str:
     """SHA-256 of the names and shapes of a model's tensors."""
+    # Sorted by name: the order of tensors in a message is no part of the model.
     text = json.dumps(sorted((name, list(np.shape(value))) for name, value in model.items()))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -109,33 +111,34 @@ def read_thresholds(path: Path) -> Thresholds:
     """
     expected = f"thresholds of a format that is known at {path}"
     try:
-        held = parse_json(read_bounded(path, way_out=_WAY_OUT), where=str(path))
-        if not isinstance(held, dict) or held.pop("format", None) != 1:
+        fields = parse_json(read_bounded(path, way_out=_WAY_OUT), where=str(path))
+        if not isinstance(fields, dict) or fields.pop("format", None) != 1:
             raise ValueError("another format")
-        made = Thresholds(**held)
-        strange = _strange(made)
+        thresholds = Thresholds(**fields)
+        strange = _strange(thresholds)
         if strange is not None:
             raise ValueError(strange)
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(expected=expected, found=str(error)[:200], way_out=_WAY_OUT) from None
-    return made
+    return thresholds
 
 
-def _strange(made: Thresholds) -> str | None:
+def _strange(thresholds: Thresholds) -> str | None:
     """What is no threshold in a file; None if all is as `write_thresholds` writes it."""
-    if not (_is_number(made.false_positives) and 0 < made.false_positives < 1):
+    if not (_is_number(thresholds.false_positives) and 0 < thresholds.false_positives < 1):
         return "false_positives that are no probability"
     for name, least in (("values", 1), ("records", 0)):
-        number = getattr(made, name)
+        # True is an int to isinstance, and no number of rounds.
+        number = getattr(thresholds, name)
         if not isinstance(number, int) or isinstance(number, bool) or number < least:
             return f"{name} that are no number from {least}"
-    if not isinstance(made.source, str):
+    if not isinstance(thresholds.source, str):
         return "a source that is no text"
-    if not isinstance(made.tensors, str) or re.fullmatch("[0-9a-f]{64}", made.tensors) is None:
+    if not isinstance(thresholds.tensors, str) or re.fullmatch("[0-9a-f]{64}", thresholds.tensors) is None:
         return "tensors that are no SHA-256"
-    if not isinstance(made.thresholds, dict) or not made.thresholds:
+    if not isinstance(thresholds.thresholds, dict) or not thresholds.thresholds:
         return "no thresholds by check"
-    if not all(map(_is_number, made.thresholds.values())):
+    if not all(map(_is_number, thresholds.thresholds.values())):
         return "thresholds that are no finite numbers"
     return None
 
@@ -157,17 +160,26 @@ def logged_rounds(
         value by check of each round that left without a finding; hash of the tensors; number of own records; number of
         trainings.
     """
-    found = [
-        (entry["job"], entry["statistics"]["received-model"])
-        for entry in entries
-        if entry["event"] == "released"
-        and "received-model" in entry.get("statistics", {})
-        and not entry["checks"].get("received-model", {}).get("found")
-        and (not jobs or entry["job"] in jobs)
-    ]
-    if not found:
+    honest_rounds = []
+    for entry in entries:
+        statistics = entry.get("statistics", {}).get("received-model")
+        if entry["event"] != "released" or statistics is None:
+            continue
+        # A round with a finding that was only logged is no honest one.
+        has_finding = entry["checks"].get("received-model", {}).get("found")
+        if not has_finding and (not jobs or entry["job"] in jobs):
+            honest_rounds.append((entry["job"], statistics))
+    if not honest_rounds:
         return [], "", 0, 0
-    tensors, records = found[-1][1][TENSORS], int(found[-1][1][RECORDS])
-    own = [(job, one) for job, one in found if (one[TENSORS], one[RECORDS]) == (tensors, records)]
-    values = [{name: value for name, value in one.items() if name not in (RECORDS, TENSORS)} for _, one in own]
-    return values, tensors, records, len({job for job, _ in own})
+    _, last = honest_rounds[-1]
+    tensors = last[TENSORS]
+    records = int(last[RECORDS])
+    values = []
+    trainings = set()
+    for job, statistics in honest_rounds:
+        # Thresholds hold for one model and one number of records.
+        if (statistics[TENSORS], statistics[RECORDS]) != (tensors, records):
+            continue
+        trainings.add(job)
+        values.append({name: value for name, value in statistics.items() if name not in (RECORDS, TENSORS)})
+    return values, tensors, records, len(trainings)

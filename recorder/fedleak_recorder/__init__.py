@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedleak_recorder.errors import InputError as InputError
     from fedleak_recorder.format import FORMAT as FORMAT
-    from fedleak_recorder.gathered_round import Sent as Sent
     from fedleak_recorder.recorder import Recorder as Recorder
+    from fedleak_recorder.sent import Sent as Sent
 
 __version__ = "0.2.0"
 __all__ = ["FORMAT", "InputError", "Recorder", "Sent", "__version__"]
-_MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder", "Sent": "gathered_round"}
+_MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder", "Sent": "sent"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = found
-    return found
+    exported = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = exported
+    return exported

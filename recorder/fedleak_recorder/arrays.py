@@ -42,22 +42,26 @@ def as_array(value: Any, *, where: str = "an array") -> Array:
             quantized tensors, tensors without memory, masked entries; or it is a sequence, such as a range, of more
             entries than memory may hold.
     """
+    # Most values are arrays that need no conversion; subclasses, such as masked arrays, go through it.
     if type(value) is np.ndarray and value.dtype in _NATIVE:
         return value
     expected = f"real numbers as {where}"
     try:
         array = _converted(value)
+    # No fault of the value, which a message about its type would hide.
     except MemoryError:
         raise
     except Exception as error:  # whatever the conversion of a foreign object raises
-        found = f"{type(value).__name__} ({type(error).__name__}: {error})"
-        raise InputError(expected=expected, found=found, way_out=_WAY_OUT) from None
+        problem = f"{type(value).__name__} ({type(error).__name__}: {error})"
+        raise InputError(expected=expected, found=problem, way_out=_WAY_OUT) from None
     require(array.dtype.kind in "biufc", expected, f"{type(value).__name__} of {array.dtype}", _WAY_OUT)
     return array
 
 
 def _converted(value: Any) -> Array:
+    """A value as an array of NumPy, whatever its type of numbers is."""
     if _is_tensor(value):
+        # Conjugate and negative views of PyTorch are flags on the memory, which NumPy would not see.
         value = value.detach().cpu().resolve_conj().resolve_neg()
         try:
             return np.asarray(value.numpy())
@@ -70,6 +74,7 @@ def _converted(value: Any) -> Array:
     if array.dtype.kind == "f" and array.dtype.itemsize > np.dtype(np.float64).itemsize:
         array = array.astype(np.float64)  # safetensors has no wider type
     if _is_plain(value) and array.dtype == np.float64:
+        # Python's numbers are of double precision without anybody having chosen it, models of single precision.
         narrow = cast(array, "float32")
         return narrow if np.isfinite(narrow).all() else array
     return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -104,8 +109,11 @@ def cast(array: Array, dtype: str) -> Array:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if dtype != "bfloat16":
             return array.astype(dtype)
+        # bfloat16 is the upper half of float32. Half a step, 0x8000, less one where the last kept bit is 0 rounds to
+        # nearest: a tie is carried over only if that bit is 1, that is, towards even.
         bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
-        rounded: Array = ((bits + (0x7FFF + (bits >> 16 & 1))) >> 16).astype(np.uint16)
+        last_kept_bit = bits >> 16 & 1
+        rounded: Array = ((bits + (0x7FFF + last_kept_bit)) >> 16).astype(np.uint16)
         return rounded.view(BFLOAT16).reshape(array.shape)
 
 
@@ -131,6 +139,7 @@ def is_finite(array: Array) -> bool:
     """Whether an array holds real numbers, none of them NaN or infinite."""
     if not is_float(array):
         return array.dtype.kind in "iu"
+    # The sum is infinite or NaN if a number is; it may also overflow, and only then each number is looked at.
     with np.errstate(over="ignore", invalid="ignore"):  # a finite sum needs one pass; an infinite one may be large
         return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
 
@@ -148,28 +157,38 @@ def shard_parts(arrays: Mapping[str, Any]) -> list[memoryview]:
     References:
         The safetensors format, https://huggingface.co/docs/safetensors.
     """
-    held = {name: _plain_array(value) for name, value in arrays.items()}
-    order = sorted(held, key=lambda name: (-held[name][0].itemsize, name))  # aligned
-    header, place = dict[str, Any](), 0
+    typed_arrays = {name: _plain_array(value) for name, value in arrays.items()}
+    # The widest types first: each array then begins at a multiple of the size of its numbers, as the format wants.
+    order = sorted(typed_arrays, key=lambda name: (-typed_arrays[name][0].itemsize, name))
+    header: dict[str, Any] = {}
+    offset = 0
     for name in order:
-        array, kind = held[name]
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [place, place + array.nbytes]}
-        place += array.nbytes
+        array, kind = typed_arrays[name]
+        end = offset + array.nbytes
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [offset, end]}
+        offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
+    # The header is padded with spaces to a multiple of 8 bytes, behind its own length in 8 bytes.
     text += b" " * (-len(text) % 8)
     parts = [memoryview(len(text).to_bytes(8, "little") + text)]
-    return parts + [held[name][0].reshape(-1).view(np.uint8).data for name in order if held[name][0].nbytes]
+    for name in order:
+        array, _ = typed_arrays[name]
+        if array.nbytes:  # a view of no bytes cannot be made
+            parts.append(array.reshape(-1).view(np.uint8).data)
+    return parts
 
 
 def _plain_array(value: Any) -> tuple[Array, str]:
     """A contiguous array with the same memory where possible, and its type as safetensors names it."""
     if not _is_tensor(value):
         array = np.asarray(value, order="C")
-        return array, "BF16" if array.dtype == BFLOAT16 else _kind_of(array)
+        if array.dtype == BFLOAT16:
+            return array, "BF16"
+        return array, _kind_of(array)
     import torch
 
     value = value.detach().cpu().contiguous()
-    if value.dtype == torch.bfloat16:  # which NumPy does not have
+    if value.dtype == torch.bfloat16:  # which NumPy does not have, so that its bits are written
         return value.view(torch.int16).numpy(), "BF16"
     array = value.numpy()
     return array, _kind_of(array)
@@ -177,15 +196,19 @@ def _plain_array(value: Any) -> tuple[Array, str]:
 
 def _kind_of(array: Array) -> str:
     """The type of an array as safetensors names it."""
-    found = array.dtype.name
-    require(found in _KINDS, f"numbers of a type among {', '.join(_KINDS)}", found, _WAY_OUT)
-    return _KINDS[found]
+    type_name = array.dtype.name
+    require(type_name in _KINDS, f"numbers of a type among {', '.join(_KINDS)}", type_name, _WAY_OUT)
+    return _KINDS[type_name]
 
 
 def _is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of PyTorch, which is not imported for this: without it there is no tensor."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, Sequence) and not isinstance(value, str | bytes))
+    """Whether a value is a number or a sequence of Python's, which says nothing of a precision."""
+    if isinstance(value, int | float):
+        return True
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

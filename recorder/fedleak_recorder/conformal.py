@@ -23,6 +23,7 @@ class ConformalThresholds(NamedTuple):
 
 def fewest_honest_values(checks: int, false_alarms: float) -> int:
     """Honest values that thresholds of several checks need at a joint rate: ``K / false_alarms - 1``, rounded up."""
+    # Solved for n from K k / (n + 1) <= false_alarms with k = 1; rounded first, as 5 / 0.05 may be 100.00000000000001.
     return math.ceil(round(checks / false_alarms, 9)) - 1
 
 
@@ -72,7 +73,8 @@ def conformal_thresholds(
     """
     require(0 < false_alarms < 1, "a rate of false alarms between 0 and 1", f"{false_alarms:g}", "Use 0.05.")
     values = as_array(honest).astype(np.float64)
-    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim == 1:
+        values = values[:, None]
     count, checks = values.shape
     needed = fewest_honest_values(max(checks, 1), false_alarms)
     require(
@@ -82,9 +84,11 @@ def conformal_thresholds(
         way_out,
     )
     require(margin >= 1, "a margin of at least 1", margin, "Use 2.")
-    # Rounded before it is rounded up: 0.95 * 20 is slightly more than 19 in binary.
+    # k = floor(false_alarms (n + 1) / K), as n + 1 less the rest, rounded before it is rounded up: 0.95 * 20 is
+    # slightly more than 19 in binary.
     allowed = count + 1 - math.ceil(round((1 - false_alarms / checks) * (count + 1), 9))
-    exceeded = 1 if largest else allowed
-    limits = np.sort(values, axis=0)[count - exceeded]
+    rank = 1 if largest else allowed  # k: the threshold is the k-th largest honest value
+    limits = np.sort(values, axis=0)[count - rank]
+    # By the absolute value, so that a threshold below 0 moves upwards too.
     limits = limits + (margin - 1) * np.abs(limits)
-    return ConformalThresholds(limits, checks * exceeded / (count + 1))
+    return ConformalThresholds(limits, checks * rank / (count + 1))

@@ -21,19 +21,24 @@ class InputError(Exception):
     """
 
     def __init__(self, *, expected: str, found: str, way_out: str) -> None:
-        self.expected, self.found, self.way_out = expected, found, way_out
+        self.expected = expected
+        self.found = found
+        self.way_out = way_out
         super().__init__(f"expected {_cut(expected)}; found {_cut(found)}. {way_out}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(InputError, expected=self.expected, found=self.found, way_out=self.way_out), ()
 
 
-def require(right: object, expected: str, found: object, way_out: str) -> None:
-    """Raises an `InputError`, with `found` as text, unless the condition `right` holds."""
-    if not right:
+def require(condition: object, expected: str, found: object, way_out: str) -> None:
+    """Raises an `InputError`, with `found` as text, unless `condition` holds."""
+    if not condition:
         raise InputError(expected=expected, found=str(found), way_out=way_out)
 
 
 def _cut(text: str) -> str:
     """A long text without its middle; the location is at the end."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]} ... {text[-half:]}"

@@ -33,12 +33,12 @@ def regular_file(path: Path, *, way_out: str = _WAY_OUT) -> int:
         InputError: it is missing, or a folder, a pipe or a device.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         raise InputError(expected=f"the file {path.name}", found=f"nothing at {path}", way_out=way_out) from None
     expected = f"{path.name} as a regular file"
-    require(stat.S_ISREG(found.st_mode), expected, f"a folder, a pipe or a device at {path}", way_out)
-    return found.st_size
+    require(stat.S_ISREG(status.st_mode), expected, f"a folder, a pipe or a device at {path}", way_out)
+    return status.st_size
 
 
 def check_stays_inside(folder: Path, name: str) -> None:
@@ -48,17 +48,19 @@ def check_stays_inside(folder: Path, name: str) -> None:
         InputError: it leads out of the folder.
     """
     path = folder
+    # A link anywhere on the way leads out, not at the last part alone.
     for part in Path(name).parts:
         path = path / part
         if path.is_symlink():
             target = path.resolve()
-            right = target.is_relative_to(folder.resolve())
+            is_inside = target.is_relative_to(folder.resolve())
             way_out = "Copy the target of the link into the folder, in place of the link."
-            require(right, f"{name} as a regular file of {folder}", f"a link to {target}", way_out)
+            require(is_inside, f"{name} as a regular file of {folder}", f"a link to {target}", way_out)
 
 
 def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) -> bytes:
     """Content of a regular file of at most `most` bytes."""
+    # The size that is looked up may change until the file is read, so that one byte more than allowed is asked for.
     size = regular_file(path, way_out=way_out)
     try:
         with path.open("rb") as file:
@@ -91,11 +93,11 @@ def openness(folder: Path, *, readable: str = "") -> str:
     mode = stat.S_IMODE(folder.stat().st_mode)
     if not mode & _OTHERS:
         return ""
-    may = f"other accounts may look into {folder} (mode {mode:04o})"
+    may_look = f"other accounts may look into {folder} (mode {mode:04o})"
     if readable and mode & READ_BY_OTHERS:
-        return f"{may}. What is written there now is for its owner only, except {readable}"
+        return f"{may_look}. What is written there now is for its owner only, except {readable}"
     close = f"chmod -R go= {shlex.quote(str(folder))}"
-    return f"{may}. What is written there now is for its owner only; for what was there before: {close}"
+    return f"{may_look}. What is written there now is for its owner only; for what was there before: {close}"
 
 
 Content = bytes | Sequence[memoryview]
@@ -110,10 +112,11 @@ def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE_FILE) -> None
 
 def remove_left(path: Path) -> None:
     """Removes the temporary files of a file, ``.NAME.PID.tmp``, whose processes run no more."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        number = left.suffixes[-2].removeprefix(".")
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        # The suffixes of .NAME.PID.tmp end in .PID and .tmp.
+        number = temporary.suffixes[-2].removeprefix(".")
         if number.isdecimal() and not _runs(int(number)):
-            left.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def write_once(path: Path, content: Content, *, mode: int = PRIVATE_FILE) -> tuple[int, str]:
@@ -129,7 +132,9 @@ def write_once(path: Path, content: Content, *, mode: int = PRIVATE_FILE) -> tup
         with open(temporary, "xb", buffering=0, opener=open_private) as file:
             if mode != PRIVATE_FILE:
                 os.fchmod(file.fileno(), mode)
-            written = _write_hashed(file, [memoryview(content)] if isinstance(content, bytes) else content)
+            parts = [memoryview(content)] if isinstance(content, bytes) else content
+            written = _write_hashed(file, parts)
+            # First the content is on the disk, then the name leads to it, then the name is on the disk too.
             os.fsync(file.fileno())
         temporary.replace(path)
         flush_folder(path.parent)
@@ -141,11 +146,14 @@ def write_once(path: Path, content: Content, *, mode: int = PRIVATE_FILE) -> tup
 
 def _write_hashed(file: io.RawIOBase, parts: Sequence[memoryview]) -> tuple[int, str]:
     """Writes parts one after the other, while another thread hashes them."""
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    size = 0
     with ThreadPoolExecutor(1) as hashing:
+        # One thread takes the parts in their order; the hash does not hold the interpreter's lock meanwhile.
         futures = [hashing.submit(digest.update, part) for part in parts]
         for part in parts:
-            size, rest = size + part.nbytes, part
+            size += part.nbytes
+            rest = part
             while rest:
                 rest = rest[file.write(rest) or 0 :]
         for future in futures:

@@ -17,6 +17,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedleak_recorder.arrays import Array
+from fedleak_recorder.described_model import Arrays
 from fedleak_recorder.errors import InputError
 from fedleak_recorder.frameworks.flower import (
     arrays_in,
@@ -28,8 +29,8 @@ from fedleak_recorder.frameworks.flower import (
     sender_of,
     trained_model,
 )
-from fedleak_recorder.gathered_round import Sent
-from fedleak_recorder.recorder import Arrays, Recorder
+from fedleak_recorder.recorder import Recorder
+from fedleak_recorder.sent import Sent
 
 
 class RecordingStrategy(Strategy):
@@ -55,8 +56,10 @@ class RecordingStrategy(Strategy):
                 found=f"{type(strategy).__name__} with a loop of its own",
                 way_out="Use a strategy that only overrides configure_train and aggregate_train.",
             )
-        self.strategy, self.recorder = strategy, recorder
-        self.truth, self.examples_key = tuple(truth), examples_key
+        self.strategy = strategy
+        self.recorder = recorder
+        self.truth = tuple(truth)
+        self.examples_key = examples_key
         self._model: Arrays = {}
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Any:
@@ -83,7 +86,8 @@ class RecordingStrategy(Strategy):
         self.strategy.summary()
 
     def _sent(self, message: Message) -> Sent:
-        client, metrics = sender_of(message), metrics_in(message)
+        client = sender_of(message)
+        metrics = metrics_in(message)
         where = f"the reply of node {client}"
         return Sent(
             client=client,
@@ -96,8 +100,12 @@ class RecordingStrategy(Strategy):
     def _arrays(self, record: ArrayRecord) -> Arrays:
         """Arrays by name; the names of a record made from a list are numbers, then a list."""
         arrays = arrays_in(record)
-        listed = list(arrays) == [str(place) for place in range(len(arrays))]
-        return list(arrays.values()) if listed and list(arrays) != list(self.recorder.parameters) else arrays
+        names = list(arrays)
+        numbers_as_names = [str(position) for position in range(len(arrays))]
+        # A model whose own parameters have these names is no list.
+        if names == numbers_as_names and names != list(self.recorder.parameters):
+            return list(arrays.values())
+        return arrays
 
 
 class RecordingLegacyStrategy(LegacyStrategy):
@@ -110,7 +118,9 @@ class RecordingLegacyStrategy(LegacyStrategy):
     """
 
     def __init__(self, strategy: LegacyStrategy, recorder: Recorder, *, truth: Sequence[str] = ()) -> None:
-        self.strategy, self.recorder, self.truth = strategy, recorder, tuple(truth)
+        self.strategy = strategy
+        self.recorder = recorder
+        self.truth = tuple(truth)
         self._model: list[Array] = []
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
@@ -119,7 +129,11 @@ class RecordingLegacyStrategy(LegacyStrategy):
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Any:
         """Keeps the global model at the start of the round."""
         instructions = self.strategy.configure_fit(server_round, parameters, client_manager)
-        config = instructions[0][1].config if instructions else {}
+        # All clients of a round get one configuration; that of the first one describes the training.
+        config = {}
+        if instructions:
+            _, first_task = instructions[0]
+            config = first_task.config
         self.recorder.add_origin(*origin_of(self.strategy, config))
         self._model = parameters_to_ndarrays(parameters)
         return instructions

@@ -32,7 +32,8 @@ class VerdictStrategy(Strategy):
     """
 
     def __init__(self, strategy: RecordingStrategy, verdict: VerdictFile) -> None:
-        self.strategy, self.verdict = strategy, verdict
+        self.strategy = strategy
+        self.verdict = verdict
         self._decision = Decision()
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Any:
@@ -42,13 +43,13 @@ class VerdictStrategy(Strategy):
             LimitExceededError: the training ends here.
         """
         self._decision = _decided(self.verdict, server_round, self.strategy.recorder)
-        return self._kept(self.strategy.configure_train(server_round, arrays, config, grid))
+        return self._of_remaining(self.strategy.configure_train(server_round, arrays, config, grid))
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
         return self.strategy.aggregate_train(server_round, replies)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Any:
-        return self._kept(self.strategy.configure_evaluate(server_round, arrays, config, grid))
+        return self._of_remaining(self.strategy.configure_evaluate(server_round, arrays, config, grid))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
         return self.strategy.aggregate_evaluate(server_round, replies)
@@ -56,18 +57,20 @@ class VerdictStrategy(Strategy):
     def summary(self) -> None:
         self.strategy.summary()
 
-    def _kept(self, messages: Iterable[Message]) -> list[Message]:
-        asked = list(messages)
-        names = [receiver_of(message) for message in asked]
-        kept = _remaining(names, self._decision, self.strategy.recorder)
-        return [message for message, name in zip(asked, names, strict=True) if name in kept]
+    def _of_remaining(self, messages: Iterable[Message]) -> list[Message]:
+        """The messages to the clients that still take part."""
+        all_messages = list(messages)
+        receivers = [receiver_of(message) for message in all_messages]
+        taking_part = _remaining(receivers, self._decision, self.strategy.recorder)
+        return [message for message in all_messages if receiver_of(message) in taking_part]
 
 
 class VerdictLegacyStrategy(LegacyStrategy):
     """Strategy of parameter lists that asks for a verdict before each round; see `VerdictStrategy`."""
 
     def __init__(self, strategy: RecordingLegacyStrategy, verdict: VerdictFile) -> None:
-        self.strategy, self.verdict = strategy, verdict
+        self.strategy = strategy
+        self.verdict = verdict
         self._decision = Decision()
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
@@ -80,13 +83,13 @@ class VerdictLegacyStrategy(LegacyStrategy):
             LimitExceededError: the training ends here.
         """
         self._decision = _decided(self.verdict, server_round, self.strategy.recorder)
-        return self._kept(self.strategy.configure_fit(server_round, parameters, client_manager))
+        return self._of_remaining(self.strategy.configure_fit(server_round, parameters, client_manager))
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
         return self.strategy.aggregate_fit(server_round, results, failures)
 
     def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Any:
-        return self._kept(self.strategy.configure_evaluate(server_round, parameters, client_manager))
+        return self._of_remaining(self.strategy.configure_evaluate(server_round, parameters, client_manager))
 
     def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
         return self.strategy.aggregate_evaluate(server_round, results, failures)
@@ -94,15 +97,22 @@ class VerdictLegacyStrategy(LegacyStrategy):
     def evaluate(self, server_round: int, parameters: Parameters) -> Any:
         return self.strategy.evaluate(server_round, parameters)
 
-    def _kept(self, instructions: list[Any]) -> list[Any]:
+    def _of_remaining(self, instructions: list[Any]) -> list[Any]:
+        """The instructions to the clients that still take part."""
         names = [client_of(proxy) for proxy, _ in instructions]
-        kept = _remaining(names, self._decision, self.strategy.recorder)
-        return [instruction for instruction, name in zip(instructions, names, strict=True) if name in kept]
+        taking_part = _remaining(names, self._decision, self.strategy.recorder)
+        return [instruction for instruction in instructions if client_of(instruction[0]) in taking_part]
 
 
 def _decided(verdict: VerdictFile, server_round: int, recorder: Recorder) -> Decision:
+    """The decision before a round.
+
+    Raises:
+        LimitExceededError: the training ends here.
+    """
     decision = verdict.before(server_round, recorder.key)
     if decision.stop:
+        # No round is missing: the recording is closed as after the last one.
         recorder.close()
         raise LimitExceededError(decision.reason)
     return decision

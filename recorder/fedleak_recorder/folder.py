@@ -12,20 +12,16 @@ from pathlib import Path
 
 from fedleak_recorder.errors import InputError
 from fedleak_recorder.files import Content, openness, write_whole
-from fedleak_recorder.format import (
-    AUXILIARY,
-    MANIFEST,
+from fedleak_recorder.format import AUXILIARY, MANIFEST, Manifest, only_writer, read_manifest
+from fedleak_recorder.journal import (
     Journal,
     JournalLine,
-    Manifest,
     append_journal,
     close_journal,
     journal_name,
     journals_in,
     json_lines,
-    only_writer,
     read_journal,
-    read_manifest,
     write_shard,
 )
 
@@ -41,7 +37,8 @@ class RecordingFolder:
     """
 
     def __init__(self, directory: str | Path, rank: int = 0) -> None:
-        self.directory, self.rank = Path(directory), rank
+        self.directory = Path(directory)
+        self.rank = rank
         self._lock = contextlib.ExitStack()
         self._journal: tuple[set[str], bool] | None = None
         """Names of the journalled shards, and whether it is closed; read once, so that every round costs the same."""
@@ -62,15 +59,16 @@ class RecordingFolder:
         Raises:
             InputError: the folder holds a recording or files that would be lost.
         """
-        left = journals_in(self.directory)
-        for journal in left:
+        journals = journals_in(self.directory)
+        for journal in journals:
             try:
                 read_journal(journal)
             except InputError:
                 raise self._taken(journal.name) from None
-        if (self.directory / AUXILIARY).exists() and not left:
+        # Auxiliary data without a journal may be another recording's, of which nothing else is left.
+        if (self.directory / AUXILIARY).exists() and not journals:
             raise self._taken(AUXILIARY)
-        for journal in left:
+        for journal in journals:
             journal.unlink()
         self._journal = None
 
@@ -89,21 +87,28 @@ class RecordingFolder:
             way_out: what to do if the folder is another training's.
         """
         journals = {path: read_journal(path).lines for path in journals_in(self.directory)}
-        recorded = len({line.round for lines in journals.values() for line in lines})
-        described = (self.directory / MANIFEST).exists()
-        if recorded and not (described and read_manifest(self.directory).same_run(manifest)):
+        rounds: set[int] = set()
+        for lines in journals.values():
+            rounds |= {line.round for line in lines}
+        recorded = len(rounds)
+        if recorded and not self._is_recording_of(manifest):
             raise InputError(
                 expected="an empty folder, or the recording of this same training",
                 found=f"another training's recording of {recorded} rounds in {self.directory}",
                 way_out=way_out,
             )
-        kept = {path: [line for line in lines if line.round < next_round] for path, lines in journals.items()}
-        for journal, lines in kept.items():
+        earlier_lines = {}
+        for path, lines in journals.items():
+            earlier_lines[path] = [line for line in lines if line.round < next_round]
+        # Shards of later rounds stay until they are written again; without a line they are no part of the recording.
+        for journal, lines in earlier_lines.items():
             write_whole(journal, json_lines(lines).encode())
         for rank in range(ranks, len(journals)):
             path = self.directory / journal_name(rank)
-            if path in kept:
-                close_journal(self.directory, rank, len(_shards(kept[path])))  # no process writes to it any more
+            if path in earlier_lines:
+                # No process writes to it any more.
+                rounds_kept = _shards(earlier_lines[path])
+                close_journal(self.directory, rank, len(rounds_kept))
         self._journal = None
 
     def declare(self, manifest: Manifest, auxiliary: bytes | None) -> None:
@@ -149,7 +154,14 @@ class RecordingFolder:
             close_journal(self.directory, self.rank, len(shards))
         self._journal = shards, True
 
+    def _is_recording_of(self, manifest: Manifest) -> bool:
+        """Whether the folder's own manifest is of the same training."""
+        if not (self.directory / MANIFEST).exists():
+            return False
+        return read_manifest(self.directory).same_run(manifest)
+
     def _journalled(self) -> tuple[set[str], bool]:
+        """Names of the journalled shards, and whether the journal is closed."""
         if self._journal is None:
             path = self.directory / journal_name(self.rank)
             journal = read_journal(path) if path.exists() else Journal([])

@@ -11,7 +11,7 @@ from fedleak_recorder.plain_fields import NAME, FieldError, option, read_fields
 _LARGEST = 2**40
 """Most numbers in a tensor, and most participants of a release."""
 _MOST_DIMENSIONS = 8
-
+"""Dimensions of a tensor; weights of convolutions in space have five."""
 _WAY_OUT = "The recording is damaged or foreign: download it again, or record again with this version."
 
 
@@ -32,6 +32,7 @@ class ReleaseFields:
     def __post_init__(self) -> None:
         if (self.epsilon is None) != (self.delta is None):
             raise FieldError("delta", "a number if there is an epsilon, and null otherwise,")
+        # The (epsilon, delta) of Gaussian noise has a tail for every epsilon.
         if self.delta == 0 and self.noise_scale != 0:
             raise FieldError("delta", "a number above 0, because no Gaussian noise has a delta of 0,")
 
@@ -119,8 +120,11 @@ def _are_settings(value: Any) -> bool:
         return False
     columns: list[tuple[str, Any]] = []
     for settings in value.values():
-        columns += settings.items() if isinstance(settings, dict) else [("", settings)]
-    return all(name and _is_setting(entry) for name, entry in columns)
+        if isinstance(settings, dict):
+            columns += settings.items()
+        else:
+            columns.append(("", settings))  # no columns: its empty name is refused below
+    return all(name and _is_setting(setting) for name, setting in columns)
 
 
 def _is_setting(value: Any) -> bool:

@@ -26,8 +26,11 @@ def nearest(word: str, names: Iterable[str]) -> list[str]:
         last_part = name.replace(".", "/").rpartition("/")[2]
         by_spelling.setdefault(last_part.lower(), name)
     similar = difflib.get_close_matches(word.lower(), by_spelling, n=_MOST, cutoff=_SIMILAR)
+    # One letter would abbreviate too many names.
     abbreviated = [spelling for spelling in by_spelling if len(word) > 1 and _initials(spelling) == word.lower()]
-    return list(dict.fromkeys(by_spelling[spelling] for spelling in [*similar, *abbreviated]))[:_MOST]
+    # A name may be near by two of its spellings.
+    names_near = dict.fromkeys(by_spelling[spelling] for spelling in [*similar, *abbreviated])
+    return list(names_near)[:_MOST]
 
 
 def did_you_mean(word: str, names: Iterable[str], otherwise: str) -> str:

@@ -29,8 +29,8 @@ from fedleak_recorder.frameworks.nvflare import (
     round_of,
     sender_of,
 )
-from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.recorder import Recorder
+from fedleak_recorder.sent import Sent
 
 
 class RoundRecorder(FLComponent):
@@ -64,9 +64,15 @@ class RoundRecorder(FLComponent):
         releases: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__()
-        self.folder, self.data, self.task = folder, data, task  # NVFlare reads the arguments from attributes
-        self.truth, self.examples_key = list(truth), examples_key
-        self.learner, self.after_filters, self.releases = learner, after_filters, list(releases)
+        # NVFlare reads the arguments from attributes.
+        self.folder = folder
+        self.data = data
+        self.task = task
+        self.truth = list(truth)
+        self.examples_key = examples_key
+        self.learner = learner
+        self.after_filters = after_filters
+        self.releases = list(releases)
         self._recorder: Recorder | None = None
         self._number: int | None = None
         self._failed = False
@@ -93,7 +99,9 @@ class RoundRecorder(FLComponent):
             self._handle(event_type, fl_ctx)
 
     def _handle(self, event_type: str, fl_ctx: FLContext) -> None:
-        result_event = EventType.AFTER_TASK_RESULT_FILTER if self.after_filters else EventType.BEFORE_TASK_RESULT_FILTER
+        result_event = EventType.BEFORE_TASK_RESULT_FILTER
+        if self.after_filters:
+            result_event = EventType.AFTER_TASK_RESULT_FILTER
         try:
             if event_type == EventType.BEFORE_TASK_DATA_FILTER:
                 self._begin(fl_ctx)
@@ -104,7 +112,8 @@ class RoundRecorder(FLComponent):
             if event_type == EventType.END_RUN and self._recorder is not None and not self._failed:
                 self._recorder.close()
         except (InputError, OSError) as error:
-            self._failed, self._add = True, None
+            self._failed = True
+            self._add = None
             with contextlib.suppress(InputError, OSError):
                 self._round.__exit__(type(error), error, error.__traceback__)  # nothing of the round is recorded
             self.system_panic(f"the round could not be recorded: {error}", fl_ctx)
@@ -114,6 +123,7 @@ class RoundRecorder(FLComponent):
         task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
         if fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task or not isinstance(task, Shareable):
             return
+        # Each client gets the task of a round; the first of them begins it.
         number = round_of(fl_ctx, task)
         if number == self._number or number <= self._last:
             return
@@ -134,17 +144,22 @@ class RoundRecorder(FLComponent):
         self._add = self._round.enter_context(self._recorder.streamed(number, model))
 
     def _receive(self, fl_ctx: FLContext) -> None:
+        """Records the result of one client."""
         result = fl_ctx.get_prop(FLContextKey.TASK_RESULT)
         if fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task or not isinstance(result, Shareable):
             return
         if has_failed(result):
             return
         client = sender_of(fl_ctx)
-        number, where = round_of(fl_ctx, result), f"the result of {client}"
+        number = round_of(fl_ctx, result)
+        where = f"the result of {client}"
         if number != self._number or self._add is None or client in self._received:
-            reason = "came twice" if client in self._received else "came too late to be recorded"
+            reason = "came too late to be recorded"
+            if client in self._received:
+                reason = "came twice"
             self.log_warning(fl_ctx, f"{where} for round {number} {reason}")
             return
+        # NVFlare's results say themselves whether they are models or differences.
         dxo = from_shareable(result)
         holds = holds_of(dxo)
         way_out = "If a filter on the server decodes it, give after_filters=True."
@@ -170,4 +185,5 @@ class RoundRecorder(FLComponent):
         self._add = None
         self._round.close()
         if self._received and self._number is not None:
-            self._received, self._last = set(), self._number
+            self._received = set()
+            self._last = self._number

@@ -39,8 +39,13 @@ class RoundVerdict(FLComponent):
         recorder: str = "recorder",
     ) -> None:
         super().__init__()
-        self.path, self.on_exceeded, self.missing = path, on_exceeded, missing  # NVFlare reads the arguments from these
-        self.wait_s, self.behind, self.recorder = wait_s, behind, recorder
+        # NVFlare reads the arguments from attributes.
+        self.path = path
+        self.on_exceeded = on_exceeded
+        self.missing = missing
+        self.wait_s = wait_s
+        self.behind = behind
+        self.recorder = recorder
         self._verdict = VerdictFile(path, on_exceeded=on_exceeded, missing=missing, wait_s=wait_s, behind=behind)
         self.decision = Decision()
         self.drops = False
@@ -66,10 +71,10 @@ class RoundVerdict(FLComponent):
         Raises:
             InputError: there is no such component.
         """
-        found = fl_ctx.get_engine().get_component(self.recorder)
+        component = fl_ctx.get_engine().get_component(self.recorder)
         way_out = 'Add RoundRecorder(...) with id="recorder", or give its id.'
-        require(hasattr(found, "key"), f"a RoundRecorder named {self.recorder!r} on the server", found, way_out)
-        key: bytes | None = found.key
+        require(hasattr(component, "key"), f"a RoundRecorder named {self.recorder!r} on the server", component, way_out)
+        key: bytes | None = component.key
         return key
 
 

@@ -1,4 +1,4 @@
-"""Frozen dataclasses from the plain values of a file, and their JSON schema: the one reader of recorder and guard.
+"""Frozen dataclasses from the plain values of a file: the one reader of recorder and guard.
 
 The type of a field and the limits that `option` gives it say what a file may hold there. Numbers are not converted from
 texts, and True is no number.
@@ -17,7 +17,6 @@ from fedleak_recorder.errors import InputError
 from fedleak_recorder.nearest import did_you_mean
 
 _Kind = TypeVar("_Kind")
-_JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _IN_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 NAME = "(?s).+"
 """Pattern of a text that is not empty."""
@@ -32,7 +31,8 @@ class FieldError(ValueError):
     """
 
     def __init__(self, key: str, expected: str) -> None:
-        self.key, self.expected = key, expected
+        self.key = key
+        self.expected = expected
         super().__init__(f"{expected} as {key}")
 
 
@@ -58,6 +58,7 @@ class Limits:
 
     def allow(self, number: float) -> bool:
         """Whether a number is within the limits."""
+        # Every comparison with NaN is false, so that no limit below would refuse it.
         if not math.isfinite(number):
             return False
         if self.low is not None and number < self.low:
@@ -141,25 +142,33 @@ class _Reader:
         if not isinstance(value, Mapping):
             raise self.wrong(f"keys and values as {where}", value)
         hints = typing.get_type_hints(kind)
-        known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        fields_by_key = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
         for key in value:
-            if key not in known:
-                way_out = did_you_mean(str(key), known, self.way_out)
-                raise self.wrong(f"a key of {where} among {', '.join(known)}", key, way_out)
-        missing = [name for name, field in known.items() if name not in value and not _has_default(field)]
+            if key not in fields_by_key:
+                way_out = did_you_mean(str(key), fields_by_key, self.way_out)
+                raise self.wrong(f"a key of {where} among {', '.join(fields_by_key)}", key, way_out)
+        missing = [name for name, field in fields_by_key.items() if name not in value and not has_default(field)]
         if missing:
-            needed = f"the key{'s' if len(missing) > 1 else ''} {', '.join(missing)} in {where}"
+            word = "keys" if len(missing) > 1 else "key"
             keys = ", ".join(map(str, value)) or "none"
-            raise InputError(expected=needed, found=f"{keys[:200]}{self._in_file()}", way_out=self.way_out)
-        read = {key: self.value(hints[key], part, _limits(known[key]), f"{where}.{key}") for key, part in value.items()}
+            raise InputError(
+                expected=f"the {word} {', '.join(missing)} in {where}",
+                found=f"{keys[:200]}{self._in_file()}",
+                way_out=self.way_out,
+            )
+        arguments = {}
+        for key, part in value.items():
+            arguments[key] = self.value(hints[key], part, limits_of(fields_by_key[key]), f"{where}.{key}")
         try:
-            return kind(**read)
+            return kind(**arguments)
         except FieldError as error:
             raise self.wrong(f"{error.expected} as {where}.{error.key}", value.get(error.key)) from None
 
     def value(self, hint: Any, value: Any, limits: Limits, where: str) -> Any:
         """A value of a type, with lists as tuples."""
-        origin, parts = typing.get_origin(hint), typing.get_args(hint)
+        # Of ``tuple[int, ...]`` the origin is tuple, and the first part int.
+        origin = typing.get_origin(hint)
+        parts = typing.get_args(hint)
         if origin in (types.UnionType, Union):
             return self._first(parts, value, limits, where)
         if hint is Any:
@@ -169,10 +178,9 @@ class _Reader:
         if origin is tuple:
             return self._several(parts[0], value, limits, where)
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            if not isinstance(value, Mapping) or (parts[0] is str and not all(isinstance(key, str) for key in value)):
-                raise self.wrong(f"names and values as {where}", value)
-            return {key: self.value(parts[1], part, limits, f"{where}.{str(key)[:60]}") for key, part in value.items()}
+            return self._mapping(parts, value, limits, where)
         if origin is Literal:
+            # 1 == True == 1.0, so that the type is compared too.
             if not any(type(value) is type(choice) and value == choice for choice in parts):
                 raise self.wrong(f"one of {', '.join(map(str, parts))} as {where}", value)
             return value
@@ -197,72 +205,52 @@ class _Reader:
                 return self.value(kind, value, limits, where)
             except InputError:
                 continue
+        # The error of the last type is that of all.
         return self.value(kinds[-1], value, limits, where)
 
+    def _mapping(self, hints: tuple[Any, ...], value: Any, limits: Limits, where: str) -> dict[Any, Any]:
+        """A mapping, whose hints are those of its keys and of its values."""
+        is_mapping = isinstance(value, Mapping)
+        if not is_mapping or (hints[0] is str and not all(isinstance(key, str) for key in value)):
+            raise self.wrong(f"names and values as {where}", value)
+        return {key: self.value(hints[1], part, limits, f"{where}.{str(key)[:60]}") for key, part in value.items()}
+
     def _several(self, hint: Any, value: Any, limits: Limits, where: str) -> tuple[Any, ...]:
+        """Several values of one type."""
         if not isinstance(value, list | tuple):
             raise self.wrong(f"a list as {where}", value)
-        several = tuple(self.value(hint, part, limits, f"{where}[{place}]") for place, part in enumerate(value))
+        several = []
+        for position, part in enumerate(value):
+            several.append(self.value(hint, part, limits, f"{where}[{position}]"))
         if limits.distinct and len(set(several)) < len(several):
             raise self.wrong(f"values that stand once as {where}", value)
-        return several
+        return tuple(several)
 
     def _scalar(self, hint: Any, value: Any, limits: Limits, where: str) -> Any:
+        """A text, number or truth value within its limits."""
         is_number = hint in (int, float)
+        # True is an int to isinstance, and is no number of a file; a whole number may stand for a fraction.
         fits = type(value) is hint or (hint is float and type(value) is int)
         if fits and is_number:
             fits = limits.allow(value)
         if fits and hint is str and limits.pattern is not None:
             fits = re.fullmatch(limits.pattern, value) is not None
         if not fits:
-            words = f"{_IN_WORDS[hint]}{limits.in_words()}" if is_number else _IN_WORDS[hint]
-            fitting = f" that fits {limits.pattern}" if hint is str and limits.pattern not in (None, NAME) else ""
-            raise self.wrong(f"{words}{fitting} as {where}", value)
+            expected = _IN_WORDS[hint]
+            if is_number:
+                expected += limits.in_words()
+            if hint is str and limits.pattern not in (None, NAME):
+                expected += f" that fits {limits.pattern}"
+            raise self.wrong(f"{expected} as {where}", value)
         return hint(value)
 
 
-def _limits(field: "dataclasses.Field[Any]") -> Limits:
+def limits_of(field: "dataclasses.Field[Any]") -> Limits:
+    """The limits that `option` gave a field."""
     limits: Limits = field.metadata.get("limits", _NO_LIMITS)
     return limits
 
 
-def _has_default(field: "dataclasses.Field[Any]") -> bool:
+def has_default(field: "dataclasses.Field[Any]") -> bool:
+    """Whether a key may be absent."""
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-
-
-def schema_of(kind: Any) -> dict[str, Any]:
-    """JSON schema of a dataclass, of a type of a field, or of a field's optional type."""
-    if isinstance(kind, types.UnionType):
-        options = [schema_of(option) for option in kind.__args__ if option is not type(None)]
-        return {"anyOf": [*options, {"type": "null"}]}
-    if dataclasses.is_dataclass(kind):
-        hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
-        properties = {field.name: _field_schema(hints[field.name], field) for field in fields}
-        required = [field.name for field in fields if not _has_default(field)]
-        schema = {"type": "object", "additionalProperties": False, "properties": properties}
-        return schema | ({"required": required} if required else {})
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple:
-        return {"type": "array", "items": schema_of(parts[0])}
-    if origin is Literal:
-        return {"enum": list(parts)}
-    if origin is not None:
-        return {"type": "object", "additionalProperties": schema_of(parts[1])}
-    return {"type": _JSON[kind]}
-
-
-def _field_schema(hint: Any, field: "dataclasses.Field[Any]") -> dict[str, Any]:
-    limits = _limits(field)
-    schema = {"description": limits.text, **schema_of(hint)}
-    bounds = {
-        "minimum": limits.low,
-        "exclusiveMinimum": limits.above,
-        "maximum": limits.high,
-        "exclusiveMaximum": limits.below,
-    }
-    for part in (schema, *schema.get("anyOf", ())):
-        if part.get("type") in ("number", "integer"):
-            part.update({name: bound for name, bound in bounds.items() if bound is not None})
-    if isinstance(field.default, bool | int | float | str):
-        schema["default"] = field.default
-    return schema

@@ -35,23 +35,29 @@ def strange_value(value: Any) -> str | None:
     Not plain are also numbers beyond 64 bits, texts that UTF-8 cannot encode, more than 32 levels of nesting, and more
     than two million values, where each repetition of a YAML alias counts.
     """
+    # A list of what is still to be looked at, with its depth, in place of a recursion that a stranger could exhaust.
     waiting: list[tuple[Any, int]] = [(value, 0)]
-    seen = 0
+    count = 0
     while waiting:
-        one, depth = waiting.pop()
-        seen += 1
-        if seen > _MOST_VALUES:
+        current, depth = waiting.pop()
+        count += 1
+        if count > _MOST_VALUES:
             return f"more than {_MOST_VALUES} values"
         if depth > _DEEPEST:
             return "values that are nested too deeply"
-        if isinstance(one, dict):
-            waiting += [(part, depth + 1) for pair in one.items() for part in pair]
-            if not all(isinstance(key, str) for key in one):
-                return f"a key that is no text: {_short(next(key for key in one if not isinstance(key, str)))}"
-        elif isinstance(one, list | tuple):
-            waiting += [(part, depth + 1) for part in one]
-        elif (problem := _strange_scalar(one)) is not None:
-            return problem
+        if isinstance(current, dict):
+            for key, part in current.items():
+                waiting.append((key, depth + 1))
+                waiting.append((part, depth + 1))
+            for key in current:
+                if not isinstance(key, str):
+                    return f"a key that is no text: {_short(key)}"
+        elif isinstance(current, list | tuple):
+            waiting += [(part, depth + 1) for part in current]
+        else:
+            problem = _strange_scalar(current)
+            if problem is not None:
+                return problem
     return None
 
 
@@ -65,21 +71,28 @@ def whole_number(value: Any, *, what: str, where: str, way_out: str, most: int =
     if getattr(value, "ndim", None) == 0:
         with contextlib.suppress(Exception):  # a tensor without memory has no number
             number = value.item()
-    whole = isinstance(number, int) and not isinstance(number, bool)
-    whole = whole or (isinstance(number, float) and number.is_integer())
-    require(whole and 0 <= number <= most, f"{what}, a whole number from 0", f"{_short(value)} in {where}", way_out)
+    is_whole = isinstance(number, int) and not isinstance(number, bool)
+    if isinstance(number, float):
+        is_whole = number.is_integer()  # of NaN and infinity it is False
+    require(is_whole and 0 <= number <= most, f"{what}, a whole number from 0", f"{_short(value)} in {where}", way_out)
     return int(number)
 
 
 def _strange_scalar(value: Any) -> str | None:
+    """What is no plain number, text or truth value, described; None if it is one."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return None if -_INT64 <= value < 2 * _INT64 else "a whole number of more than 64 bits"
+        # As int64 or as uint64.
+        if -_INT64 <= value < 2 * _INT64:
+            return None
+        return "a whole number of more than 64 bits"
     if isinstance(value, float):
         return None if math.isfinite(value) else f"the number {value}"
     if isinstance(value, str):
-        return None if len(value) <= _LONGEST_TEXT and _is_unicode(value) else f"the text {_short(value)}"
+        if len(value) <= _LONGEST_TEXT and _is_unicode(value):
+            return None
+        return f"the text {_short(value)}"
     return f"a {type(value).__name__} where a text or a number is needed ({_short(value)})"
 
 
@@ -96,11 +109,13 @@ def _short(value: Any) -> str:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    """A JSON object whose keys stand once each; `json` would silently take the last of several."""
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)[:60]!r} twice")
-    return made
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {repeated[:60]!r} twice")
+    return mapping
 
 
 def _no_constant(name: str) -> NoReturn:

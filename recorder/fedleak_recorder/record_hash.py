@@ -34,7 +34,11 @@ Grid = tuple[Any, Any]
 def levels(records: Array, grid: Grid | None = None) -> Array:
     """Numbers with a point as multiples of the grid's steps, by default of 1/255."""
     exact = records.astype(np.float64)
-    return exact * _LEVELS if grid is None else (exact - grid[1]) / grid[0]
+    if grid is None:
+        return exact * _LEVELS
+    step, origin = grid
+    multiples: Array = (exact - origin) / step
+    return multiples
 
 
 def record_bytes(records: Array, grid: Grid | None = None) -> list[bytes]:
@@ -46,9 +50,11 @@ def record_bytes(records: Array, grid: Grid | None = None) -> list[bytes]:
         grid: step and origin of each number, that broadcast to ``shape``; None for multiples of 1/255.
     """
     if records.dtype.kind == "f":
+        # Numbers that round to one step have the same bytes. What int32 cannot hold is cut off before the cast.
         most = np.iinfo(np.int32).max
-        whole = np.rint(levels(records, grid)).clip(-most, most).astype(np.int32)
-        return [row.tobytes() for row in whole]
+        steps = np.rint(levels(records, grid)).clip(-most, most).astype(np.int32)
+        return [row.tobytes() for row in steps]
+    # A row's zeros at the end ("b": back) are padding, of which a reconstruction may have more or less.
     return [np.trim_zeros(row.ravel(), "b").tobytes() for row in records.astype(np.int64)]
 
 
@@ -61,8 +67,9 @@ def record_hashes(records: Array, salt: Array, grid: Grid | None = None) -> Arra
         grid: see `record_bytes`.
     """
     key = salt.astype(np.uint8).tobytes()
-    found = b"".join(hashlib.sha256(key + content).digest() for content in record_bytes(records, grid))
-    return np.frombuffer(found, np.uint8).reshape(-1, LENGTH).copy()
+    # The salt comes first, so that equal records of two clients have different hashes.
+    digests = b"".join(hashlib.sha256(key + content).digest() for content in record_bytes(records, grid))
+    return np.frombuffer(digests, np.uint8).reshape(-1, LENGTH).copy()
 
 
 def check_grid(records: Array, grid: Grid | None, *, where: str) -> None:
@@ -73,10 +80,16 @@ def check_grid(records: Array, grid: Grid | None, *, where: str) -> None:
     """
     if records.dtype.kind != "f" or not records.size:
         return
-    distance = np.abs(levels(records, grid) - np.rint(levels(records, grid)))
+    steps = levels(records, grid)
+    distance = np.abs(steps - np.rint(steps))
+    # Finite first: NaN is no number on a grid.
+    is_on_grid = bool(np.isfinite(distance).all()) and float(distance.max()) <= _OFF_GRID
+    grid_name = "record_grid"
+    if grid is None:
+        grid_name = "1/255"
     require(
-        bool(np.isfinite(distance).all()) and float(distance.max()) <= _OFF_GRID,
-        f"records on a grid of {'1/255' if grid is None else 'record_grid'} in {where}",
+        is_on_grid,
+        f"records on a grid of {grid_name} in {where}",
         f"a number {float(distance.max()):.2f} steps from it",
         "Give Recorder record_grid=(step, origin) of the numbers as the network gets them: for a column that was"
         " standardised, step is its precision divided by its standard deviation, and origin minus its mean divided by"
@@ -92,6 +105,17 @@ def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
         return False
 
 
+def _check_records(records: Array, grid: Grid | None, client: Any) -> None:
+    """Checks type and shape of a client's records, and that a grid fits them."""
+    way_out = "Give them as (N, ...); one record as an array with one entry."
+    require(records.ndim > 0, f"a list of records of client {client}", "one number", way_out)
+    require(records.dtype.kind in "biuf", f"real numbers as records of client {client}", records.dtype, "Give them.")
+    record_shape = records.shape[1:]
+    for part in grid or ():
+        fits = _broadcasts(np.shape(part), record_shape)
+        require(fits, f"record_grid for records of shape {record_shape}", f"shape {np.shape(part)}", "Correct it.")
+
+
 def hashed_truth(records: Mapping[Any, Array], grid: Grid | None) -> dict[Any, dict[str, Array]]:
     """Ground truth of each client: a salt, hashes of its records ``(N, ...)`` padded with zeros, and their grid.
 
@@ -99,21 +123,20 @@ def hashed_truth(records: Mapping[Any, Array], grid: Grid | None) -> dict[Any, d
         InputError: records are not on the grid.
     """
     for client, value in records.items():
-        way_out = "Give them as (N, ...); one record as an array with one entry."
-        require(value.ndim > 0, f"a list of records of client {client}", "one number", way_out)
-        require(value.dtype.kind in "biuf", f"real numbers as records of client {client}", value.dtype, "Give them.")
-        for part in grid or ():
-            shape = np.shape(part)
-            fits = _broadcasts(shape, value.shape[1:])
-            require(fits, f"record_grid for records of shape {value.shape[1:]}", f"shape {shape}", "Correct it.")
+        _check_records(value, grid, client)
+    # All clients of a round have arrays of one shape, so that hashes are padded to the largest number of records.
     most = max((len(value) for value in records.values()), default=0)
-    found = {}
+    truth_by_client = {}
     for client, value in records.items():
         check_grid(value, grid, where=f"the records of client {client}")
         salt = np.frombuffer(secrets.token_bytes(SALT_LENGTH), np.uint8).copy()
         hashes = record_hashes(value, salt, grid)
-        found[client] = {"record_salt": salt, "record_hash": np.pad(hashes, ((0, most - len(hashes)), (0, 0)))}
+        padded_hashes = np.pad(hashes, ((0, most - len(hashes)), (0, 0)))
+        truth_by_client[client] = {"record_salt": salt, "record_hash": padded_hashes}
         if grid is not None:
-            for name, part in zip((RECORD_STEP, RECORD_ORIGIN), grid, strict=True):
-                found[client][name] = np.broadcast_to(np.asarray(part, np.float64), value.shape[1:]).copy()
-    return found
+            # One step and origin of each number, whatever shape they were given in.
+            step, origin = grid
+            shape = value.shape[1:]
+            truth_by_client[client][RECORD_STEP] = np.broadcast_to(np.asarray(step, np.float64), shape).copy()
+            truth_by_client[client][RECORD_ORIGIN] = np.broadcast_to(np.asarray(origin, np.float64), shape).copy()
+    return truth_by_client

@@ -2,29 +2,35 @@
 
 import contextlib
 import dataclasses
-import heapq
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from fedleak_recorder.arrays import FLOATS, HALF, Array, as_array, is_float
-from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.arrays import as_array
+from fedleak_recorder.described_model import Arrays, DescribedModel
+from fedleak_recorder.drawn_clients import DrawnClients
+from fedleak_recorder.errors import require
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import RECORDED_CLIENTS
-from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.plain_values import whole_number
 from fedleak_recorder.pseudonyms import pseudonym, secret_key
 from fedleak_recorder.record_hash import hashed_truth
+from fedleak_recorder.recorder_arguments import (
+    check_settings,
+    read_by_client,
+    read_grid,
+    read_items,
+    read_list,
+    read_mapping,
+    read_optional,
+    read_update,
+    round_number,
+)
 from fedleak_recorder.remote import RemoteCopy
-from fedleak_recorder.shape_check import Shapes, named
+from fedleak_recorder.sent import Sent
+from fedleak_recorder.shape_check import Shapes
 from fedleak_recorder.system import DType, Holds, System
 from fedleak_recorder.writer import RecordingWriter, on_disk
-
-Arrays = Mapping[str, Any] | Sequence[Any]
-"""Parameters by name, as ``state_dict()`` gives them, or a list of them in the model's order."""
 
 
 class Recorder:
@@ -96,51 +102,51 @@ class Recorder:
         resume_at: int | None = None,
         copy_to: str | None = None,
     ) -> None:
-        right = isinstance(holds, str) and holds in ("models", "deltas")
-        require(right, "holds as 'models' or 'deltas'", ascii(holds)[:60], "Correct it.")
-        right = dtype is None or (isinstance(dtype, str) and dtype in FLOATS)
-        require(right, f"dtype among {', '.join(FLOATS)}", ascii(dtype)[:60], "Correct it.")
-        way_out = "A difference of models is not exact in that type: leave out dtype, or give deltas."
-        right = dtype not in HALF or holds == "deltas"
-        require(right, f"holds='deltas' with dtype={dtype!r}", f"holds={holds!r}", way_out)
-        if key is not None:
-            found = f"{len(key)}" if isinstance(key, bytes) else type(key).__name__
-            right = isinstance(key, bytes) and len(key) >= 16
-            require(right, "a key of at least 16 bytes", found, "Draw one: secrets.token_bytes(32).")
-        path = isinstance(folder, str | os.PathLike) and "\0" not in str(folder)
-        require(path, "a path as folder", ascii(folder)[:60], "Give the path of a new folder.")
-        self.folder, self.key = Path(folder), secret_key() if key is None else key
-        self._resume_at = None if resume_at is None else _round_number(resume_at, "resume_at")
+        check_settings(folder=folder, holds=holds, dtype=dtype, key=key)
+        self.folder = Path(folder)
+        self.key = secret_key() if key is None else key
+        self._resume_at = None
+        if resume_at is not None:
+            self._resume_at = round_number(resume_at, "resume_at")
         self._dtype = dtype
         self._most = None
+        """Largest number of clients of a round that are recorded; None for all."""
         if clients is not None:
             way_out = "Give at least 1, or leave it out to record all."
             self._most = whole_number(clients, what="clients", where="the recorder", way_out=way_out, most=10**9)
             require(self._most >= 1, "clients of at least 1", clients, way_out)
-            system = {RECORDED_CLIENTS: self._most, **_optional(system, "system")}
+            # Readers of the recording are told that its clients are a sample.
+            system = {RECORDED_CLIENTS: self._most, **read_optional(system, "system")}
+        if isinstance(data, str):
+            data = {"name": data}
+        if learner is not None:
+            learner = read_mapping(learner, "learner")
+        # The parameters follow, from the argument or from the first round's model.
         self._system = System(
             parameters={},
-            data={"name": data} if isinstance(data, str) else _mapping(data, "data"),
+            data=read_mapping(data, "data"),
             holds=holds,
-            learner=None if learner is None else _mapping(learner, "learner"),
-            releases=[_mapping(release, "releases") for release in _sequence(releases, "releases")],
-            row_parameters=_sequence(row_parameters, "row_parameters"),
-            auxiliary=_optional(auxiliary, "auxiliary"),
-            origin=_optional(system, "system"),
-            versions=_optional(versions, "versions"),
+            learner=learner,
+            releases=[read_mapping(release, "releases") for release in read_list(releases, "releases")],
+            row_parameters=read_list(row_parameters, "row_parameters"),
+            auxiliary=read_optional(auxiliary, "auxiliary"),
+            origin=read_optional(system, "system"),
+            versions=read_optional(versions, "versions"),
         )
         self._closed = False
         self._writer: RecordingWriter | None = None
-        self._names: list[str] = []
-        """Names of all parameters that were described, in order, those that are not recorded among them."""
+        self._model: DescribedModel | None = None
+        """The model as `parameters` or the first round's describes it; None before."""
         if resume_at is None:
             with on_disk(f"into {folder}"):
                 RecordingFolder(folder).check_free()
-        self._copy = None if copy_to is None else RemoteCopy(copy_to)
-        if self._copy is not None and resume_at is None:
-            self._copy.check_free()
+        self._copy = None
+        if copy_to is not None:
+            self._copy = RemoteCopy(copy_to)
+            if resume_at is None:
+                self._copy.check_free()
         if parameters is not None:
-            self._describe(_mapping(parameters, "parameters"))
+            self._describe(read_mapping(parameters, "parameters"))
 
     @property
     def parameters(self) -> Shapes:
@@ -149,8 +155,11 @@ class Recorder:
 
     def add_origin(self, system: Mapping[str, Any], versions: Mapping[str, str]) -> None:
         """Adds what an adapter knows about its system, before the first round; what the caller gave stays."""
-        origin, packages = {**system, **self._system.origin}, {**versions, **self._system.versions}
-        self._system = dataclasses.replace(self._system, origin=origin, versions=packages)
+        self._system = dataclasses.replace(
+            self._system,
+            origin={**system, **self._system.origin},
+            versions={**versions, **self._system.versions},
+        )
 
     def round(
         self,
@@ -184,35 +193,41 @@ class Recorder:
                 rest of the round; the round was recorded before; or the disk is full. Then nothing of it is written,
                 and the next round may follow.
         """
-        updates = _mapping(updates, "updates", keys=object)
-        held = _optional(records, "records", keys=object)
-        self._check_names("records", held, updates)
-        own = {client: as_array(value, where=f"the records of client {client}") for client, value in held.items()}
-        hashes = hashed_truth(own, None if record_grid is None else _grid(record_grid))
-        told, shown = _optional(truth, "truth", keys=object), _optional(served, "served", keys=object)
-        self._check_names("truth", told, updates)
-        self._check_names("served items", shown, updates)
-        together = _optional(participants, "participants", keys=object)
-        self._check_names("participants", together, updates)
-        sent = [
-            Sent(
-                client=str(client),
-                examples=examples,
-                arrays=arrays,
-                served=None if client not in shown else _items(shown[client], client),
-                participants=[str(one) for one in _sequence(together.get(client, []), f"participants of {client}")],
-                truth={**_mapping(told.get(client, {}), f"truth of client {client}"), **hashes.get(client, {})},
+        updates = read_mapping(updates, "updates", keys=object)
+        examples_by_client = {}
+        for client, examples in read_by_client(records, "records", updates).items():
+            examples_by_client[client] = as_array(examples, where=f"the records of client {client}")
+        hashes = hashed_truth(examples_by_client, read_grid(record_grid))
+        truths = read_by_client(truth, "truth", updates)
+        shown = read_by_client(served, "served", updates, of="served items")
+        summed_clients = read_by_client(participants, "participants", updates)
+        sent = []
+        for client, update in updates.items():
+            arrays, example_count = read_update(update, client)
+            items = None
+            if client in shown:
+                items = read_items(shown[client], client)
+            names = read_list(summed_clients.get(client, []), f"participants of {client}")
+            client_truth = read_mapping(truths.get(client, {}), f"truth of client {client}")
+            sent.append(
+                Sent(
+                    client=str(client),
+                    examples=example_count,
+                    arrays=arrays,
+                    served=items,
+                    participants=[str(name) for name in names],
+                    truth={**client_truth, **hashes.get(client, {})},
+                )
             )
-            for client, (arrays, examples) in ((client, _pair(sent, client)) for client, sent in updates.items())
-        ]
         self.record(number, model, sent)
 
     def record(self, number: int, model: Arrays | None, sent: Iterable[Sent]) -> None:
         """Records a `round` of messages, for adapters; their arrays may also be lists in the model's order."""
-        messages = sorted(sent, key=lambda one: pseudonym(one.client, self.key))
+        # By pseudonym, so that neither the caller's order nor that of arrival says who is who.
+        messages = sorted(sent, key=lambda message: pseudonym(message.client, self.key))
         with self.streamed(number, model, clients=len(messages)) as add:
-            for one in messages:
-                add(one)
+            for message in messages:
+                add(message)
 
     @contextlib.contextmanager
     def streamed(
@@ -237,22 +252,26 @@ class Recorder:
         """
         way_out = f"Make another one with key=recorder.key and resume_at={number}."
         require(not self._closed, "a recorder that is open", "one that was closed", way_out)
-        number = _round_number(number, "number of a round")
-        writer = self._begin(model)
-        before = {} if model is None else self._named(model, f"the global model before round {number}")
-        most = None if clients is None else min(clients, self._most or clients)
-        with writer.streamed(number, before, self._most if most is None else most) as stream:
+        number = round_number(number, "number of a round")
+        writer, described = self._begin(model)
+        before = {}
+        if model is not None:
+            before = described.recorded(model, f"the global model before round {number}")
+        limits = [limit for limit in (clients, self._most) if limit is not None]
+        with writer.streamed(number, before, min(limits, default=None)) as stream:
 
-            def plain(one: Sent) -> Sent:
-                return dataclasses.replace(one, arrays=self._named(one.arrays, _where(one, number)))
+            def with_names(message: Sent) -> Sent:
+                where = message.where or f"what client {message.client} sent in round {number}"
+                return dataclasses.replace(message, arrays=described.recorded(message.arrays, where))
 
             if self._most is None:
-                yield lambda one: stream.add(plain(one))
+                yield lambda message: stream.add(with_names(message))
             else:
-                drawn = _Drawn(self._most, self.key)
-                yield lambda one: drawn.add(plain(one))
-                for one in drawn.kept():
-                    stream.add(one)
+                # Which clients are drawn is known only when all have sent.
+                drawn = DrawnClients(self._most, self.key)
+                yield lambda message: drawn.add(with_names(message))
+                for message in drawn.by_pseudonym():
+                    stream.add(message)
         if self._copy is not None:
             self._copy.try_to_follow(self.folder)
 
@@ -260,6 +279,7 @@ class Recorder:
         """Notes that no round is missing, and lets other processes write to the folder; call it after all rounds."""
         if self._closed:
             return
+        # A resumed training without another round still has to drop the rounds that it would have recorded anew.
         if self._writer is None and self._resume_at is not None and self.parameters:
             self._begin(None)
         try:
@@ -284,132 +304,27 @@ class Recorder:
         else:  # rounds are missing
             self._release()
 
-    def _describe(self, parameters: Mapping[str, Any]) -> None:
-        shapes, types = {}, set()
-        for name, value in parameters.items():
-            if _is_shape(value):
-                shapes[name] = tuple(int(size) for size in value)
-                continue
-            array = as_array(value, where=f"{name!r} of parameters")
-            if is_float(array):
-                shapes[name] = array.shape
-                types.add(array.dtype.name)
-        way_out = "Give the model's state_dict(), or shapes by name."
-        require(shapes, f"parameters of a type among {', '.join(FLOATS)}", "none", way_out)
-        dtype: DType = self._dtype or ("float64" if types == {"float64"} else "float32")
-        self._system = dataclasses.replace(self._system, parameters=shapes, dtype=dtype)
-        self._names = list(parameters)
+    def _describe(self, parameters: Mapping[str, Any]) -> DescribedModel:
+        """Takes names, shapes and type of the recorded parameters from arrays, or from shapes."""
+        described = DescribedModel(parameters)
+        dtype = self._dtype or described.dtype
+        self._system = dataclasses.replace(self._system, parameters=described.shapes, dtype=dtype)
+        self._model = described
+        return described
 
-    def _begin(self, model: Arrays | None) -> RecordingWriter:
-        """The writer; the first round creates the recording."""
+    def _begin(self, model: Arrays | None) -> tuple[RecordingWriter, DescribedModel]:
+        """The writer and the described model; the first round creates the recording."""
+        described = self._model
+        if described is None:
+            way_out = "Give Recorder the argument parameters."
+            require(isinstance(model, Mapping), "the model's parameters by name", type(model).__name__, way_out)
+            described = self._describe(read_mapping(model, "the global model"))
         if self._writer is None:
-            if not self.parameters:
-                way_out = "Give Recorder the argument parameters."
-                require(isinstance(model, Mapping), "the model's parameters by name", type(model).__name__, way_out)
-                self._describe(_mapping(model, "the global model"))
             self._writer = RecordingWriter(
-                self.folder, self._system, key=self.key, resume_at=self._resume_at, growing=True
+                self.folder,
+                self._system,
+                key=self.key,
+                resume_at=self._resume_at,
+                growing=True,
             )
-        return self._writer
-
-    def _named(self, arrays: Arrays, where: str) -> dict[str, Array]:
-        """The recorded ones among a model's arrays."""
-        if not isinstance(arrays, Mapping):
-            arrays = _sequence(arrays, where)
-            if len(arrays) != len(self._names):
-                return named(self.parameters, [as_array(value, where=where) for value in arrays], where=where)
-            arrays = dict(zip(self._names, arrays, strict=True))
-        arrays, left_out = _mapping(arrays, where), set(self._names) - set(self.parameters)
-        found = {
-            name: as_array(value, where=f"{name!r} of {where}")
-            for name, value in arrays.items()
-            if name not in left_out
-        }
-        return {name: value for name, value in found.items() if name in self.parameters or is_float(value)}
-
-    def _check_names(self, what: str, given: Mapping[Any, Any], updates: Mapping[Any, Any]) -> None:
-        unknown = [name for name in given if name not in updates]
-        found = f"{what} of {ascii(unknown[:1])[1:-1][:60]}, which sent nothing"
-        require(not unknown, f"{what} of the clients of the round", found, "Correct the names.")
-
-
-class _Drawn:
-    """The clients whose pseudonyms are the smallest: a random sample, as the secret key gives the pseudonyms."""
-
-    def __init__(self, most: int, key: bytes) -> None:
-        self._most, self._key = most, key
-        self._sent: list[tuple[int, int, Sent]] = []
-
-    def add(self, one: Sent) -> None:
-        """Keeps a copy of a message, if its client is among the drawn ones so far."""
-        rank = -pseudonym(one.client, self._key)
-        if len(self._sent) == self._most and rank < self._sent[0][0]:
-            return
-        own = dataclasses.replace(one, arrays={name: np.array(value) for name, value in one.arrays.items()})
-        heapq.heappush(self._sent, (rank, -id(own), own))
-        if len(self._sent) > self._most:
-            heapq.heappop(self._sent)
-
-    def kept(self) -> list[Sent]:
-        """Those that are left, by pseudonym."""
-        return [one for *_, one in sorted(self._sent, key=lambda entry: -entry[0])]
-
-
-def _where(one: Sent, number: int) -> str:
-    return one.where or f"what client {one.client} sent in round {number}"
-
-
-def _round_number(value: Any, what: str) -> int:
-    way_out = "Number the rounds from 0 or 1 on."
-    return whole_number(value, what=what, where="a call of the recorder", way_out=way_out, most=10**15 - 1)
-
-
-def _mapping(value: Any, what: str, *, keys: type = str) -> dict[Any, Any]:
-    """A mapping; names of arrays and settings are texts, but a client may be known by any value."""
-    require(isinstance(value, Mapping), f"a mapping as {what}", type(value).__name__, "Give it by name.")
-    odd = [key for key in value if not isinstance(key, keys)]
-    require(not odd, f"texts as names in {what}", ascii(odd[:1])[1:-1][:60], "Write that name as a text.")
-    return dict(value)
-
-
-def _optional(value: Any, what: str, *, keys: type = str) -> dict[Any, Any]:
-    """A mapping, empty for None. Other values are not asked whether they are empty: an array has no answer."""
-    return {} if value is None else _mapping(value, what, keys=keys)
-
-
-def _sequence(value: Any, what: str) -> list[Any]:
-    right = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    require(right, f"a list as {what}", ascii(type(value).__name__), "Give a list.")
-    return list(value)
-
-
-def _pair(sent: Any, client: Any) -> tuple[Any, Any]:
-    right = isinstance(sent, list | tuple) and len(sent) == 2
-    require(right, "(arrays, number of examples) of each client", f"{type(sent).__name__} of {client!r}", "Give both.")
-    return sent[0], sent[1]
-
-
-def _grid(given: Any) -> tuple[Array, Array]:
-    """Step and origin of the numbers of a record."""
-    right = isinstance(given, list | tuple) and len(given) == 2
-    way_out = "Give record_grid=(step, origin), each a number or one for each number of a record."
-    require(right, "a step and an origin as record_grid", ascii(type(given).__name__), way_out)
-    step, origin = (as_array(part, where="record_grid") for part in given)
-    fits = all(part.dtype.kind in "iuf" and bool(np.isfinite(part).all()) for part in (step, origin))
-    require(fits and bool((step != 0).all()), "finite numbers as record_grid, no step of 0", "others", way_out)
-    return step, origin
-
-
-def _is_shape(value: Any) -> bool:
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        return False
-    return all(isinstance(size, int | np.integer) for size in value)
-
-
-def _items(given: Any, client: Any) -> Array:
-    items = as_array(given, where=f"the served items of client {client}")
-    right = items.ndim == 1 and (items.dtype.kind in "iu" or not items.size)
-    found = f"{items.dtype} of shape {items.shape} for client {client}"
-    if not right:
-        raise InputError(expected="served items as whole numbers (R,)", found=found, way_out="Give their numbers.")
-    return items.astype(np.int64)
+        return self._writer, described

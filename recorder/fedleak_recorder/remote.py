@@ -17,20 +17,8 @@ from typing import Any
 
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.files import MOST_TEXT
-from fedleak_recorder.format import (
-    AUXILIARY,
-    JOURNAL_NAME,
-    LONGEST_JOURNAL,
-    MANIFEST,
-    NEXT_MANIFEST,
-    SEAL,
-    JournalLine,
-    journals_in,
-    read_journal,
-    read_manifest,
-    sealed,
-    whole_manifest,
-)
+from fedleak_recorder.format import AUXILIARY, MANIFEST, NEXT_MANIFEST, SEAL, read_manifest, sealed, whole_manifest
+from fedleak_recorder.journal import JOURNAL_NAME, LONGEST_JOURNAL, JournalLine, journals_in, read_journal
 from fedleak_recorder.urls import hide, without_secrets
 
 _logger = logging.getLogger(__name__)
@@ -65,16 +53,19 @@ class RemoteCopy:
     """
 
     def __init__(self, url: str, **options: Any) -> None:
-        right = isinstance(url, str) and url != ""
-        require(right, "a URL of fsspec, as a text", type(url).__name__ if not right else "", "E.g. s3://bucket/run.")
+        is_text = isinstance(url, str) and url != ""
+        require(
+            is_text, "a URL of fsspec, as a text", type(url).__name__ if not is_text else "", "E.g. s3://bucket/run."
+        )
         self.url = without_secrets(url)
-        self._given, self._options = url, options
+        self._url_with_secrets = url
+        self._options = options
         try:
             self._files, self._root = importlib.import_module("fsspec").url_to_fs(url, **options)
         except Exception as error:  # whatever the package of a protocol raises
             raise InputError(
                 expected="a URL of fsspec for the copy of the recording, and the package of its protocol",
-                found=f"{self.url} ({self._said(error)})",
+                found=f"{self.url} ({self._described(error)})",
                 way_out='Install "fedleak-recorder[remote]" and that package, e.g. s3fs, or record to the disk alone.',
             ) from None
         self._copied: dict[str, JournalLine] | None = None
@@ -97,8 +88,10 @@ class RemoteCopy:
             if self._copied is None:
                 self._copied = self._lines_of_copy()
             journals = journals_in(folder)
-            lines = [line for journal in journals for line in read_journal(journal).lines]
-            for line in lines:
+            journal_lines = _lines_of(journals)
+            # First the shards, then the manifest, at last the journals that name the shards: at any time the copy is a
+            # recording of the rounds that its journals have.
+            for line in journal_lines:
                 if self._copied.get(line.file) != line:
                     self._put(folder, line.file)
             if (folder / AUXILIARY).exists():
@@ -107,7 +100,7 @@ class RemoteCopy:
                 self._put_manifest((folder / MANIFEST).read_bytes())
             for journal in journals:
                 self._put(folder, journal.name)
-            self._copied = {line.file: line for line in lines}
+            self._copied = {line.file: line for line in journal_lines}
 
     def try_to_follow(self, folder: Path) -> None:
         """The same; a failure is a warning, because the next round copies what is missing."""
@@ -135,10 +128,11 @@ class RemoteCopy:
     def _fetch_into(self, folder: Path) -> None:
         # Names come from the format and from journals, whose lines accept names of shards alone: nothing that the
         # storage lists is joined to the path of a folder.
-        found = [name for name in (MANIFEST, NEXT_MANIFEST) if self._is_there(name)]
-        require(found, f"a recording in {self.url}", f"no {MANIFEST}", "Correct the URL.")
-        for name in found:
+        manifests = [name for name in (MANIFEST, NEXT_MANIFEST) if self._is_there(name)]
+        require(manifests, f"a recording in {self.url}", f"no {MANIFEST}", "Correct the URL.")
+        for name in manifests:
             self._get(name, folder, most=MOST_TEXT + SEAL)
+        # One of the two is whole, and is what the folder has as its manifest.
         manifest = read_manifest(folder)
         content = whole_manifest(folder)
         (folder / MANIFEST).write_bytes(content)
@@ -147,10 +141,13 @@ class RemoteCopy:
             self._get(name, folder, most=LONGEST_JOURNAL)
         if manifest.auxiliary is not None:
             self._get(AUXILIARY, folder, most=_LARGEST_AUXILIARY, sha256=manifest.auxiliary)
-        lines = [line for journal in journals_in(folder) for line in read_journal(journal).lines]
         # A recording is passed on without ground truth by leaving out the whole folder.
         has_truth = self._files.exists(self._path("truth"))
-        shards = {line.file: line for line in lines if has_truth or not line.file.startswith("truth/")}
+        shards = {}
+        for line in _lines_of(journals_in(folder)):
+            if has_truth or not line.file.startswith("truth/"):
+                shards[line.file] = line
+        # A folder that is a link would lead every file in it elsewhere.
         for kind in {name.partition("/")[0] for name in shards}:
             self._check_kind(kind, "directory")
         for name, line in shards.items():
@@ -158,24 +155,30 @@ class RemoteCopy:
 
     def _journals(self) -> list[str]:
         """Names of the journals in the storage; whatever else it lists is left where it is."""
-        listed = [str(path).rstrip("/").rpartition("/")[2] for path in self._files.ls(self._root or "/", detail=False)]
-        return sorted({name for name in listed if JOURNAL_NAME.fullmatch(name)})
+        names = set()
+        for path in self._files.ls(self._root or "/", detail=False):
+            name = str(path).rstrip("/").rpartition("/")[2]
+            if JOURNAL_NAME.fullmatch(name):
+                names.add(name)
+        return sorted(names)
 
     def _get(self, name: str, folder: Path, *, most: int, sha256: str | None = None) -> None:
         """Copies one file of at most some number of bytes, whose hash is known or not."""
         self._check_kind(name, "file")
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        size, digest = 0, hashlib.sha256()
+        size = 0
+        digest = hashlib.sha256()
+        # Counted while it is read: what a stranger's storage says of a file's size need not be so.
         with self._files.open(self._path(name), "rb") as source, target.open("xb") as copy:
             while part := source.read(_AT_ONCE):
                 size += len(part)
                 require(size <= most, f"{name} of at most {most} bytes", "more", "Copy it again, or record again.")
                 digest.update(part)
                 copy.write(part)
-        right = sha256 is None or digest.hexdigest() == sha256
+        is_expected = sha256 is None or digest.hexdigest() == sha256
         way_out = "If it is being written, copy it again; else it is damaged: record again."
-        require(right, f"{name} with the checksum that the copy names", "another one", way_out)
+        require(is_expected, f"{name} with the checksum that the copy names", "another one", way_out)
 
     def _is_there(self, name: str) -> bool:
         return bool(self._files.exists(self._path(name)))
@@ -183,9 +186,12 @@ class RemoteCopy:
     def _check_kind(self, name: str, kind: str) -> None:
         """Checks that a name of the storage is a file or a folder, and no link."""
         about = self._files.info(self._path(name))
-        right = about.get("type") == kind and not about.get("islink") and about.get("destination") is None
-        found = f"{about.get('type', 'something else')}{', a link' if about.get('islink') else ''}"
-        require(right, f"{name} as a {kind} of the copy", found, "Copy the target of a link, not the link.")
+        # File systems of fsspec tell of a link by one of two keys.
+        is_expected = about.get("type") == kind and not about.get("islink") and about.get("destination") is None
+        description = str(about.get("type", "something else"))
+        if about.get("islink"):
+            description += ", a link"
+        require(is_expected, f"{name} as a {kind} of the copy", description, "Copy the target of a link, not the link.")
 
     def _lines_of_copy(self) -> dict[str, JournalLine]:
         """Lines of the journals of an earlier copy; none if there is none."""
@@ -194,8 +200,8 @@ class RemoteCopy:
         with tempfile.TemporaryDirectory() as folder:
             for name in self._journals():
                 self._get(name, Path(folder), most=LONGEST_JOURNAL)
-            lines = [line for journal in journals_in(Path(folder)) for line in read_journal(journal).lines]
-        return {line.file: line for line in lines}
+            journal_lines = _lines_of(journals_in(Path(folder)))
+        return {line.file: line for line in journal_lines}
 
     def _put_manifest(self, content: bytes) -> None:
         """Writes the manifest if it is another one, so that a reader finds a whole one at any time.
@@ -229,17 +235,31 @@ class RemoteCopy:
         try:
             yield
         except InputError as error:
-            expected, found = self._hidden(error.expected), self._hidden(error.found)
-            raise InputError(expected=expected, found=found, way_out=error.way_out) from None
+            raise InputError(
+                expected=self._hidden(error.expected),
+                found=self._hidden(error.found),
+                way_out=error.way_out,
+            ) from None
         except Exception as error:
             way_out = "Check the URL, the network and the permissions; what is on the disk is whole."
-            raise InputError(expected=f"{expected}: {self.url}", found=self._said(error), way_out=way_out) from None
+            raise InputError(
+                expected=f"{expected}: {self.url}", found=self._described(error), way_out=way_out
+            ) from None
 
-    def _said(self, error: Exception) -> str:
+    def _described(self, error: Exception) -> str:
+        """An error in one line, without the secrets of the URL."""
         return self._hidden(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
     def _hidden(self, text: str) -> str:
-        return hide(text, self._given, self._options)
+        return hide(text, self._url_with_secrets, self._options)
+
+
+def _lines_of(journals: list[Path]) -> list[JournalLine]:
+    """The finished files of several journals."""
+    journal_lines = []
+    for journal in journals:
+        journal_lines += read_journal(journal).lines
+    return journal_lines
 
 
 @contextlib.contextmanager
@@ -248,8 +268,11 @@ def _named(folder: Path, url: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        expected, found = (text.replace(str(folder), url) for text in (error.expected, error.found))
-        raise InputError(expected=expected, found=found, way_out=error.way_out) from None
+        raise InputError(
+            expected=error.expected.replace(str(folder), url),
+            found=error.found.replace(str(folder), url),
+            way_out=error.way_out,
+        ) from None
 
 
 def main() -> int:

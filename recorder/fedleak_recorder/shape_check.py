@@ -1,5 +1,6 @@
 """Comparison of arrays with the parameters of a described model: names, order, shapes and values."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from fedleak_recorder.arrays import Array, is_finite
@@ -23,30 +24,44 @@ def check_arrays(expected: Shapes, arrays: Mapping[str, Array], *, where: str) -
 
 def check_shapes(expected: Shapes, found: Shapes, *, where: str, ordered: bool = True) -> None:
     """Checks that parameters are those of a model."""
-    wanted, given = ([(name, tuple(shape)) for name, shape in shapes.items()] for shapes in (expected, found))
-    if wanted == given:
+    wanted = [(name, tuple(shape)) for name, shape in expected.items()]
+    described = [(name, tuple(shape)) for name, shape in found.items()]
+    if wanted == described:
         return
-    same = sorted(wanted) == sorted(given)
+    difference = "another model"
+    if sorted(wanted) == sorted(described):
+        difference = "the same parameters in another order"
     if not ordered:
-        wanted, given = sorted(wanted), sorted(given)
-    for number in range(max(len(wanted), len(given))):
-        want, have = (side[number] if number < len(side) else None for side in (wanted, given))
+        wanted = sorted(wanted)
+        described = sorted(described)
+    # The first parameter that differs is named.
+    for number, (want, have) in enumerate(itertools.zip_longest(wanted, described), start=1):
         require(
             want == have,
-            f"as parameter {number + 1} of {len(wanted)} {_described(want)}",
-            f"{_described(have)} in {where}: {'the same parameters in another order' if same else 'another model'}",
+            f"as parameter {number} of {len(wanted)} {_described(want)}",
+            f"{_described(have)} in {where}: {difference}",
             _WAY_OUT,
         )
 
 
 def named(expected: Shapes, arrays: Sequence[Array], *, where: str) -> dict[str, Array]:
     """Arrays without names, named in the model's order."""
+    first = None
+    for name, shape in expected.items():
+        first = (name, tuple(shape))
+        break
     shapes = ", ".join(str(tuple(value.shape)) for value in arrays)
-    first = next(((name, tuple(shape)) for name, shape in expected.items()), None)
-    found = f"{len(arrays)} in {where}, of shapes {shapes}: another model"
-    require(len(arrays) == len(expected), f"{len(expected)} arrays, from {_described(first)} on", found, _WAY_OUT)
+    require(
+        len(arrays) == len(expected),
+        f"{len(expected)} arrays, from {_described(first)} on",
+        f"{len(arrays)} in {where}, of shapes {shapes}: another model",
+        _WAY_OUT,
+    )
     return dict(zip(expected, arrays, strict=True))
 
 
 def _described(parameter: tuple[str, tuple[int, ...]] | None) -> str:
-    return "nothing" if parameter is None else f"{parameter[0]!r} of shape {parameter[1]}"
+    if parameter is None:
+        return "nothing"
+    name, shape = parameter
+    return f"{name!r} of shape {shape}"

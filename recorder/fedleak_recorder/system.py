@@ -42,29 +42,45 @@ def manifest_of(system: System, auxiliary: bytes | None, run: str | None = None)
     """
     from importlib.metadata import version  # slow to import, and needed once
 
-    name, known = system.data.get("name"), {"name", "sha256"}
-    found = ", ".join(f"{key}: {value!r}"[:60] for key, value in system.data.items()) or "none"
-    right = isinstance(name, str) and name and not system.data.keys() - known
-    require(right, "data as a name, or as name and sha256", found, "Name the data set.")
+    name = system.data.get("name")
+    is_named = isinstance(name, str) and name and system.data.keys() <= {"name", "sha256"}
+    description = ", ".join(f"{key}: {value!r}"[:60] for key, value in system.data.items()) or "none"
+    require(is_named, "data as a name, or as name and sha256", description, "Name the data set.")
     require(is_names(system.row_parameters), "row_parameters as names", system.row_parameters, "Correct them.")
     releases = [_release(release, list(system.parameters)) for release in system.releases]
-    names = [*system.row_parameters, *(name for release in releases for name in release["parameters"])]
+    names = list(system.row_parameters)
+    for release in releases:
+        names += release["parameters"]
     unknown = next((name for name in names if name not in system.parameters), None)
     expected = f"parameters among {', '.join(system.parameters)}"
     require(unknown is None, expected, unknown, "Correct that name.")
+    parameters = {}
+    for name, shape in system.parameters.items():
+        parameters[name] = {"shape": list(shape), "dtype": system.dtype}
+    versions = {"fedleak-recorder": __version__}
+    for package in _PACKAGES:
+        versions[package] = version(package)
+    versions |= system.versions
+    learner = None
+    if system.learner is not None:
+        learner = dict(system.learner)
+    auxiliary_hash = None
+    if auxiliary is not None:
+        auxiliary_hash = hashlib.sha256(auxiliary).hexdigest()
     manifest = Manifest(
-        parameters={n: {"shape": list(shape), "dtype": system.dtype} for n, shape in system.parameters.items()},
+        parameters=parameters,
         row_parameters=list(system.row_parameters),
-        learner=None if system.learner is None else dict(system.learner),
+        learner=learner,
         releases=releases,
         seed=None,
         data={"name": system.data["name"], "sha256": system.data.get("sha256", "")},
         config=dict(system.origin),
-        versions={"fedleak-recorder": __version__} | {n: version(n) for n in _PACKAGES} | dict(system.versions),
+        versions=versions,
         commit=None,
-        auxiliary=None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest(),
+        auxiliary=auxiliary_hash,
         run=run,
     )
+    # Checked as it will be read, so that nothing is written that a reader refuses.
     problem = strange_value(dataclasses.asdict(manifest))
     expected = "a description of the system as texts, numbers, lists and mappings with texts as keys"
     require(problem is None, expected, problem, "Write that value as a text.")
@@ -72,15 +88,22 @@ def manifest_of(system: System, auxiliary: bytes | None, run: str | None = None)
     return manifest
 
 
-def _release(given: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
+def _release(release: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
+    """A release with all of its required fields; it applies to all parameters if it names none."""
     try:
-        clip, scale = given.get("clip"), float(given.get("noise_scale", 0.0))
-        names = list(given.get("parameters") or everything)
+        clip = release.get("clip")
+        if clip is not None:
+            clip = float(clip)
+        noise_scale = float(release.get("noise_scale", 0.0))
+        names = list(release.get("parameters") or everything)
         if not is_names(names):
             raise ValueError("parameters that are no names")
-        optional = ("own_devices", "epsilon", "delta", "neighbours", "bits", "participants")
-        others = {name: given[name] for name in optional if name in given}
-        return {"clip": None if clip is None else float(clip), "noise_scale": scale, "parameters": names, **others}
+        fields: dict[str, Any] = {"clip": clip, "noise_scale": noise_scale, "parameters": names}
+        # What is not said has the format's default.
+        for name in ("own_devices", "epsilon", "delta", "neighbours", "bits", "participants"):
+            if name in release:
+                fields[name] = release[name]
+        return fields
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(
             expected="releases with clip, noise_scale and parameters", found=str(error), way_out="Correct that release."

@@ -28,6 +28,7 @@ def hide(text: str, url: str, options: Mapping[str, Any]) -> str:
 
     A package may print the password alone, or the URL without its protocol.
     """
+    # The longest first: a password that holds another secret would otherwise lose only that part.
     for secret in sorted(_secrets(url, options), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return without_secrets(text)
@@ -35,51 +36,67 @@ def hide(text: str, url: str, options: Mapping[str, Any]) -> str:
 
 def _without_access(rest: str) -> str:
     """What follows ``://`` without its user, query and fragment."""
-    user, rest = _parts(rest)
-    place, mark, _ = _at_query(rest)
-    return (f"{HIDDEN}@" if user else "") + place + (mark + HIDDEN if mark else "")
+    user, location_and_query = _parts(rest)
+    location, mark, _ = _at_query(location_and_query)
+    text = location
+    if user:
+        text = f"{HIDDEN}@{text}"
+    if mark:
+        text += mark + HIDDEN
+    return text
 
 
 def _parts(rest: str) -> tuple[str, str]:
     """User and the rest. A password may hold ``@``, ``/`` and ``?``, so the user ends at the last ``@``."""
     authority = rest.partition("/")[0]
-    user, mark, place = rest.rpartition("@")
+    user, mark, location = rest.rpartition("@")
     if mark and ("@" in authority or ":" in authority):
-        return user, place
+        return user, location
     return "", rest
 
 
 def _at_query(rest: str) -> tuple[str, str, str]:
     """What is before the first ``?`` or ``#``, that mark, and what is behind it."""
-    found = re.search(r"[?#]", rest)
-    return (rest, "", "") if found is None else (rest[: found.start()], found[0], rest[found.end() :])
+    mark = re.search(r"[?#]", rest)
+    if mark is None:
+        return rest, "", ""
+    return rest[: mark.start()], mark[0], rest[mark.end() :]
 
 
 def _secrets(url: str, options: Mapping[str, Any]) -> set[str]:
     """Texts that give access: in the URL, and the values of options whose names say so."""
-    found = set(_secret_values(options, secret=False))
+    secrets = set(_secret_values(options, secret=False))
     for _, rest in _URL.findall(url):
-        user, place = _parts(rest)
-        query = _at_query(place)[2]
-        found |= {user[start:] for start in _starts(user)} | {user.partition(":")[0]}
-        found |= {query, *(pair.partition("=")[2] for pair in re.split(r"[&;?#]", query))}
-    found |= {unquote(secret) for secret in found}
-    return {secret for secret in found if len(secret) >= _SHORTEST}
+        user, location = _parts(rest)
+        # The name, and whatever of the rest may be the password.
+        secrets.add(user.partition(":")[0])
+        for start in _starts(user):
+            secrets.add(user[start:])
+        # A package may print the query, or the value of one key.
+        query = _at_query(location)[2]
+        secrets.add(query)
+        for pair in re.split(r"[&;?#]", query):
+            secrets.add(pair.partition("=")[2])
+    # A package may print a text as it stands in the URL, or decoded.
+    secrets |= {unquote(secret) for secret in secrets}
+    return {secret for secret in secrets if len(secret) >= _SHORTEST}
 
 
 def _starts(user: str) -> list[int]:
     """Where a password may begin: behind each colon, since protocols that are chained have colons too."""
-    return [0, *(place + 1 for place, letter in enumerate(user) if letter == ":")]
+    return [0, *(position + 1 for position, letter in enumerate(user) if letter == ":")]
 
 
 def _secret_values(value: Any, *, secret: bool) -> set[str]:
     """Texts of options below a name that says that they are secret."""
+    texts: set[str] = set()
     if isinstance(value, Mapping):
-        parts = [
-            _secret_values(part, secret=secret or _SECRET_NAME.search(str(name)) is not None)
-            for name, part in value.items()
-        ]
-        return set().union(*parts)
-    if isinstance(value, list | tuple):
-        return set().union(*(_secret_values(part, secret=secret) for part in value))
-    return {str(value)} if secret and isinstance(value, str) else set()
+        for name, part in value.items():
+            is_secret = secret or _SECRET_NAME.search(str(name)) is not None
+            texts |= _secret_values(part, secret=is_secret)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            texts |= _secret_values(part, secret=secret)
+    elif secret and isinstance(value, str):
+        texts.add(value)
+    return texts

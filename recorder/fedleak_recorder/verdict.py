@@ -21,7 +21,9 @@ VERDICT = "verdict.json"
 """Name of the file."""
 FORMAT = 1
 _MOST = 2**24
+"""Bytes of a verdict file."""
 _POLL = 0.05
+"""Seconds between two looks at the file while a verdict is awaited; short next to a round, long next to a look."""
 _WAIT_S = 60.0
 """Seconds to wait for a verdict by default: the audit of a round of ten clients takes one to ten."""
 _OTHER = "the verdict is on another training"
@@ -88,13 +90,17 @@ class VerdictFile:
     ) -> None:
         require(on_exceeded in ("log", "drop", "stop"), "on_exceeded as log, drop or stop", on_exceeded, "Correct it.")
         require(missing in ("open", "closed"), "missing as open or closed", missing, "Correct it.")
-        number = isinstance(wait_s, int | float) and math.isfinite(wait_s) and wait_s >= 0
-        require(number, "wait_s as seconds of at least 0", repr(wait_s), "Correct it.")
-        whole = isinstance(behind, int) and not isinstance(behind, bool) and behind >= 0
-        require(whole, "behind as a whole number of at least 0", repr(behind), "Correct it.")
-        self.path, self.on_exceeded, self.missing = Path(path), on_exceeded, missing
-        self.wait_s, self.behind = wait_s, behind
+        is_duration = isinstance(wait_s, int | float) and math.isfinite(wait_s) and wait_s >= 0
+        require(is_duration, "wait_s as seconds of at least 0", repr(wait_s), "Correct it.")
+        is_count = isinstance(behind, int) and not isinstance(behind, bool) and behind >= 0
+        require(is_count, "behind as a whole number of at least 0", repr(behind), "Correct it.")
+        self.path = Path(path)
+        self.on_exceeded = on_exceeded
+        self.missing = missing
+        self.wait_s = wait_s
+        self.behind = behind
         self._first: int | None = None
+        """Number of the round before which it was called first."""
         self._before_restart: dict[str, Any] | None = None
         """Verdict, at the first call, on rounds that are about to be recorded anew."""
         self._dropped: frozenset[int] = frozenset()
@@ -112,8 +118,12 @@ class VerdictFile:
         if self._first is None:
             self._first = number
             self._begin(number)
-        needed = number - 1 - self.behind
-        decision = self._decide(number, needed if needed >= self._first else None, key)
+        # Before the first round that this training records there is nothing that a verdict could be on.
+        needed: int | None = number - 1 - self.behind
+        if needed is not None and needed < self._first:
+            needed = None
+        decision = self._decide(number, needed, key)
+        # Whoever was dropped once takes part no more.
         self._dropped |= decision.dropped
         if decision.reason:
             _logger.warning("before round %d: %s", number, decision.reason)
@@ -121,7 +131,9 @@ class VerdictFile:
 
     def _begin(self, number: int) -> None:
         """Says what a missing verdict will mean, and remembers one on rounds that a resumed training records anew."""
-        does = "ends" if self.missing == "closed" else "goes on unchecked"
+        does = "goes on unchecked"
+        if self.missing == "closed":
+            does = "ends"
         _logger.warning(
             "a verdict is read from %s before each round; without one that counts, after %g s, the training %s"
             " (missing=%r)",
@@ -132,18 +144,20 @@ class VerdictFile:
         )
         try:
             content = _read(self.path)
-        except (InputError, ValueError):
+        except (InputError, ValueError):  # none yet, as most trainings begin
             return
         if content["round"] >= number:
             self._before_restart = content
 
     def _decide(self, number: int, needed: int | None, key: bytes | None) -> Decision:
+        """What to do before a round for which a verdict on round `needed` or a later one counts; None for any."""
         end = time.monotonic() + self.wait_s
         while True:
             contradiction = ""
             try:
                 content = _read(self.path)
                 problem = self._why_not(content, number, needed, key)
+                # That a limit is exceeded holds for all later rounds, so that also an old verdict says it.
                 if problem != _OTHER:
                     contradiction = _contradiction(content)
                     if not contradiction and content["overall"] == "exceeded":
@@ -153,6 +167,7 @@ class VerdictFile:
             if not contradiction and (not problem or needed is None):
                 return Decision()
             if time.monotonic() >= end:
+                # A file that contradicts itself was changed by somebody, upon which no setting lets the training go on.
                 closed = self.missing == "closed" or bool(contradiction)
                 does = "the training ends" if closed else "the training goes on"
                 return Decision(stop=closed, reason=f"{does} without a verdict: {contradiction or problem}")
@@ -170,17 +185,25 @@ class VerdictFile:
             )
         if needed is not None and content["round"] < needed:
             return f"the verdict is on round {content['round']}, not on round {needed}"
-        return "no attack has measured a limit" if content["overall"] == "unknown" else ""
+        if content["overall"] == "unknown":
+            return "no attack has measured a limit"
+        return ""
 
     def _exceeded(self, content: dict[str, Any]) -> Decision:
-        limits = [one for one in content["limits"] if one["verdict"] == "exceeded"]
-        why = "; ".join(f"{one['attack']} exceeds the limit {one['at']:g} on {one['limit']}" for one in limits)
-        why = f"{why} in round {content['round']} or before"
+        """What to do upon limits that are exceeded."""
+        limits = [limit for limit in content["limits"] if limit["verdict"] == "exceeded"]
+        sentences = []
+        clients = set()
+        for limit in limits:
+            sentences.append(f"{limit['attack']} exceeds the limit {limit['at']:g} on {limit['limit']}")
+            clients |= set(limit["clients"])
+        why = f"{'; '.join(sentences)} in round {content['round']} or before"
         if self.on_exceeded == "log":
             return Decision(reason=why)
-        clients = frozenset(client for one in limits for client in one["clients"])
-        if self.on_exceeded == "drop" and clients | self._dropped:
-            return Decision(dropped=clients, reason=f"{why}: {len(clients | self._dropped)} clients are left out")
+        left_out = self._dropped | clients
+        if self.on_exceeded == "drop" and left_out:
+            return Decision(dropped=frozenset(clients), reason=f"{why}: {len(left_out)} clients are left out")
+        # Where no client is named, nobody can be left out.
         return Decision(stop=True, reason=f"{why}: the training ends")
 
 
@@ -190,19 +213,24 @@ def remaining(clients: Iterable[str], decision: Decision, key: bytes) -> list[st
     Raises:
         LimitExceededError: none of them is left, or the decision is to stop.
     """
-    asked = list(clients)
-    kept = [client for client in asked if not decision.leaves(client, key)]
+    all_clients = list(clients)
+    remaining_clients = [client for client in all_clients if not decision.leaves(client, key)]
     if decision.stop:
         raise LimitExceededError(decision.reason)
-    if asked and not kept:
+    if all_clients and not remaining_clients:
         raise LimitExceededError(f"no client is left; {decision.reason}")
-    return kept
+    return remaining_clients
 
 
 def _contradiction(content: dict[str, Any]) -> str:
     """How what a verdict says of all limits contradicts what it says of each; empty if it does not."""
-    verdicts = {one["verdict"] for one in content["limits"]}
-    computed = "exceeded" if "exceeded" in verdicts else "unknown" if "unmeasured" in verdicts else "ok"
+    verdicts = {limit["verdict"] for limit in content["limits"]}
+    # One exceeded limit decides, whatever else is not measured.
+    computed = "ok"
+    if "exceeded" in verdicts:
+        computed = "exceeded"
+    elif "unmeasured" in verdicts:
+        computed = "unknown"
     if content["overall"] == computed:
         return ""
     return f"the verdict says {content['overall']}, and its limits {computed}"
@@ -222,25 +250,29 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} names no round")
     if not isinstance(content.get("limits"), list) or not content["limits"]:
         raise ValueError(f"{path} names no limits")
-    for one in content["limits"]:
-        _check_limit(one, path)
+    for limit in content["limits"]:
+        _check_limit(limit, path)
     return content
 
 
-def _check_limit(one: Any, path: Path) -> None:
+def _check_limit(limit: Any, path: Path) -> None:
     """Checks what a verdict says of one limit.
 
     Raises:
         ValueError: a part is missing or of another kind.
     """
-    if not isinstance(one, dict) or not isinstance(one.get("limit"), str):
+    if not isinstance(limit, dict) or not isinstance(limit.get("limit"), str):
         raise ValueError(f"{path} has a limit without its name")
-    if one.get("verdict") not in _STATES:
+    if limit.get("verdict") not in _STATES:
         raise ValueError(f"{path} has a limit whose verdict is none of {', '.join(_STATES)}")
-    number = type(one.get("at")) in (int, float) and abs(one["at"]) < math.inf
-    clients = one.get("clients")
-    if not number or not isinstance(clients, list) or not all(type(client) is int for client in clients):
+    # Written so that NaN is no number either.
+    is_number = type(limit.get("at")) in (int, float) and abs(limit["at"]) < math.inf
+    clients = limit.get("clients")
+    are_pseudonyms = isinstance(clients, list) and all(type(client) is int for client in clients)
+    if not is_number or not are_pseudonyms:
         raise ValueError(f"{path} has a limit without its number or its clients")
     # A limit that no attack has measured is the only one without an attack.
-    if not isinstance(one.get("attack"), str) and (one["verdict"] != "unmeasured" or one.get("attack") is not None):
+    attack = limit.get("attack")
+    may_lack = limit["verdict"] == "unmeasured" and attack is None
+    if not isinstance(attack, str) and not may_lack:
         raise ValueError(f"{path} has a limit without the attack that decides")

@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedleak_recorder.arrays import HALF, Array, as_array, numpy_type, shard_bytes, shard_parts
+from fedleak_recorder.auxiliary_check import check_auxiliary
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.folder import RecordingFolder
-from fedleak_recorder.format import MODEL, JournalLine, shard_name, write_shard
-from fedleak_recorder.gathered_round import Group, Sent, stored
+from fedleak_recorder.format import MODEL, shard_name
+from fedleak_recorder.gathered_round import Group, stored
+from fedleak_recorder.in_memory_shard import InMemoryShard
+from fedleak_recorder.journal import JournalLine, write_shard
 from fedleak_recorder.pseudonyms import run_name
+from fedleak_recorder.sent import Sent
 from fedleak_recorder.shape_check import check_arrays
-from fedleak_recorder.shard_check import InMemory, MisfitError, check_auxiliary, check_seen, check_truth
+from fedleak_recorder.shard_check import check_seen, check_truth
 from fedleak_recorder.system import System, manifest_of
+from fedleak_recorder.tensor_checks import MisfitError
 
 GROUP_BYTES = 2**26
 """Bytes of updates that are in memory, and in one file, at a time; one client's where that is larger."""
@@ -44,15 +49,18 @@ class RecordingWriter:
         self, directory: str | Path, system: System, *, key: bytes, resume_at: int | None = None, growing: bool = False
     ) -> None:
         self.directory = Path(directory)
-        self.system, self.key = system, key
-        self._resume_at, self._growing, self._begun = resume_at, growing, False
+        self.system = system
+        self.key = key
+        self._resume_at = resume_at
+        self._growing = growing
+        self._begun = False
         self.folder = RecordingFolder(directory)
         if resume_at is None:
             with on_disk(f"into {directory}"):
                 self.folder.check_free()
-        auxiliary = {
-            name: as_array(value, where=f"{name!r} of the auxiliary data") for name, value in system.auxiliary.items()
-        }
+        auxiliary = {}
+        for name, value in system.auxiliary.items():
+            auxiliary[name] = as_array(value, where=f"{name!r} of the auxiliary data")
         self._auxiliary = shard_bytes(auxiliary) if auxiliary else None
         self.manifest = manifest_of(system, self._auxiliary, run_name(key))
         with _misfits("auxiliary data that fit together"):
@@ -91,8 +99,8 @@ class RecordingWriter:
     def write(self, number: int, model: Mapping[str, Any], sent: Iterable[Sent], clients: int) -> None:
         """Writes a `Recorder.round` of so many clients at most, whose messages are read one after the other."""
         with self.streamed(number, model, clients) as stream:
-            for one in sent:
-                stream.add(one)
+            for message in sent:
+                stream.add(message)
 
     @contextlib.contextmanager
     def streamed(self, number: int, model: Mapping[str, Any], clients: int | None = None) -> Iterator["RoundStream"]:
@@ -103,7 +111,10 @@ class RecordingWriter:
             model: the global model before it.
             clients: largest number of clients, if it is known.
         """
-        before = {name: as_array(value, where=f"{name!r} of the global model") for name, value in model.items()}
+        before = {}
+        for name, value in model.items():
+            before[name] = as_array(value, where=f"{name!r} of the global model")
+        # Clients that send deltas need no global model; without it, models have nothing to be subtracted from.
         if before or self.system.holds == "models":
             check_arrays(self.system.parameters, before, where=f"the global model before round {number}")
         stream = RoundStream(self, number, before, clients)
@@ -128,13 +139,22 @@ class RoundStream:
     """
 
     def __init__(self, writer: RecordingWriter, number: int, model: Mapping[str, Array], clients: int | None) -> None:
-        self._writer, self._number, self._model = writer, number, model
+        self._writer = writer
+        self._number = number
+        self._model = model
         system = writer.system
-        tables = {*system.row_parameters}
-        width = sum(math.prod(shape) for name, shape in system.parameters.items() if name not in tables)
-        fit = max(1, GROUP_BYTES // max(width * numpy_type(system.dtype).itemsize, 1))
-        self._size = fit if clients is None else max(1, min(fit, clients))
-        self._group = Group(system, number, model, self._size, writer.key)
+        # One client's bytes of all parameters but tables, of which each client sends another number of rows.
+        numbers = 0
+        for name, shape in system.parameters.items():
+            if name not in system.row_parameters:
+                numbers += math.prod(shape)
+        client_bytes = numbers * numpy_type(system.dtype).itemsize
+        self._size = max(1, GROUP_BYTES // max(client_bytes, 1))
+        """Largest number of clients in a group."""
+        if clients is not None:
+            # No room is made for more clients than can come.
+            self._size = max(1, min(self._size, clients))
+        self._group = self._next_group(None)
         self._lines: list[JournalLine] = []
         self._written: list[str] = []
 
@@ -142,9 +162,7 @@ class RoundStream:
         """Adds what one client sent."""
         if len(self._group.names) == self._size or self._group.row_bytes >= GROUP_BYTES:
             self._flush()
-            self._group = Group(
-                self._writer.system, self._number, self._model, self._size, self._writer.key, self._group
-            )
+            self._group = self._next_group(self._group)
         self._group.add(sent)
 
     def finish(self) -> None:
@@ -159,18 +177,36 @@ class RoundStream:
         """Removes what was written of the round."""
         self._writer.folder.discard(self._written)
 
+    def _next_group(self, before: Group | None) -> Group:
+        """An empty group that follows another one of the round."""
+        return Group(
+            self._writer.system,
+            self._number,
+            self._model,
+            clients=self._size,
+            key=self._writer.key,
+            before=before,
+        )
+
     def _flush(self) -> None:
-        number, writer = self._number, self._writer
-        seen, truth = self._group.shards()
+        """Checks the group and writes its two files, which are no part of the recording before `finish`."""
+        number = self._number
+        writer = self._writer
+        sent_tensors, truth_tensors = self._group.shards()
+        # Types of two bytes are for deltas that came in them; models are stored in single precision.
+        model_dtype = "float32" if writer.system.dtype in HALF else writer.system.dtype
         for name, value in self._model.items():
             where = f"{name!r} of the global model before round {number}"
-            dtype = "float32" if writer.system.dtype in HALF else writer.system.dtype
-            seen[f"{MODEL}{name}"] = stored(value, dtype, where=where)
+            sent_tensors[f"{MODEL}{name}"] = stored(value, model_dtype, where=where)
         with _misfits(f"a round {number} whose arrays and truth fit together"):
-            check_seen(InMemory(seen), writer.manifest)
-            check_truth(InMemory(truth), InMemory(seen))
-        place = len(self._written) // 2
-        shards = {shard_name("truth", number, place): truth, shard_name("rounds", number, place): seen}
+            check_seen(InMemoryShard(sent_tensors), writer.manifest)
+            check_truth(InMemoryShard(truth_tensors), InMemoryShard(sent_tensors))
+        # A group takes the place of a rank in the names of files; each has written a file of truth and one of rounds.
+        group_number = len(self._written) // 2
+        shards = {
+            shard_name("truth", number, group_number): truth_tensors,
+            shard_name("rounds", number, group_number): sent_tensors,
+        }
         with on_disk(f"round {number} into {writer.directory}"):
             writer.begin()
             require(
@@ -179,8 +215,10 @@ class RoundStream:
                 f"round {number}, which is",
                 f"Give each round a number of its own; to record it again, make a recorder with resume_at={number}.",
             )
+            # Noted before they are written, so that `discard` removes them if one fails.
             self._written += shards
-            self._lines += [write_shard(writer.directory, name, shard_parts(held)) for name, held in shards.items()]
+            for name, tensors in shards.items():
+                self._lines.append(write_shard(writer.directory, name, shard_parts(tensors)))
 
 
 @contextlib.contextmanager
@@ -189,7 +227,9 @@ def on_disk(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = "a full disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
+        reason = str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason = "a full disk"
         way_out = "What was written before is whole. Free some space and write it again, or end the recording here."
         raise InputError(expected=f"space and permission to write {what}", found=reason, way_out=way_out) from error
 

@@ -32,7 +32,7 @@ from fedleak.recordings.recording import Recording
 from fedleak.reports.write_run import write_run
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.federated import FederatedModule
-from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.sent import Sent
 from fedleak_recorder.system import System
 from fedleak_recorder.writer import RecordingWriter
 from tests.composition_toys import source, views

@@ -10,7 +10,7 @@ from fedleak.evaluation.registry import make_attack
 from fedleak.evaluation.watching import SETTINGS, Look, Watch
 from fedleak.recordings.complete_rounds import CompleteRounds, _hashes
 from fedleak.recordings.recording import Recording
-from fedleak_recorder.format import journals_in, read_journal
+from fedleak_recorder.journal import journals_in, read_journal
 from fedleak_recorder.verdict import VERDICT
 from tests.watch_toys import recorder, write_round
 

@@ -36,7 +36,8 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 
 from fedleak_guard import gateway_server
 from fedleak_guard.chained_log import read_log
-from fedleak_guard.flower_gateway import Gateway, capacity, server_of, size_of
+from fedleak_guard.flower_gateway import Gateway, capacity, server_of
+from fedleak_guard.gateway_task import size_of
 from fedleak_recorder.errors import InputError
 from tests.flower.gateway_parts import NODE, REFUSED, Clock, SuperLink, SuperNode, headers_of, trained
 from tests.fuzz.gateway_kills import GatewayOfASite

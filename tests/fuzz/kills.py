@@ -40,7 +40,7 @@ from fedleak.modules.learners.image_classifier import FederatedClassifier
 from fedleak.recordings.recording import Recording
 from fedleak.training.federated import FederatedModule
 from fedleak.training.lightning.unfinished_training import CHECKPOINT
-from fedleak_recorder.format import journals_in, read_journal
+from fedleak_recorder.journal import journals_in, read_journal
 from tests.foreign_toys import write_dump
 
 _PATIENCE = 600.0

@@ -4,7 +4,7 @@ import pytest
 
 from fedleak.core.errors import InputError
 from fedleak.recordings.complete_rounds import complete_rounds
-from fedleak_recorder.format import append_journal, journal_name, read_journal
+from fedleak_recorder.journal import append_journal, journal_name, read_journal
 from tests.watch_toys import recorder, write_round
 
 

@@ -26,7 +26,8 @@ from fedleak.recordings.joined_view import joined_view, messages_view
 from fedleak.recordings.named_algorithm import learner_from
 from fedleak.recordings.recording import Recording
 from fedleak_recorder import Recorder
-from fedleak_recorder.format import append_journal, shard_name, write_shard
+from fedleak_recorder.format import shard_name
+from fedleak_recorder.journal import append_journal, write_shard
 from tests import toys
 from tests.toys import quiet_trainer
 

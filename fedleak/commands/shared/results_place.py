@@ -9,7 +9,8 @@ from pathlib import Path
 
 from fedleak.core.errors import InputError, require
 from fedleak_recorder.files import open_private
-from fedleak_recorder.format import AUXILIARY, MANIFEST, journals_in
+from fedleak_recorder.format import AUXILIARY, MANIFEST
+from fedleak_recorder.journal import journals_in
 
 LOCK = ".audit.lock"
 """Empty file in the folder of the results, while a command writes there."""

@@ -1,8 +1,9 @@
 """Tensors that the policy does not allow."""
 
-from fedleak_guard.check import Check, Measured
+from fedleak_guard.check import Check, Measurement
 from fedleak_guard.message import Message
-from fedleak_guard.policy import Policy
+from fedleak_guard.policy import Policy, TensorRule
+from fedleak_recorder.arrays import Array
 
 
 class AllowedTensors(Check):
@@ -11,18 +12,27 @@ class AllowedTensors(Check):
     name = "allowed-tensors"
     text = "number of tensors whose name, shape or type is not in the policy"
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         if message.sent is None:
             return None
-        wrong = []
+        faults = []
         for name, value in message.tensors.items():
-            rule, dtype = policy.rule(name), message.dtypes.get(name, str(value.dtype))
-            if rule is None:
-                wrong.append(f"{name[:80]!r}, which no rule names")
-            elif not rule.fits(value.shape):
-                wrong.append(f"{name[:80]!r} of shape {value.shape} where the policy has {rule.shape}")
-            elif rule.dtype != dtype if rule.dtype else value.dtype.kind != "f":
-                wanted = rule.dtype or "floating-point numbers"
-                wrong.append(f"{name[:80]!r} of type {dtype} where the policy has {wanted}")
-        sentence = f"{len(wrong)} tensors that the policy does not allow: {'; '.join(wrong[:3])}"
-        return Measured(value=len(wrong), found=bool(wrong), limit=0, sentence=sentence)
+            fault = _fault_of(value, message.dtypes.get(name, str(value.dtype)), policy.rule(name))
+            if fault:
+                faults.append(f"{name[:80]!r}{fault}")
+        sentence = f"{len(faults)} tensors that the policy does not allow: {'; '.join(faults[:3])}"
+        return Measurement(value=len(faults), found=bool(faults), limit=0, sentence=sentence)
+
+
+def _fault_of(value: Array, dtype: str, rule: TensorRule | None) -> str:
+    """What a rule does not allow of a tensor; empty if it allows it."""
+    if rule is None:
+        return ", which no rule names"
+    if not rule.fits(value.shape):
+        return f" of shape {value.shape} where the policy has {rule.shape}"
+    if rule.dtype and rule.dtype != dtype:
+        return f" of type {dtype} where the policy has {rule.dtype}"
+    # Without a type in the rule, any type of floating-point numbers; whole numbers have no change to be clipped.
+    if not rule.dtype and value.dtype.kind != "f":
+        return f" of type {dtype} where the policy has floating-point numbers"
+    return ""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedleak_guard.check import Check, Measured
+from fedleak_guard.check import Check, Measurement
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Policy
 
@@ -22,12 +22,22 @@ class ChangedShare(Check):
         limits = policy.update.min_changed, policy.update.max_changed
         return "update.max_changed" if limits == (None, None) else ""
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
-        low, high = policy.update.min_changed, policy.update.max_changed
-        if message.sent is None or (low is None and high is None):
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
+        least = policy.update.min_changed
+        most = policy.update.max_changed
+        if message.sent is None or (least is None and most is None):
             return None
-        changed = sum(int(np.count_nonzero(value != 0)) for value in message.changes.values())
-        share = changed / max(sum(value.size for value in message.changes.values()), 1)
-        least, most = 0.0 if low is None else low, 1.0 if high is None else high
+        if least is None:
+            least = 0.0
+        if most is None:
+            most = 1.0
+        changed = 0
+        numbers = 0
+        for change in message.changes.values():
+            changed += int(np.count_nonzero(change != 0))  # NaN differs from 0, and counts as changed
+            numbers += change.size
+        share = changed / max(numbers, 1)
+        # Written so that a share that is no number is a finding.
+        is_finding = not least <= share <= most
         sentence = f"a share of {share:.6g} of the numbers changes, outside {least:g} to {most:g}"
-        return Measured(value=share, found=not least <= share <= most, sentence=sentence)
+        return Measurement(value=share, found=is_finding, sentence=sentence)

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from fedleak_guard.check import Check, Measured
+from fedleak_guard.check import Check, Measurement
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Action, Policy
 
@@ -17,9 +17,9 @@ class KnownParts(Check):
     def concerns(self, message: Message, policy: Policy, *, first: bool) -> bool:
         return True
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement:
         named = ", ".join(name[:80] for name in message.unknown[:3])
-        return Measured(
+        return Measurement(
             value=len(message.unknown),
             found=bool(message.unknown),
             limit=0,

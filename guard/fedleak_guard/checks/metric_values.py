@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedleak_guard.check import Check, Measured
+from fedleak_guard.check import Check, Measurement
 from fedleak_guard.message import Message
 from fedleak_guard.plain_message import NoNumber, plain_metrics
 from fedleak_guard.policy import MetricLimits, Policy, has_wildcards
@@ -16,6 +16,7 @@ from fedleak_guard.policy import MetricLimits, Policy, has_wildcards
 _KINDS = 2.0
 """Bits that say how a number is written: as a whole number, a decimal, or a fraction of 32 or of 64 bits."""
 _SIGN = 1.0
+"""Bits for the sign of a number."""
 _LENGTHS = math.log2(65)
 """Bits for the length of a whole number, of 0 to 64 binary digits."""
 _PLACES = 5.0
@@ -38,12 +39,12 @@ class MetricValues(Check):
     def concerns(self, message: Message, policy: Policy, *, first: bool) -> bool:
         return bool(message.metrics)
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         if not message.metrics:
             return None
         wrong = list(_wrong(message, policy.metrics))
         sentence = f"{len(wrong)} faults of metrics: {'; '.join(wrong[:3])}"
-        return Measured(value=len(wrong), found=bool(wrong), limit=0, sentence=sentence)
+        return Measurement(value=len(wrong), found=bool(wrong), limit=0, sentence=sentence)
 
 
 def flattened(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -57,11 +58,13 @@ def flattened(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 
 def _wrong(message: Message, limits: MetricLimits) -> Iterator[str]:
+    """Faults of a message's metrics, as sentences."""
     metrics = plain_metrics(message.metrics)
-    values, all_numbers = 0, True
+    values = 0
+    all_numbers = True
     for name, value in flattened(metrics):
         shown = ascii(name[:80])
-        if not any(fnmatchcase(name, allowed) for allowed in limits.names):
+        if not _fits(name, limits.names):
             yield f"the metric {shown} is not in the policy"
             continue
         if isinstance(value, Mapping):
@@ -76,15 +79,22 @@ def _wrong(message: Message, limits: MetricLimits) -> Iterator[str]:
         values += len(numbers)
         if len(numbers) > 1 and len(numbers) == message.examples:
             yield f"the metric {shown} has one value for each training example"
-        if any(fnmatchcase(name, count) for count in limits.counts):
+        if _fits(name, limits.counts):
+            # A cell of nobody may leave. Written so that NaN counts as a small cell.
             small = [number for number in numbers if number != 0 and not number >= limits.min_cell]
             if small:
                 yield f"the counts {shown} have {len(small)} cells below {limits.min_cell}"
     if values > limits.max_values:
         yield f"{values} values, where the policy allows {limits.max_values}"
+    # Of what is no number there are no bits to count; it is a fault already.
     bits = message_bits(metrics, limits)
     if bits > limits.max_bits and all_numbers:
         yield f"metrics of {bits:.0f} bits, where the policy allows {limits.max_bits:g}"
+
+
+def _fits(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of the policy's patterns fits a name."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _numbers(value: Any) -> Iterator[Any]:
@@ -111,8 +121,10 @@ def message_bits(metrics: Mapping[str, Any], limits: MetricLimits) -> float:
     """
     exact = {name for name in limits.names if not has_wildcards(name)}
     # A name under a wildcard is one more choice, after which its text follows.
-    choices = len(exact) + any(map(has_wildcards, limits.names))
-    bits = 1.0
+    choices = len(exact)
+    if any(map(has_wildcards, limits.names)):
+        choices += 1
+    bits = 1.0  # that there is no further metric
     for name, value in flattened(metrics):
         bits += 1 + math.log2(max(choices, 1)) + name.count(".")
         if name not in exact:
@@ -135,19 +147,21 @@ def value_bits(value: Any) -> float:
     other number 66.
     """
     if isinstance(value, int):
-        length = abs(value).bit_length()
         if not -(2**63) <= value < 2**64:
             return math.inf
-        return _KINDS + _SIGN + _LENGTHS + max(length - 1, 0)
+        # The first binary digit is 1, so that it need not be written.
+        digits_after_first = max(abs(value).bit_length() - 1, 0)
+        return _KINDS + _SIGN + _LENGTHS + digits_after_first
     if not isinstance(value, float) or not math.isfinite(value):
         return math.inf
-    single = 32.0 if _is_single(value) else 64.0
+    fraction = 32.0 if _is_single(value) else 64.0
+    # Python writes the shortest decimal that is read as this number.
     _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
-    place = len(digits) + int(exponent) - 1
-    if not -16 <= place < 16 or len(digits) > 16:
-        return _KINDS + single
+    magnitude = len(digits) + int(exponent) - 1  # the first digit stands for 10**magnitude
+    if not -16 <= magnitude < 16 or len(digits) > 16:
+        return _KINDS + fraction
     decimal = _SIGN + _PLACES + _DIGITS + len(digits) * math.log2(10)
-    return _KINDS + min(decimal, single)
+    return _KINDS + min(decimal, fraction)
 
 
 def _is_single(value: float) -> bool:

@@ -2,7 +2,7 @@
 
 from fnmatch import fnmatchcase
 
-from fedleak_guard.check import Check, Measured, NotMadeError
+from fedleak_guard.check import Check, Measurement, NotMadeError
 from fedleak_guard.message import Message, tensors_hash
 from fedleak_guard.policy import Policy
 
@@ -20,24 +20,32 @@ class ReceivedHash(Check):
     @classmethod
     def lacking(cls, policy: Policy) -> str:
         rules = policy.received
-        return "" if rules.first_round is not None or rules.frozen else "received.first_round"
+        if rules.first_round is not None or rules.frozen:
+            return ""
+        return "received.first_round"
 
     def concerns(self, message: Message, policy: Policy, *, first: bool) -> bool:
         is_asked = (first and policy.received.first_round is not None) or bool(policy.received.frozen)
         return message.sent is not None and is_asked
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
-        rules, wrong = policy.received, []
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         if not self.concerns(message, policy, first=first):
             return None
         if message.received is None:
             raise NotMadeError("the received model is unknown")
+        rules = policy.received
+        faults = []
         if first and rules.first_round is not None:
-            found = tensors_hash(message.model)
-            wrong += [] if found in rules.first_round else [f"the first model has the hash {found}"]
+            model_hash = tensors_hash(message.model)
+            if model_hash not in rules.first_round:
+                faults.append(f"the first model has the hash {model_hash}")
         if rules.frozen:
-            names = [name for name in message.model if any(fnmatchcase(name, one) for one in rules.frozen)]
-            found = tensors_hash({name: message.model[name] for name in names})
-            wrong += [] if found in rules.frozen_hashes else [f"{len(names)} frozen tensors have the hash {found}"]
-        sentence = f"{'; '.join(wrong)}, which the policy does not list"
-        return Measured(value=len(wrong), found=bool(wrong), limit=0, sentence=sentence)
+            frozen = {}
+            for name, value in message.model.items():
+                if any(fnmatchcase(name, pattern) for pattern in rules.frozen):
+                    frozen[name] = value
+            frozen_hash = tensors_hash(frozen)
+            if frozen_hash not in rules.frozen_hashes:
+                faults.append(f"{len(frozen)} frozen tensors have the hash {frozen_hash}")
+        sentence = f"{'; '.join(faults)}, which the policy does not list"
+        return Measurement(value=len(faults), found=bool(faults), limit=0, sentence=sentence)

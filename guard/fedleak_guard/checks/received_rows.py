@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedleak_guard.check import Check, Measured, NotMadeError, measured
+from fedleak_guard.check import Check, Measurement, NotMadeError, measured
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Action, Policy
 from fedleak_recorder.arrays import Array
@@ -35,12 +35,15 @@ class ReceivedRows(Check):
     limited = True
     most: ClassVar[float] = 0.1
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         if message.sent is None:
             return None
         if message.received is None:
             raise NotMadeError("the received model is unknown")
-        shares = {name: share(value, zeros=not first) for name, value in message.model.items() if value.ndim > 1}
+        shares = {}
+        for name, weight in message.model.items():
+            if weight.ndim > 1:
+                shares[name] = share(weight, zeros=not first)
         name = max(shares, key=lambda name: shares[name], default="")
         value = shares.get(name, 0.0)
         sentence = f"a share of {value:.4g} of the rows of the received {name[:80]!r} are multiples of each other or 0"
@@ -62,30 +65,52 @@ def share(weight: Array, *, zeros: bool) -> float:
     rows = weight.reshape(len(weight), -1)
     if len(rows) < _FEWEST_ROWS or rows.shape[1] < _FEWEST_NUMBERS or rows.dtype.kind != "f":
         return 0.0
-    some = np.random.default_rng(0).permutation(rows.shape[1])[:_COLUMNS]
-    first, second = np.random.default_rng(1).normal(size=(2, len(some))) @ rows[:, some].T.astype(np.float64)
-    empty = (first == 0) & (second == 0)
-    left = empty & rows.any(axis=1) if empty.any() else np.zeros(len(rows), bool)
-    if left.any():  # rows that are 0 in the chosen columns only
-        whole = np.random.default_rng(2).normal(size=(2, rows.shape[1]))
-        first[left], second[left] = whole @ rows[left].T.astype(np.float64)
-        empty &= ~left
-    kept, angles = np.flatnonzero(~empty), np.arctan2(first[~empty], second[~empty]) % np.pi
+    first, second, is_zero = _projections(rows)
+    # Multiples have one angle; half a turn apart are those by a negative factor.
+    nonzero = np.flatnonzero(~is_zero)
+    angles = np.arctan2(first[~is_zero], second[~is_zero]) % np.pi
     order = np.argsort(angles)
-    kept, angles = kept[order], angles[order]
-    following, gap = np.roll(kept, -1), np.abs(np.roll(angles, -1) - angles)
-    near = np.minimum(gap, np.pi - gap) < _NEAR
-    same = np.zeros(len(rows), bool)
-    for places in np.array_split(np.flatnonzero(near), max(1, int(near.sum()) // 256)):
-        pair = kept[places], following[places]
-        multiple = are_multiples(rows[pair[0]].astype(np.float64), rows[pair[1]].astype(np.float64))
-        multiple &= pair[0] != pair[1]
-        same[pair[0][multiple]] = same[pair[1][multiple]] = True
-    counts = empty.sum() if zeros or len(kept) else 0
-    return float(same.sum() + counts) / len(rows)
+    nonzero = nonzero[order]
+    angles = angles[order]
+    # The last angle is next to the first one, since angles are on a circle of pi.
+    following = np.roll(nonzero, -1)
+    gap = np.abs(np.roll(angles, -1) - angles)
+    near = np.flatnonzero(np.minimum(gap, np.pi - gap) < _NEAR)
+    is_multiple = np.zeros(len(rows), bool)
+    # Pairs are compared in parts, so that memory holds 512 of the rows in double precision.
+    for part in np.array_split(near, max(1, len(near) // 256)):
+        row = nonzero[part]
+        neighbour = following[part]
+        same = are_multiples(rows[row].astype(np.float64), rows[neighbour].astype(np.float64))
+        same &= row != neighbour  # a single row follows itself
+        is_multiple[row[same]] = True
+        is_multiple[neighbour[same]] = True
+    zero_rows = 0
+    if zeros or len(nonzero):
+        zero_rows = is_zero.sum()
+    return float(is_multiple.sum() + zero_rows) / len(rows)
 
 
-def are_multiples(one: Array, other: Array) -> Array:
+def _projections(rows: Array) -> tuple[Array, Array, Array]:
+    """``(N,)`` two random projections of each row, and whether the row is 0 altogether."""
+    # The seeds are fixed, so that one model has one value; a server gains nothing by knowing them, as multiples have
+    # one ratio in every projection.
+    columns = np.random.default_rng(0).permutation(rows.shape[1])[:_COLUMNS]
+    directions = np.random.default_rng(1).normal(size=(2, len(columns)))
+    first, second = directions @ rows[:, columns].T.astype(np.float64)
+    is_zero = (first == 0) & (second == 0)
+    if is_zero.any():
+        zero_in_columns = is_zero & rows.any(axis=1)
+        if zero_in_columns.any():  # rows that are 0 in the chosen columns only, projected from all
+            directions = np.random.default_rng(2).normal(size=(2, rows.shape[1]))
+            first[zero_in_columns], second[zero_in_columns] = directions @ rows[zero_in_columns].T.astype(np.float64)
+            is_zero &= ~zero_in_columns
+    return first, second, is_zero
+
+
+def are_multiples(rows: Array, candidates: Array) -> Array:
     """``(N,)`` whether each row of ``(N, D)`` numbers is a multiple of the same row of others, to rounding."""
-    factor = (one * other).sum(axis=1, keepdims=True) / np.square(other).sum(axis=1, keepdims=True)
-    return np.asarray(np.linalg.norm(one - factor * other, axis=1) <= _SAME * np.linalg.norm(one, axis=1))
+    # The factor by which a candidate is nearest to the row: that of least squares, <row, candidate> / |candidate|^2.
+    factor = (rows * candidates).sum(axis=1, keepdims=True) / np.square(candidates).sum(axis=1, keepdims=True)
+    difference = np.linalg.norm(rows - factor * candidates, axis=1)
+    return np.asarray(difference <= _SAME * np.linalg.norm(rows, axis=1))

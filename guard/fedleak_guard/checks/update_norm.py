@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from fedleak_guard.check import Check, Measured, measured
+from fedleak_guard.check import Check, Measurement, measured
 from fedleak_guard.message import Message
 from fedleak_guard.policy import Action, Policy
 
@@ -18,7 +18,7 @@ class UpdateNorm(Check):
     def lacking(cls, policy: Policy) -> str:
         return "update.max_norm" if policy.update.max_norm is None else ""
 
-    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measured | None:
+    def measure(self, message: Message, policy: Policy, *, first: bool) -> Measurement | None:
         limit = policy.update.max_norm
         if message.sent is None or limit is None:
             return None

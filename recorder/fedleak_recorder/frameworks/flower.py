@@ -48,9 +48,12 @@ def arrays_in(record: ArrayRecord) -> dict[str, Array]:
 
 def received_model(task: Message) -> dict[str, Array] | None:
     """Copies of the model in a task; None if the task has none, or several."""
-    records = list(task.content.array_records.values()) if task.has_content() else []
+    if not task.has_content():
+        return None
+    records = list(task.content.array_records.values())
     if len(records) != 1:
         return None
+    # Copies, since the app may train in the memory of what it received.
     return {name: np.array(array) for name, array in arrays_in(records[0]).items()}
 
 
@@ -72,7 +75,10 @@ def trained_model(reply: Message) -> ArrayRecord:
 
 def metrics_in(reply: Message) -> dict[str, Any]:
     """Metrics of all records of a reply, by name."""
-    return {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
+    metrics: dict[str, Any] = {}
+    for record in reply.content.metric_records.values():
+        metrics |= record.items()
+    return metrics
 
 
 def metric(metrics: Mapping[str, Any], name: str, where: str) -> Any:
@@ -92,7 +98,9 @@ def metric(metrics: Mapping[str, Any], name: str, where: str) -> Any:
 
 def numbers(value: Any) -> Array:
     """Numbers of a metric, which strategies of parameter lists send as JSON text if there are several."""
-    return as_array(json.loads(value) if isinstance(value, str) else value)
+    if isinstance(value, str):
+        value = json.loads(value)
+    return as_array(value)
 
 
 def origin_of(strategy: object, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -107,7 +115,9 @@ def origin_of(strategy: object, config: Mapping[str, Any]) -> tuple[dict[str, An
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    kinds = (bool, int, float, str)
-    return {
-        name: value for name, value in settings.items() if isinstance(value, kinds) and strange_value(value) is None
-    }
+    """The settings that a manifest can hold; a strategy also has functions and objects."""
+    plain = {}
+    for name, value in settings.items():
+        if isinstance(value, bool | int | float | str) and strange_value(value) is None:
+            plain[name] = value
+    return plain

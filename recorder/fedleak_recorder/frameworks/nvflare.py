@@ -47,12 +47,17 @@ def round_of(fl_ctx: FLContext, content: Shareable | None = None) -> int:
 
 def round_headers(task: Shareable) -> dict[str, int]:
     """Numbers of rounds in a task's headers, those that are counts."""
-    headers = {key: task.get_header(key) for key in ROUND_HEADERS}
-    return {key: int(value) for key, value in headers.items() if is_count(value)}
+    headers = {}
+    for key in ROUND_HEADERS:
+        value = task.get_header(key)
+        if is_count(value):
+            headers[key] = int(value)
+    return headers
 
 
 def is_count(value: Any) -> bool:
     """Whether a value is a whole number of at most 31 bits, and not below 0."""
+    # True is an int to isinstance, and no count.
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(0 <= value < 2**31)
 
 
@@ -65,7 +70,9 @@ def holds_of(content: DXO) -> Holds | None:
     """Whether the arrays are models or their changes; None for another kind of data."""
     if content.data_kind == DataKind.WEIGHTS:
         return "models"
-    return "deltas" if content.data_kind == DataKind.WEIGHT_DIFF else None
+    if content.data_kind == DataKind.WEIGHT_DIFF:
+        return "deltas"
+    return None
 
 
 def arrays_in(content: DXO) -> dict[str, Array]:
@@ -79,7 +86,8 @@ def arrays_in(content: DXO) -> dict[str, Array]:
 
 def reported_in(content: DXO) -> Mapping[str, Any]:
     """Meta data of a result, and the metrics in them, by name."""
-    return {**content.meta, **(content.meta.get(MetaKey.INITIAL_METRICS) or {})}
+    metrics = content.meta.get(MetaKey.INITIAL_METRICS) or {}
+    return {**content.meta, **metrics}
 
 
 def origin_of(fl_ctx: FLContext) -> tuple[dict[str, Any], dict[str, str]]:

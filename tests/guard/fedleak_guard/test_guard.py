@@ -13,7 +13,7 @@ import pytest
 
 from fedleak_guard import Guard, Message, RefusedError
 from fedleak_guard.chained_log import read_log
-from fedleak_guard.check import Measured
+from fedleak_guard.check import Measurement
 from fedleak_guard.checks.update_norm import UpdateNorm
 from fedleak_guard.message import tensors_hash
 from tests.guard_kills import killed
@@ -115,8 +115,10 @@ def test_nothing_that_a_message_carries_makes_the_log_unreadable(tmp_path: Path,
 def test_an_entry_that_the_log_could_not_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guard = site(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(UpdateNorm, "measure", lambda *_, **__: Measured(value=1, found=True, sentence="x", limit=2**70))
-        patch.setattr("fedleak_guard.guard._plain", lambda value: value)
+        patch.setattr(
+            UpdateNorm, "measure", lambda *_, **__: Measurement(value=1, found=True, sentence="x", limit=2**70)
+        )
+        patch.setattr("fedleak_guard.decision._plain", lambda value: value)
         with pytest.raises(RefusedError, match=r"the log could not be written: .*more than 64 bits"):
             guard.release(message())
     guard.release(message())

@@ -7,9 +7,11 @@ import pytest
 import yaml
 
 from fedleak_guard.known_checks import known_checks
-from fedleak_guard.policy import Budget, Policy, _PolicyLoader, fixed_size, read_policy
+from fedleak_guard.policy import Budget, Policy, read_policy
+from fedleak_guard.policy_check import fixed_size
+from fedleak_guard.policy_yaml import PolicyLoader
 from fedleak_recorder.errors import InputError
-from fedleak_recorder.plain_fields import schema_of
+from fedleak_recorder.fields_schema import schema_of
 from tests.guard_toys import write_policy
 from tests.places import ROOT
 
@@ -99,7 +101,7 @@ def test_many_keys_take_a_time_that_grows_with_their_number(tmp_path: Path) -> N
 
         __hash__ = str.__hash__
 
-    loader = _PolicyLoader("")
+    loader = PolicyLoader("")
     pairs = []
     for number in range(5000):
         key = yaml.ScalarNode("tag:yaml.org,2002:str", Key(f"key {number}"))

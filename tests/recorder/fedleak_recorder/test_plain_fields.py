@@ -7,7 +7,8 @@ from typing import Any, Literal
 import pytest
 
 from fedleak_recorder.errors import InputError
-from fedleak_recorder.plain_fields import NAME, FieldError, option, read_fields, schema_of
+from fedleak_recorder.fields_schema import schema_of
+from fedleak_recorder.plain_fields import NAME, FieldError, option, read_fields
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fedleak.recordings.recording import Recording
 from fedleak_recorder import InputError, Recorder
-from fedleak_recorder.format import read_journal
-from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.journal import read_journal
 from fedleak_recorder.pseudonyms import pseudonym
+from fedleak_recorder.sent import Sent
 
 CLIENTS = ["alice", "bob", "carol"]
 KEY = b"k" * 32

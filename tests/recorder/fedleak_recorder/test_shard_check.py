@@ -7,7 +7,9 @@ import numpy.typing as npt
 import pytest
 
 from fedleak_recorder.format import Manifest
-from fedleak_recorder.shard_check import PARTICIPANTS, InMemory, MisfitError, check_seen
+from fedleak_recorder.in_memory_shard import InMemoryShard
+from fedleak_recorder.shard_check import PARTICIPANTS, check_seen
+from fedleak_recorder.tensor_checks import MisfitError
 
 MANIFEST = Manifest(
     parameters={"bias": {"shape": [2], "dtype": "float32"}},
@@ -30,7 +32,7 @@ def check(participants: npt.NDArray[Any]) -> None:
         "deltas/bias": np.zeros((2, 2), np.float32),
         PARTICIPANTS: participants,
     }
-    check_seen(InMemory(shard), MANIFEST)
+    check_seen(InMemoryShard(shard), MANIFEST)
 
 
 @pytest.mark.parametrize("right", [[[11, 12], [11, 12]], [[11, 13, 14], [12, 15, -1]], [[11], [12]]], ids=str)

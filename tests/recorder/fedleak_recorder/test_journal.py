@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedleak_recorder.format import append_journal, close_journal, journal_name, read_journal
+from fedleak_recorder.journal import append_journal, close_journal, journal_name, read_journal
 
 
 @pytest.mark.parametrize("left", ["", "{", '{"file": "rounds/00'])
