@@ -17,7 +17,6 @@ from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.attacks.words.adapter_words import pursuits
 from fedleak.attacks.words.joint_pursuit import Sums
 from fedleak.attacks.words.only_words import no_word_can_be_another
-from fedleak.client.adapted_layers import LayerInputs
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.progress import with_progress

@@ -13,7 +13,6 @@ from fedleak.attacks.reconstruction.adapter_memory import Memory
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from fedleak.attacks.reconstruction.memory_search import RowSearch
 from fedleak.client.pretrained import PretrainedAlgorithm
-from fedleak.client.pretrained_examples import TOKENS
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Scores
 from fedleak.core.metric_table import Metric
