@@ -50,23 +50,31 @@ class IMIA(InteractionAttack):
     confirmed: OpenUnitInterval = 0.9
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
-        learner, mask = view.require(RecommenderAlgorithm), view.served_mask
+        learner = view.require(RecommenderAlgorithm)
+        mask = view.served_mask
         users = torch.randn(view.victims, learner.user_dim, generator=generator)
         sizes = mask.sum(1, keepdim=True).double()
-        positives, a_pass = (self.selection * sizes).long(), (self.confirmed * sizes).long() + 1
-        found, unresolved = torch.zeros_like(mask), mask.clone()
+        positives = (self.selection * sizes).long()
+        resolved_in_a_pass = (self.confirmed * sizes).long() + 1
+        is_positive = torch.zeros_like(mask)
+        unresolved = mask.clone()
         while bool(unresolved.any()):
-            left = positives - found.sum(1, keepdim=True)
-            guessed = found | _first(left, torch.rand(mask.shape, generator=generator), unresolved)
+            # Random items join the confirmed positives, up to the number of positives.
+            missing = positives - is_positive.sum(1, keepdim=True)
+            guessed = is_positive | _first(missing, torch.rand(mask.shape, generator=generator), unresolved)
+            # A shadow client trains on this guess; labels of the items whose deltas fit best are kept, both kinds.
             shadow = learner.simulate(view.model, view.served_items, guessed.float(), users)[ITEM_EMBEDDING]
             distance = torch.linalg.vector_norm(shadow - view.deltas[ITEM_EMBEDDING], dim=2)
-            resolved = _first(a_pass, distance, unresolved)
-            found |= resolved & guessed
-            unresolved &= ~resolved & (found.sum(1, keepdim=True) < positives)
+            resolved = _first(resolved_in_a_pass, distance, unresolved)
+            is_positive |= resolved & guessed
+            # With all positives confirmed, the other items are negative.
+            unresolved &= ~resolved & (is_positive.sum(1, keepdim=True) < positives)
             report_progress(1 - float(unresolved.sum() / mask.sum()))
-        return InteractionEstimate(scores=found.float(), decisions=found)
+        return InteractionEstimate(scores=is_positive.float(), decisions=is_positive)
 
 
 def _first(count: Tensor, keys: Tensor, among: Tensor) -> Tensor:
     """The ``count (V, 1)`` items of the mask ``among (V, R)`` with the smallest ``keys (V, R)``."""
-    return among & (keys.masked_fill(~among, torch.inf).argsort(dim=1).argsort(dim=1) < count)
+    # Sorting twice gives the rank of each item.
+    ranks = keys.masked_fill(~among, torch.inf).argsort(dim=1).argsort(dim=1)
+    return among & (ranks < count)

@@ -44,9 +44,13 @@ def leading_projection(rows: Tensor, mask: Tensor) -> Tensor:
     If both sides are equally frequent, the side with the larger mean size is positive. Deltas ``(V, R, d)`` outside
     ``mask (V, R)`` must be zero.
     """
-    leading = torch.linalg.eigh(torch.einsum("vrd,vre->vde", rows.double(), rows.double())).eigenvectors[..., -1]
+    # Leading right singular vectors are the eigenvectors of the largest eigenvalue of the small Gram matrices (d, d).
+    gram = torch.einsum("vrd,vre->vde", rows.double(), rows.double())
+    leading = torch.linalg.eigh(gram).eigenvectors[..., -1]
     projected = torch.einsum("vrd,vd->vr", rows.double(), leading)
-    above, below = (projected > 0) & mask, (projected < 0) & mask
+    # The sign of a singular vector is arbitrary: positives are fewer, or else move further.
+    above = (projected > 0) & mask
+    below = (projected < 0) & mask
     size = projected.abs()
     mean_above = (size * above).sum(1) / above.sum(1).clamp(min=1)
     mean_below = (size * below).sum(1) / below.sum(1).clamp(min=1)

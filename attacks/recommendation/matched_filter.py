@@ -15,6 +15,7 @@ from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import ITEM_EMBEDDING, RoundView
 
 _NUMBERS_PER_CHUNK = 2**25
+"""Numbers of simulated models and deltas in memory at a time: 128 MiB of float32."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,16 @@ class MatchedFilter(InteractionAttack):
     rounds: Literal["last", "all"] = "last"
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
-        views = [*view.earlier, view] if self.rounds == "all" else [view]
-        scores = torch.logit(torch.tensor(self.positive_share, dtype=torch.float64)).expand(view.served_items.shape)
-        for one in views:
-            if not torch.equal(one.served_items, view.served_items):
-                raise ViewError(f"round {one.round}: expected the items of round {view.round}, got others")
-            scores = scores + self.evidence(one, generator)
+        views = [view]
+        if self.rounds == "all":
+            views = [*view.earlier, view]
+        # The prior log odds, to which each round adds its ratio.
+        prior = torch.logit(torch.tensor(self.positive_share, dtype=torch.float64))
+        scores = prior.expand(view.served_items.shape)
+        for round_view in views:
+            if not torch.equal(round_view.served_items, view.served_items):
+                raise ViewError(f"round {round_view.round}: expected the items of round {view.round}, got others")
+            scores = scores + self.evidence(round_view, generator)
         scores = scores.masked_fill(~view.served_mask, 0)
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
 
@@ -84,13 +89,18 @@ class MatchedFilter(InteractionAttack):
         templates = self.templates(view, generator)
         sigma = view.noise_scale(ITEM_EMBEDDING)
         rows = view.deltas[ITEM_EMBEDDING]
-        along = (templates.direction * rows).sum(2)
-        length = (templates.direction**2).sum(2)
+        along = (templates.direction * rows).sum(2)  # J_i . D_i
+        squared_norm = (templates.direction**2).sum(2)
+        # The clipped lengths a+ and a-; a negative item's delta points the other way.
         scale = templates.scale[:, None]
-        up, down = scale * templates.positive, -scale * templates.negative
-        # Without noise, the variance of the deltas takes its place.
-        variance = sigma**2 if sigma > 0 else float((rows**2).mean().clamp(min=torch.finfo(rows.dtype).tiny))
-        return (((up - down) * along - (up**2 - down**2) * length / 2) / variance).double()
+        positive = scale * templates.positive
+        negative = -scale * templates.negative
+        variance = sigma**2
+        if not sigma > 0:
+            # Without noise, the variance of the deltas takes its place.
+            variance = float((rows**2).mean().clamp(min=torch.finfo(rows.dtype).tiny))
+        log_ratio = (positive - negative) * along - (positive**2 - negative**2) * squared_norm / 2
+        return (log_ratio / variance).double()
 
     def templates(self, view: RoundView, generator: torch.Generator) -> Templates:
         """Trains the shadow clients in chunks of bounded memory and keeps sums only.
@@ -98,32 +108,51 @@ class MatchedFilter(InteractionAttack):
         Raises:
             ViewError: no item is served to any victim, or the view is too small.
         """
-        learner, served, mask = view.require(RecommenderAlgorithm), view.served_items, view.served_mask
+        learner = view.require(RecommenderAlgorithm)
+        served = view.served_items
+        mask = view.served_mask
         if not bool(mask.any()):
             raise ViewError("expected served items, got none for any victim of this view")
-        items, place = torch.unique(served[mask], return_inverse=True)
-        position = torch.zeros_like(served)
-        position[mask] = place
+        # Shadows are pooled by item: each served item's number among all that are served.
+        items, item_numbers = torch.unique(served[mask], return_inverse=True)
+        item_number = torch.zeros_like(served)
+        item_number[mask] = item_numbers
+        # By label and item: sums of the deltas, how many there are, and by label the sum of their norms.
         sums = torch.zeros(2, len(items), view.deltas[ITEM_EMBEDDING].shape[2])
-        counts, norms = torch.zeros(2, len(items)), torch.zeros(2)
-        scale = torch.zeros(view.victims)
-        width = view.deltas[ITEM_EMBEDDING][0].numel() + sum(v.numel() for v in view.model.values())
-        every = torch.arange(view.victims).repeat_interleave(self.shadows)
-        for victims in with_progress(torch.split(every, max(1, _NUMBERS_PER_CHUNK // width))):
+        counts = torch.zeros(2, len(items))
+        norms = torch.zeros(2)
+        clip_scale = torch.zeros(view.victims)
+        victim_of_shadow = torch.arange(view.victims).repeat_interleave(self.shadows)
+        for victims in with_progress(torch.split(victim_of_shadow, _shadows_at_once(view))):
             draws = torch.rand(mask[victims].shape, generator=generator)
             labels = (draws < self.positive_share).float() * mask[victims]
             users = torch.randn(len(victims), learner.user_dim, generator=generator)
             deltas = learner.simulate(view.model, served[victims], labels, users)
-            delta, shrink = deltas[ITEM_EMBEDDING], view.clip_factors(ITEM_EMBEDDING, deltas)
-            scale.index_add_(0, victims, shrink / self.shadows)
-            for kind in (0, 1):
-                chosen = (labels == kind) & mask[victims]
-                index = position[victims][chosen]
-                sums[kind].index_add_(0, index, delta[chosen])
-                counts[kind].index_add_(0, index, torch.ones(len(index)))
-                norms[kind] += delta[chosen].norm(dim=1).sum()
+            item_deltas = deltas[ITEM_EMBEDDING]
+            clip_factors = view.clip_factors(ITEM_EMBEDDING, deltas)
+            clip_scale.index_add_(0, victims, clip_factors / self.shadows)
+            for label in (0, 1):
+                has_label = (labels == label) & mask[victims]
+                numbers = item_number[victims][has_label]
+                sums[label].index_add_(0, numbers, item_deltas[has_label])
+                counts[label].index_add_(0, numbers, torch.ones(len(numbers)))
+                norms[label] += item_deltas[has_label].norm(dim=1).sum()
         if not bool(counts.sum(1).all()):
             raise ViewError("expected a view large enough for shadows of both labels, got too few; raise `shadows`")
+        # Mean over both labels of the deltas in units of their label's length, the negative ones turned round.
         negative, positive = (norms / counts.sum(1)).tolist()
-        pooled = (sums[1] / positive - sums[0] / negative) / counts.sum(0).clamp(min=1)[:, None]
-        return Templates(pooled[position] * mask[..., None], positive, negative, scale)
+        shadows_of_item = counts.sum(0).clamp(min=1)[:, None]
+        directions = (sums[1] / positive - sums[0] / negative) / shadows_of_item
+        return Templates(
+            direction=directions[item_number] * mask[..., None],
+            positive=positive,
+            negative=negative,
+            scale=clip_scale,
+        )
+
+
+def _shadows_at_once(view: RoundView) -> int:
+    """Number of shadow clients whose models and item deltas are in memory together."""
+    width = view.deltas[ITEM_EMBEDDING][0].numel()
+    width += sum(parameter.numel() for parameter in view.model.values())
+    return max(1, _NUMBERS_PER_CHUNK // width)

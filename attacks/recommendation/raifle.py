@@ -64,11 +64,19 @@ class Raifle(InteractionAttack):
         from fedleak.modules.attackers.gradient_matching import InteractionMatching
         from fedleak.modules.attackers.trainer import fit_quietly
 
-        options = {name: getattr(self, name) for name in ("max_iter", "user", "match", "solver", "code")}
-        module = InteractionMatching(view, generator=generator, **options)
+        module = InteractionMatching(
+            view,
+            generator=generator,
+            max_iter=self.max_iter,
+            user=self.user,
+            match=self.match,
+            solver=self.solver,
+            code=self.code,
+        )
         try:
             fit_quietly(module, accelerator=self.accelerator, devices=self.devices, max_epochs=1)
         except InputError as error:  # the clients' local training cannot be differentiated
             raise ViewError(str(error)) from None
+        # Interactions are optimised as logits, so that 0 is a probability of one half.
         scores = module.best.to(view.served_mask.device)
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)

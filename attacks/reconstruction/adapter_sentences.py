@@ -15,7 +15,7 @@ from fedleak.attacks.reconstruction.simulated_step import explains
 from fedleak.attacks.reconstruction.span import number_variances
 from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.attacks.words.adapter_words import pursuits
-from fedleak.attacks.words.joint_pursuit import Sums
+from fedleak.attacks.words.joint_pursuit import VectorSums
 from fedleak.attacks.words.only_words import no_word_can_be_another
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
@@ -290,7 +290,7 @@ def _model_between(view: RoundView, victim: int, steps: int) -> dict[str, Tensor
     return model
 
 
-def _are_apart(sums: Sums, tokens: Tensor, words: Tensor) -> bool:
+def _are_apart(sums: VectorSums, tokens: Tensor, words: Tensor) -> bool:
     """Whether no two of a client's words ``(W,)`` have nearly the same vector."""
     rows = torch.isin(tokens, words).nonzero().flatten()
     vectors = sums.table[rows].double()

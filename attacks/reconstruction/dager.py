@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
-from fedleak.attacks.reconstruction.next_words import next_words
+from fedleak.attacks.reconstruction.following_words import next_words
 from fedleak.attacks.reconstruction.sentence_prefixes import Prefixes, endings
 from fedleak.attacks.reconstruction.word_layers import DecoderLayers, with_bias
 from fedleak.client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer

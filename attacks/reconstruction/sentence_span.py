@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, reconstruction
-from fedleak.attacks.reconstruction.next_words import NextWords, next_words
+from fedleak.attacks.reconstruction.following_words import FollowingWords, next_words
+from fedleak.attacks.reconstruction.next_words import next_words
 from fedleak.attacks.reconstruction.sentence_prefixes import Prefixes, endings, grown_prefixes
 from fedleak.attacks.reconstruction.span import Span, number_variances, span_of
 from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
@@ -247,7 +248,7 @@ class TextClient:
         except IndexError:
             return None
 
-    def next_words(self, prefixes: Prefixes) -> NextWords:
+    def next_words(self, prefixes: Prefixes) -> FollowingWords:
         """Words that follow each prefix, from the change of the last layer."""
         lengths = prefixes.lengths
         states = []

@@ -25,7 +25,8 @@ class RandomMember(PoolAttack):
     threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=POOL)
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        senders, count = torch.unique(view.pseudonyms), len(view.auxiliary[CANDIDATE_LABELS])
+        senders = torch.unique(view.pseudonyms)
+        count = len(view.auxiliary[CANDIDATE_LABELS])
         return RecordMembershipEstimate(
             senders=senders,
             scores=torch.rand(len(senders), count, generator=generator, dtype=torch.float64),

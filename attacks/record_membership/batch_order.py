@@ -43,12 +43,15 @@ def whitened(
         This project; A. C. Aitken, "On least squares and linear combination of observations", Proceedings of the Royal
         Society of Edinburgh, 1935, for least squares in the metric of the noise.
     """
-    count, least, trace = len(gram), _LEAST[gram.dtype], float(gram.double().trace())
+    count = len(gram)
+    trace = float(gram.double().trace())
     if not trace > 0:
         return gram.double(), products.double(), products.new_zeros(products.shape[1], dtype=torch.float64)
-    factor = _cholesky(gram.to(torch.float64, copy=True), least * trace)
-    seen = torch.linalg.solve_triangular(factor, products.double(), upper=False)
-    spanned = seen.square().sum(0)
+    # With G = L L', coordinates in the orthonormal basis are L^-1 times inner products with the effects.
+    factor = _cholesky(gram.to(torch.float64, copy=True), _LEAST[gram.dtype] * trace)
+    updates = torch.linalg.solve_triangular(factor, products.double(), upper=False)
+    spanned = updates.square().sum(0)
+    # The covariance K: one place of the path after another, because each has a matrix of all pairs of candidates.
     noise = torch.zeros_like(factor)
     for inner, weight in deviations:
         coordinates = torch.linalg.solve_triangular(factor, inner.T.double(), upper=False)
@@ -57,12 +60,14 @@ def whitened(
         del coordinates
     if not float(noise.trace()) > 0:
         return gram.double(), products.double(), spanned
-    noise = _cholesky(noise, _FLOOR * float(noise.trace()) / count)
-    both = torch.cat([factor.T, seen], dim=1)
-    del factor
-    both = torch.linalg.solve_triangular(noise, both, upper=False)
-    effects, updates = both[:, :count], both[:, count:]
-    return effects.T @ effects, effects.T @ updates, spanned
+    # The effects have the coordinates L'. With K + rho I = N N', N^-1 makes the noise white.
+    noise_factor = _cholesky(noise, _FLOOR * float(noise.trace()) / count)
+    effects_and_updates = torch.cat([factor.T, updates], dim=1)
+    del factor, noise
+    white = torch.linalg.solve_triangular(noise_factor, effects_and_updates, upper=False)
+    del noise_factor, effects_and_updates
+    white_effects, white_updates = white[:, :count], white[:, count:]
+    return white_effects.T @ white_effects, white_effects.T @ white_updates, spanned
 
 
 def _cholesky(matrix: Tensor, added: float) -> Tensor:

@@ -2,19 +2,18 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fedleak.attacks.record_membership.batch_order import whitened
-from fedleak.attacks.record_membership.effects import AdamScales, Effects, Places, Sketch
+from fedleak.attacks.record_membership.client_update import ClientUpdate
+from fedleak.attacks.record_membership.effects import AdamScales, Effects, Sketch
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc, seen_part, without_common_noise
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, recorded_type
-from fedleak.client.record_losses import weighted_gradient
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, CandidatePool, PoolAttack, flat_updates, recorded_type
+from fedleak.attacks.record_membership.update_fit import Fit, predicted_auc, summed_over_rounds
 from fedleak.client.simulated_clients import mean_clip_factor
 from fedleak.core.declared_noise import without_refuted_noise
 from fedleak.core.errors import ViewError
@@ -25,15 +24,9 @@ from fedleak.core.ranges import NonNegativeInt, PositiveInt
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView
 
-_QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
-"""Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
-_MOST_STEPS, _PLACES = 32, 5
-"""Largest number of steps of a simulated path, and the number of places on it."""
 _BYTES_OF_PAIR = 48
 """Memory for each pair of candidates: six float64 numbers."""
 _KNOWS = f"{KNOWS}. Exact only if the pool has all training records"
-_ASKED = 100
-"""Candidates of which the fit is asked how much of their own effect it sees."""
 _SIMULATED = 4
 """Simulated clients that estimate by how much clients clip."""
 
@@ -60,11 +53,11 @@ class JointFitAttack(PoolAttack):
     SGD. It is an approximation: one step of Adam keeps little more than signs, and the fit takes what they lose for
     noise.
 
-    Without declared noise, the scores are in units of their spread over the candidates (`joint_fit.Fit.calibrated`), so
-    that the prediction does not trust a model of noise that does not hold; that takes a pool of which each client holds
-    a minority. Rounds share a part of the noise (`_summed`). Under Adam, and where each step has a random batch of its
-    own, effects are right only on average, so members' scores have a law that the scores show
-    (`joint_fit.Fit.of_members`).
+    Without declared noise, the scores are in units of their spread over the candidates (`update_fit.Fit.calibrated`),
+    so that the prediction does not trust a model of noise that does not hold; that takes a pool of which each client
+    holds a minority. Rounds share a part of the noise (`update_fit.summed_over_rounds`). Under Adam, and where each
+    step has a random batch of its own, effects are right only on average, so members' scores have a law that the scores
+    show (`update_fit.Fit.of_members`).
 
     Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
     noisy, and scaled by the clip of simulated clients. Noise that the updates are too short to hold is not expected.
@@ -100,28 +93,36 @@ class JointFitAttack(PoolAttack):
     def fits(self, view: History, *, generator: torch.Generator) -> dict[int, Fit]:
         """Fit of every client's updates, by pseudonym, computed once for all attacks on a view.
 
-        The scores of several rounds are weighted by their shifts (`_summed`); shares are averaged.
+        The scores of several rounds are weighted by their shifts (`update_fit.summed_over_rounds`), and shares are
+        averaged.
         """
         options = self.rounds, self.sketch, self.refinements, self.precision
         return view.shared.value(("joint fit", options), lambda: self._fits(view, generator))
 
     def _fits(self, view: History, generator: torch.Generator) -> dict[int, Fit]:
-        pool, parts = Pool.of(view), dict[int, list[Fit]]()
-        if (size := _BYTES_OF_PAIR * len(pool) ** 2) > memory_bound():
+        pool = CandidatePool.of(view)
+        size = _BYTES_OF_PAIR * len(pool) ** 2
+        if size > memory_bound():
             raise ViewError(
                 f"it compares {len(pool):,} candidates with each other, which takes {gibibytes(size)}, and it may use "
                 f"{gibibytes(memory_bound())}; record fewer candidates"
             )
+        fits_of_rounds = dict[int, list[Fit]]()
         for number in _evenly(view, self.rounds):
             messages = (view.sent_in == number).nonzero().flatten()
             read = functools.partial(_parts, view, messages)
-            for pseudonym, one in self.of_round(read, view.example_counts[messages], pool, generator):
-                parts.setdefault(pseudonym, []).append(one)
-        together = {pseudonym: _summed(own) for pseudonym, own in parts.items()}
-        return {number: one.of_members() if one.approximate else one for number, one in together.items()}
+            for pseudonym, round_fit in self.of_round(read, view.example_counts[messages], pool, generator):
+                fits_of_rounds.setdefault(pseudonym, []).append(round_fit)
+        fits = {}
+        for pseudonym, round_fits in fits_of_rounds.items():
+            client_fit = summed_over_rounds(round_fits)
+            if client_fit.approximate:
+                client_fit = client_fit.of_members()
+            fits[pseudonym] = client_fit
+        return fits
 
     def of_round(
-        self, read: Callable[[], Iterable[RoundView]], counts: Tensor, pool: Pool, generator: torch.Generator
+        self, read: Callable[[], Iterable[RoundView]], counts: Tensor, pool: CandidatePool, generator: torch.Generator
     ) -> Iterator[tuple[int, Fit]]:
         """Yields the pseudonym of each client in a round, and the fit of its update.
 
@@ -132,54 +133,76 @@ class JointFitAttack(PoolAttack):
             generator: generator of the sketch and of simulated clients.
         """
         _check_step_sums(pool)
-        local, steps = pool.learner.local, pool.learner.steps(counts)
-        adam, single = local.optimizer == "adam", bool((steps == 1).all())
-        sketched, parts = list[Tensor](), list[RoundView]()
+        local = pool.learner.local
+        is_adam = local.optimizer == "adam"
+        is_one_step = bool((pool.learner.steps(counts) == 1).all())
+        # First the sketches of all updates: what clients of a round share needs them together.
+        sketched = list[Tensor]()
+        parts = list[RoundView]()
         for part in read():
             if not sketched:
                 effects, noise = self._effects(part, counts, pool, generator)
             sketched.append(effects.sketch.of(flat_updates(part, pool.learner, effects.dtype)[0]))
             parts = [part]
-        together, place = torch.cat(sketched), -1
-        common = effects.along([(parts[0].model, 1.0)], together) if single or noise > 0 else None
-        one_pass = pool.learner.single_pass_batch is not None or (adam and local.epochs == 1 and local.updates is None)
+        round_updates = torch.cat(sketched)
+        # Of one step, and under noise, effects are those at the sent model: the same for all clients.
+        common = None
+        if is_one_step or noise > 0:
+            common = effects.along([(parts[0].model, 1.0)], round_updates)
+        # Paths are simulated by plain gradient descent.
+        refinements = 0 if is_adam else self.refinements
+        is_approximate = is_adam or local.updates is not None
+        # Then the fit of each client; a round in one part is still in memory.
+        fitted = 0
         for part in parts if len(sketched) == 1 else read():
-            sums, factors = _step_sums(part, pool), _clip_factors(part, pool, generator)
-            rates = sums[:, None] / part.example_counts.clamp(min=1)[:, None] * factors
-            own_steps = pool.learner.steps(part.example_counts).long().tolist()
+            rates = _rates(part, pool, generator)
+            client_steps = pool.learner.steps(part.example_counts).long().tolist()
             for number in range(part.victims):
-                place += 1
-                client = _Client(
-                    effects=effects.with_steps(own_steps[number]),
+                client = ClientUpdate(
+                    effects=effects.with_steps(client_steps[number]),
                     sent=part.model,
                     delta={name: part.deltas[name][number] for name in effects.names},
-                    together=together,
-                    place=place,
+                    round_updates=round_updates,
+                    row=fitted,
                     records=int(part.example_counts[number]),
                     rate=float(rates[number]),
                     noise=noise * effects.sketch.factor,
                 )
-                found = client.fit_best(common, 0 if adam else self.refinements, own_steps[number], one_pass)
+                client_fit = client.fit_best(common, refinements, client_steps[number], _is_one_pass(pool))
                 if not noise:
-                    found = dataclasses.replace(found.calibrated(), approximate=adam or local.updates is not None)
-                report_progress((place + 1) / len(counts))
-                yield int(part.pseudonyms[number]), found
+                    client_fit = dataclasses.replace(client_fit.calibrated(), approximate=is_approximate)
+                fitted += 1
+                report_progress(fitted / len(counts))
+                yield int(part.pseudonyms[number]), client_fit
 
     def _effects(
-        self, view: RoundView, counts: Tensor, pool: Pool, generator: torch.Generator
+        self, view: RoundView, counts: Tensor, pool: CandidatePool, generator: torch.Generator
     ) -> tuple[Effects, float]:
         """Effects of the candidates in a round with ``counts (V,)`` examples, and the declared noise."""
-        local, steps = pool.learner.local, pool.learner.steps(counts)
+        local = pool.learner.local
+        steps = pool.learner.steps(counts)
         updates, names = flat_updates(view, pool.learner)
         noise = max(view.noise_scale(name) for name in names)
-        adam = local.optimizer == "adam"
-        exact_step = bool((steps == 1).all()) and not noise and not adam
-        dtype = torch.float64 if exact_step else updates.dtype
-        precision = torch.float64 if self.precision == "float64" or dtype == torch.float64 else torch.float32
-        batch = local.batch_size or int(counts.max())
-        scales = AdamScales(local, batch, int(steps.max())) if adam else None
-        sketch = Sketch(updates.shape[1], self.sketch, generator)
-        return Effects(pool.in_type(dtype), names, sketch, dtype, precision, scales), noise
+        is_adam = local.optimizer == "adam"
+        # Effects of one step without noise are exact, so that rounding would be the largest error.
+        is_exact = bool((steps == 1).all()) and not noise and not is_adam
+        dtype = torch.float64 if is_exact else updates.dtype
+        precision = torch.float32
+        if self.precision == "float64" or dtype == torch.float64:
+            precision = torch.float64
+        adam_scales = None
+        if is_adam:
+            batch = local.batch_size or int(counts.max())
+            adam_scales = AdamScales(local, batch, int(steps.max()))
+        effects = Effects(
+            pool=pool.in_type(dtype),
+            names=names,
+            sketch=Sketch(updates.shape[1], self.sketch, generator),
+            dtype=dtype,
+            precision=precision,
+            adam=adam_scales,
+        )
+        return effects, noise
 
 
 @dataclass(frozen=True)
@@ -189,7 +212,7 @@ class CandidateFit(JointFitAttack):
     The score is the posterior log odds of weight 1 in the joint fit (`JointFitAttack`), summed over rounds. Published
     attacks compare one candidate with the update, so all records of a client's classes resemble it. `predicted-auc` is
     what follows from the model of the noise, for members of an update that has no other records like the candidates; it
-    is absent where the update refutes the model (`joint_fit.Fit.refuted`).
+    is absent where the update refutes the model (`update_fit.Fit.refuted`).
 
     Threat model: passive server that sees each client's update.
 
@@ -203,12 +226,12 @@ class CandidateFit(JointFitAttack):
     with_prior = "likelihood"
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        found = self.fits(view, generator=generator)
+        fits = self.fits(view, generator=generator)
         return RecordMembershipEstimate(
-            senders=torch.tensor(list(found)),
-            scores=torch.stack([one.log_odds for one in found.values()]),
-            predicted=torch.tensor([predicted_auc(one) for one in found.values()]),
-            duplicates=Pool.of(view).duplicates(),
+            senders=torch.tensor(list(fits)),
+            scores=torch.stack([client_fit.log_odds for client_fit in fits.values()]),
+            predicted=torch.tensor([predicted_auc(client_fit) for client_fit in fits.values()]),
+            duplicates=CandidatePool.of(view).duplicates(),
         )
 
 
@@ -220,49 +243,11 @@ def _parts(view: History, messages: Tensor) -> Iterator[RoundView]:
 def _evenly(view: History, count: int | None) -> list[int]:
     """Numbers of at most `count` rounds of a view, evenly spaced from the first to the last; None for all."""
     numbers: list[int] = torch.unique(view.sent_in).tolist()
-    places = torch.linspace(0, len(numbers) - 1, min(count or len(numbers), len(numbers)))
-    return [numbers[place] for place in places.round().long().tolist()]
+    indices = torch.linspace(0, len(numbers) - 1, min(count or len(numbers), len(numbers)))
+    return [numbers[index] for index in indices.round().long().tolist()]
 
 
-def _summed(fits: list[Fit]) -> Fit:
-    """One fit of several rounds' fits of a client: the sum of the scores, weighted by their shifts.
-
-    Its variance has a component that the rounds share (`_shared_noise`), so that it says less than as many independent
-    rounds.
-    """
-    shifts, scores, shares = (torch.stack([getattr(one, name) for one in fits]) for name in ("shift", "score", "share"))
-    shared = _shared_noise(scores - shares * shifts)
-    squares = shifts.square().sum(0)
-    spread = ((1 - shared) * squares + shared * shifts.sum(0).square()).sqrt()
-    spread = spread.where(spread > 0, 1)
-    return dataclasses.replace(
-        fits[-1],
-        score=(shifts * scores).sum(0) / spread,
-        shift=squares / spread,
-        share=shares.mean(0),
-        mean=torch.stack([one.mean for one in fits]).mean(0),
-        seen_part=sum(one.seen_part for one in fits) / len(fits),
-        total=sum(one.total for one in fits) / len(fits),
-        total_error=sum(one.total_error for one in fits) / len(fits),
-    )
-
-
-def _shared_noise(scores: Tensor) -> float:
-    """Mean correlation of a client's scores ``(R, M)`` between rounds, about their means, from 0 to 1.
-
-    Records of the client that are no candidates are a fixed sum, nearly the same in each round, and most candidates are
-    no members: what the scores of two rounds have in common is mostly noise that the rounds share.
-    """
-    count = len(scores)
-    if count < 2:
-        return 0.0
-    common = scores @ scores.T
-    own = float(common.diagonal().sum()) / count
-    between = float(common.sum() - common.diagonal().sum()) / (count * (count - 1))
-    return min(max(between / own, 0.0), 1.0) if own > 0 else 1.0
-
-
-def _check_step_sums(pool: Pool) -> None:
+def _check_step_sums(pool: CandidatePool) -> None:
     """Checks that updates are sums of gradients.
 
     Raises:
@@ -272,121 +257,41 @@ def _check_step_sums(pool: Pool) -> None:
         raise ViewError("expected clients that train by SGD or Adam and do not clip the gradients of single examples")
 
 
-def _step_sums(view: RoundView, pool: Pool) -> Tensor:
+def _is_one_pass(pool: CandidatePool) -> bool:
+    """Whether clients make one pass over their data, by plain SGD or by Adam."""
+    local = pool.learner.local
+    is_one_pass_of_adam = local.optimizer == "adam" and local.epochs == 1 and local.updates is None
+    return pool.learner.single_pass_batch is not None or is_one_pass_of_adam
+
+
+def _rates(view: RoundView, pool: CandidatePool, generator: torch.Generator) -> Tensor:
+    """``(V, 1)`` sum of each client's step sizes over the number of its records, times the factor of its clip."""
+    step_sums = _step_sums(view, pool)[:, None]
+    clip_factors = _clip_factors(view, pool, generator)
+    return step_sums / view.example_counts.clamp(min=1)[:, None] * clip_factors
+
+
+def _step_sums(view: RoundView, pool: CandidatePool) -> Tensor:
     """``(V,)`` sum of each client's step sizes."""
     learner = pool.learner
     sums = learner.step_sums(view.example_counts)
-    return learner.learning_rate * learner.steps(view.example_counts).double() if sums is None else sums
+    if sums is not None:
+        return sums
+    # Of an optimizer that scales gradients: `AdamScales` are in parts of the learning rate.
+    return learner.learning_rate * learner.steps(view.example_counts).double()
 
 
-def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Tensor:
+def _clip_factors(view: RoundView, pool: CandidatePool, generator: torch.Generator) -> Tensor:
     """``(V, 1)`` factor by which clients clip, from simulated clients with random candidates; 1 without a clip."""
-    pool, factors = pool.in_type(recorded_type(view)), torch.ones(view.victims, 1, dtype=torch.float64)
+    pool = pool.in_type(recorded_type(view))
+    factors = torch.ones(view.victims, 1, dtype=torch.float64)
     clipped = [name for name in view.model if view.clip(name) is not None]
     if not clipped:
         return factors
+    # Clients with equally many examples clip alike on average: one simulation for each number.
     for count in torch.unique(view.example_counts).tolist():
         examples = torch.randint(len(pool), (_SIMULATED, count), generator=generator)
-        own = mean_clip_factor(view, clipped[0], (pool.records, pool.labels), examples, generator=generator)
-        factors[view.example_counts == count] = own
+        candidates = pool.records, pool.labels
+        factor = mean_clip_factor(view, clipped[0], candidates, examples, generator=generator)
+        factors[view.example_counts == count] = factor
     return factors
-
-
-@dataclass(frozen=True)
-class _Client:
-    """One update, by parameter (`delta`); `rate` is the sum of steps per record.
-
-    The sketched updates of all clients of the round ``(V, D)``, without weight decay, are `together`, in which this one
-    is at `place`.
-    """
-
-    effects: Effects
-    sent: Mapping[str, Tensor]
-    delta: Mapping[str, Tensor]
-    together: Tensor
-    place: int
-    records: int
-    rate: float
-    noise: float
-
-    def fit_best(self, common: tuple[Tensor, Basis] | None, refinements: int, steps: int, one_pass: bool) -> Fit:
-        """Fit by products and a basis of all clients, on the line of one pass, or on the best of several paths."""
-        if common is not None:
-            return self.fit(common[0][:, self.place], common[1])
-        if one_pass:
-            return self.fit_one_pass()
-        tried = [self.fit_along(self.line())]
-        for _ in range(refinements):
-            tried.append(self.fit_along(self.simulated(tried[-1].mean, steps)))
-        return max(tried, key=lambda one: one.spanned)
-
-    def fit(self, products: Tensor, basis: Basis) -> Fit:
-        own = Basis(basis.values * self.rate**2, basis.vectors)
-        seen = -self.rate * products.double()
-        made = fit(own, seen, self.effects.pool.labels, records=self.records, noise=self.noise)
-        return made if self.noise else self.with_energy(made)  # most of an update may be noise that is declared
-
-    def fit_along(self, places: Places) -> Fit:
-        products, basis = self.effects.along(places, self.together[self.place, None])
-        return self.fit(products[:, 0], basis)
-
-    def fit_one_pass(self) -> Fit:
-        """Fit on the line to the client's own model, in the metric of the noise of the order of the mini-batches."""
-        effects, places = self.effects, self.line()
-        gram, products, inner = effects.apart(places, self.together)
-        last = -sum((weight * own for own, (_, weight) in zip(inner, places, strict=False)), torch.zeros(()))
-        inner.append(last / places[-1][1])
-        weighted = [(own, weight) for own, (_, weight) in zip(inner, places, strict=True)]
-        # Effects of some candidates pass for updates, to ask how much of them the fit sees.
-        asked = torch.arange(0, len(gram), -(-len(gram) // _ASKED))
-        both = torch.cat([products.to(gram), gram[:, asked]], dim=1)
-        own_gram, white, spanned = whitened(gram, both, weighted, self.records)
-        basis, labels = Basis.of(own_gram), effects.pool.labels
-        scaled = Basis(basis.values * self.rate**2, basis.vectors)
-        clients = len(self.together)
-        own_products, own_effects = -self.rate * white[:, :clients], white[:, clients:]
-        first = fit(scaled, own_products[:, self.place], labels, records=self.records)
-        left = without_common_noise(scaled, own_products, labels, first, self.place)
-        made = fit(scaled, left, labels, records=self.records)
-        return dataclasses.replace(
-            self.with_energy(made),
-            spanned=float(spanned[self.place]),
-            in_batches=True,
-            seen_part=seen_part(scaled, made, asked, self.rate**2 * own_effects),
-        )
-
-    def with_energy(self, made: Fit) -> Fit:
-        """The fit with the size of the update, by which `Fit.refuted` judges how much of it the candidates span."""
-        update = self.together[self.place]
-        return dataclasses.replace(made, energy=float(update.double().square().sum()), numbers=len(update))
-
-    def line(self) -> Places:
-        """Places on the line to the client's own model, and their weights."""
-        if self.effects.adam is not None:  # of which the first steps are larger than the last
-            steps = self.effects.adam.steps
-            count = min(steps, _PLACES)
-            return [(self._moved(self.sent, (n + 0.5) / count - 0.5 / steps), 1 / count) for n in range(count)]
-        return [(self._moved(self.sent, way), weight) for way, weight in _QUADRATURE]
-
-    def simulated(self, weights: Tensor, steps: int) -> Places:
-        """Places on the path of gradient descent on the candidates with some weights, turned to the client's model.
-
-        The weights are shifted, so that they add to the number of records: the update shows their sum badly.
-        """
-        pool, count = self.effects.pool, min(steps, _MOST_STEPS)
-        shifted = weights + (self.records - weights.sum()) / len(weights)
-        path, share = [dict(self.sent)], (shifted * pool.sizes).to(self.together.dtype)
-        for _ in range(count):
-            gradient = weighted_gradient(pool.learner, path[-1], pool.records, pool.labels, share)
-            own = {name: path[-1][name] - self.rate / count * gradient[name] for name in self.delta}
-            path.append({**path[-1], **own})
-        missing = {name: self.sent[name] + change - path[-1][name] for name, change in self.delta.items()}
-        places = min(count, _PLACES)
-        chosen = [round((number + 0.5) * count / places - 0.5) for number in range(places)]
-        return [
-            ({**path[step], **{name: path[step][name] + step / count * missing[name] for name in missing}}, 1 / places)
-            for step in chosen
-        ]
-
-    def _moved(self, model: Mapping[str, Tensor], way: float) -> dict[str, Tensor]:
-        return {name: value + way * self.delta[name] if name in self.delta else value for name, value in model.items()}

@@ -3,7 +3,15 @@
 import torch
 
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
+from fedleak.attacks.record_membership.pool import (
+    KNOWS,
+    NEEDS,
+    CandidatePool,
+    PoolAttack,
+    averaged,
+    membership,
+    statistics,
+)
 from fedleak.core.history import History
 from fedleak.core.threat_model import ThreatModel
 
@@ -23,5 +31,7 @@ class ClassCounts(PoolAttack):
     threat_model = ThreatModel(sees="each client's update, for its classes only", knows=KNOWS, needs=NEEDS)
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        labels = Pool.of(view).labels
-        return membership(*averaged([(one.senders, one.class_shares[:, labels]) for one in statistics(view)]), view)
+        labels = CandidatePool.of(view).labels
+        rounds = [(of_round.senders, of_round.class_shares[:, labels]) for of_round in statistics(view)]
+        senders, scores = averaged(rounds)
+        return membership(senders, scores, view)

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.record_membership.joint_fit import Basis
-from fedleak.attacks.record_membership.pool import Pool, in_type
+from fedleak.attacks.record_membership.pool import CandidatePool, in_type
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 
 _COLUMNS = 4096
 """Numbers whose products are added at a time."""
 _BYTES = 2**29
 """Memory for the gradients of all candidates."""
-Places = list[tuple[Mapping[str, Tensor], float]]
+WeightedModels = list[tuple[Mapping[str, Tensor], float]]
 """Models on a path, with weights that add to 1."""
 
 
@@ -27,12 +27,15 @@ class Sketch:
     """
 
     def __init__(self, numbers: int, size: int, generator: torch.Generator) -> None:
-        self.size, self.factor = min(numbers, size), 1.0
+        self.size = min(numbers, size)
+        self.factor = 1.0
         self._numbers: Tensor | slice = slice(None)
-        self._place = self._sign = None
+        self._sum_of_number = self._sign = None
         if numbers > size:
-            self._place = torch.randperm(numbers, generator=generator) % size
+            # Every sum has equally many numbers, to within one.
+            self._sum_of_number = torch.randperm(numbers, generator=generator) % size
             self._sign = torch.randint(2, (numbers,), generator=generator).float() * 2 - 1
+            # A sum of n / k independent numbers.
             self.factor = (numbers / size) ** 0.5
 
     def part(self, start: int, end: int) -> "Sketch":
@@ -41,19 +44,22 @@ class Sketch:
             return self
         part = copy.copy(self)
         part.size = end - start
-        if self._place is None or self._sign is None:
+        if self._sum_of_number is None or self._sign is None:
             part._numbers = slice(start, end)
         else:
-            part._numbers = ((self._place >= start) & (self._place < end)).nonzero().flatten()
-            part._place, part._sign = self._place[part._numbers] - start, self._sign[part._numbers]
+            is_inside = (self._sum_of_number >= start) & (self._sum_of_number < end)
+            part._numbers = is_inside.nonzero().flatten()
+            part._sum_of_number = self._sum_of_number[part._numbers] - start
+            part._sign = self._sign[part._numbers]
         return part
 
     def of(self, values: Tensor) -> Tensor:
         """``(B, D)`` -> ``(B, size)``."""
-        own = values[:, self._numbers]
-        if self._place is None or self._sign is None:
-            return own
-        return values.new_zeros(len(values), self.size).index_add_(1, self._place, own * self._sign)
+        numbers = values[:, self._numbers]
+        if self._sum_of_number is None or self._sign is None:
+            return numbers
+        sums = values.new_zeros(len(values), self.size)
+        return sums.index_add_(1, self._sum_of_number, numbers * self._sign)
 
 
 @dataclass(frozen=True)
@@ -77,28 +83,40 @@ class AdamScales:
     batch: int
     steps: int
 
-    def mean_square(self, pool: Pool, model: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
+    def mean_square(self, pool: CandidatePool, model: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
         """``(D,)`` mean square of each number of the gradient of random batches of candidates."""
-        width, count = sum(model[name].numel() for name in names), len(pool)
-        mean, square = (torch.zeros(width, dtype=torch.float64) for _ in range(2))
+        width = sum(model[name].numel() for name in names)
+        count = len(pool)
+        mean = torch.zeros(width, dtype=torch.float64)
+        square = torch.zeros(width, dtype=torch.float64)
         for _, gradients in pool.gradients(model, names):
             mean += gradients.sum(0, dtype=torch.float64) / count
             square += gradients.double().square().sum(0) / count
-        return mean.square() + (square - mean.square()).clamp(min=0) / self.batch
+        # The mean of B independent gradients has the squared mean, and a B-th of their variance.
+        variance = (square - mean.square()).clamp(min=0)
+        return mean.square() + variance / self.batch
 
     def factors(self, squares: Sequence[Tensor]) -> list[Tensor]:
         """``(D,)`` factors at places that divide the steps evenly, of the mean squares there; 0 where nothing moves."""
-        first, second = self.local.betas
+        beta_1, beta_2 = self.local.betas
         step = torch.arange(self.steps, dtype=torch.float64)
-        ago = step[:, None] - step
-        place = torch.nn.functional.one_hot((step * len(squares) / self.steps).long(), len(squares)).double()
-        weights = [torch.where(ago >= 0, beta ** ago.clamp(min=0), 0) for beta in (first, second)]
-        means, seconds = (own / own.sum(1, keepdim=True) for own in weights)
-        together = torch.stack(list(squares))
-        moved = together.sum(0) > 0
-        of_place = place / place.sum(0)
-        roots = ((of_place.T @ seconds @ place @ together) + self.local.eps_root).sqrt() + self.local.eps
-        return list((of_place.T @ means.T @ place @ (1 / roots)) * moved)
+        steps_ago = step[:, None] - step
+        # Weights of the gradients of all steps s in the running means at step t, (t, s), with Adam's correction of
+        # the first steps: beta^(t - s), over their sum.
+        of_gradients = torch.where(steps_ago >= 0, beta_1 ** steps_ago.clamp(min=0), 0)
+        of_gradients = of_gradients / of_gradients.sum(1, keepdim=True)
+        of_squares = torch.where(steps_ago >= 0, beta_2 ** steps_ago.clamp(min=0), 0)
+        of_squares = of_squares / of_squares.sum(1, keepdim=True)
+        # Which place of the path stands for each step, (t, P), and the mean over the steps of each place.
+        number_of_place = (step * len(squares) / self.steps).long()
+        place_of_step = torch.nn.functional.one_hot(number_of_place, len(squares)).double()
+        mean_over_steps = (place_of_step / place_of_step.sum(0)).T
+        squares_at_places = torch.stack(list(squares))
+        is_moved = squares_at_places.sum(0) > 0
+        # sqrt(v_t) + eps at each place, then sum_t m_ts / (sqrt(v_t) + eps) for the steps s of each place.
+        running_squares = mean_over_steps @ of_squares @ place_of_step @ squares_at_places
+        roots = (running_squares + self.local.eps_root).sqrt() + self.local.eps
+        return list((mean_over_steps @ of_gradients.T @ place_of_step @ (1 / roots)) * is_moved)
 
 
 @dataclass(frozen=True)
@@ -114,7 +132,7 @@ class Effects:
         adam: how Adam scales gradients; None for SGD.
     """
 
-    pool: Pool
+    pool: CandidatePool
     names: tuple[str, ...]
     sketch: Sketch
     dtype: torch.dtype
@@ -130,62 +148,69 @@ class Effects:
         """The same for a client with so many steps of Adam."""
         return self if self.adam is None else replace(self, adam=replace(self.adam, steps=steps))
 
-    def scales(self, places: Places) -> list[Tensor] | list[None]:
-        """Factor of each number of a gradient ``(D,)`` at some places; None for 1."""
+    def scales(self, models: WeightedModels) -> list[Tensor] | list[None]:
+        """Factor of each number of a gradient ``(D,)`` at some models; None for 1."""
         if self.adam is None:
-            return [None] * len(places)
-        models = [in_type(model, self.dtype) for model, _ in places]
-        squares = [self.adam.mean_square(self.pool, model, self.names) for model in models]
-        return [own.to(self.dtype) for own in self.adam.factors(squares)]
+            return [None] * len(models)
+        models_in_type = [in_type(model, self.dtype) for model, _ in models]
+        squares = [self.adam.mean_square(self.pool, model, self.names) for model in models_in_type]
+        return [factor.to(self.dtype) for factor in self.adam.factors(squares)]
 
-    def apart(self, places: Places, updates: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def apart(self, models: WeightedModels, updates: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Inner products of the mean gradients at some models with weights.
 
         Returns:
             ``(M, M)`` with each other; ``(M, V)`` with ``updates (V, size)``; and for each model but the last, ``(M,
             M)`` of the deviations there, in the rows, with the means.
         """
-        count, scales = len(self.pool), self.scales(places)
-        gram, products = (torch.zeros(count, width, dtype=self.precision) for width in (count, len(updates)))
-        inner = [torch.zeros(count, count, dtype=self.dtype) for _ in places[:-1]]
-        for columns, part in self._blocks(len(places)):
-            found = [part.gradients(model, scale) for (model, _), scale in zip(places, scales, strict=True)]
-            mean = found.pop().mul_(places[-1][1])
-            for own, (_, weight) in zip(found, places, strict=False):
-                mean.add_(own, alpha=weight)
-            for total, own in zip(inner, found, strict=True):
-                _add_products(total, own.sub_(mean), mean)
+        count = len(self.pool)
+        scales = self.scales(models)
+        gram = torch.zeros(count, count, dtype=self.precision)
+        products = torch.zeros(count, len(updates), dtype=self.precision)
+        deviation_products = [torch.zeros(count, count, dtype=self.dtype) for _ in models[:-1]]
+        for columns, part in self._blocks(len(models)):
+            gradients = [part.gradients(model, scale) for (model, _), scale in zip(models, scales, strict=True)]
+            # The mean takes the memory of the last model's gradients; the deviations take that of the others.
+            _, last_weight = models[-1]
+            mean = gradients.pop().mul_(last_weight)
+            for gradient, (_, weight) in zip(gradients, models, strict=False):
+                mean.add_(gradient, alpha=weight)
+            for total, gradient in zip(deviation_products, gradients, strict=True):
+                _add_products(total, gradient.sub_(mean), mean)
             _add_gram(gram, mean)
             _add_products(products, mean, updates[:, columns])
-        return gram, products, inner
+        return gram, products, deviation_products
 
-    def along(self, places: Places, updates: Tensor) -> tuple[Tensor, Basis]:
+    def along(self, models: WeightedModels, updates: Tensor) -> tuple[Tensor, Basis]:
         """Inner products ``(M, V)`` of the mean gradients at some models with weights and of updates ``(V, size)``.
 
         Also returns the basis of the mean gradients.
         """
-        count, scales = len(self.pool), self.scales(places)
+        count = len(self.pool)
+        scales = self.scales(models)
         gram = torch.zeros(count, count, dtype=self.precision)
         products = torch.zeros(len(updates), count, dtype=self.dtype)
         for columns, part in self._blocks(1):
-            total = torch.zeros(count, part.sketch.size, dtype=self.dtype)
-            for (model, weight), scale in zip(places, scales, strict=True):
+            mean = torch.zeros(count, part.sketch.size, dtype=self.dtype)
+            for (model, weight), scale in zip(models, scales, strict=True):
                 for rows, sums in part.of_model(model, scale):
-                    total[rows] += weight * sums
-            _add_gram(gram, total)
-            for own, update in zip(products, updates[:, columns], strict=True):
-                own += total @ update
+                    mean[rows] += weight * sums
+            _add_gram(gram, mean)
+            for client_products, update in zip(products, updates[:, columns], strict=True):
+                client_products += mean @ update
         return products.T, Basis.of(gram)
 
     def gradients(self, model: Mapping[str, Tensor], scale: Tensor | None) -> Tensor:
         """``(M, size)`` sketched gradients at a model."""
         return torch.cat([sums for _, sums in self.of_model(model, scale)])
 
-    def _blocks(self, places: int) -> Iterator[tuple[slice, Self]]:
-        """The effects with some of the sums, and which these are: gradients at all places have bounded memory."""
+    def _blocks(self, models: int) -> Iterator[tuple[slice, Self]]:
+        """The effects with some of the sums, and which these are: gradients at all models have bounded memory."""
         size = self.sketch.size
-        each = max(1, _BYTES // (len(self.pool) * places * self.dtype.itemsize))
-        width = -(-size // -(-size // max(each, _COLUMNS)) // _COLUMNS) * _COLUMNS
+        columns_in_memory = max(1, _BYTES // (len(self.pool) * models * self.dtype.itemsize))
+        # As few blocks as fit, of equal width, in whole chunks of `_COLUMNS`, so that sums are added in one order.
+        blocks = -(-size // max(columns_in_memory, _COLUMNS))
+        width = -(-size // blocks // _COLUMNS) * _COLUMNS
         for start in range(0, size, width):
             end = min(start + width, size)
             yield slice(start, end), replace(self, sketch=self.sketch.part(start, end))
@@ -193,13 +218,16 @@ class Effects:
 
 def _add_products(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Adds inner products of rows ``(M, D)`` and ``(B, D)`` to ``(M, B)``, by chunks of numbers in its precision."""
-    for own, other in zip(torch.split(left, _COLUMNS, dim=1), torch.split(right, _COLUMNS, dim=1), strict=True):
-        total.addmm_(own.to(total.dtype), other.to(total.dtype).T)
+    left_chunks = torch.split(left, _COLUMNS, dim=1)
+    right_chunks = torch.split(right, _COLUMNS, dim=1)
+    for left_chunk, right_chunk in zip(left_chunks, right_chunks, strict=True):
+        total.addmm_(left_chunk.to(total.dtype), right_chunk.to(total.dtype).T)
 
 
 def _add_gram(total: Tensor, effects: Tensor) -> None:
     """Adds inner products of effects ``(M, D)`` to ``(M, M)``: blocks on and above the diagonal, and their mirrors."""
-    for part in torch.split(torch.arange(len(effects)), max(1, -(-len(effects) // 4))):
+    quarter = max(1, -(-len(effects) // 4))
+    for part in torch.split(torch.arange(len(effects)), quarter):
         start, end = int(part[0]), int(part[-1]) + 1
         _add_products(total[start:end, start:], effects[start:end], effects[start:])
         total[start:, start:end] = total[start:end, start:].T

@@ -98,60 +98,77 @@ class RecordMembershipEstimate(Estimate):
         auc = auc_per_victim(self.scores, member, everything)
         metrics = {"auc": auc, "class-auc": class_auc(self.scores, member, classes)}
         details: list[Detail] = []
-        for rate in (*RATES, 0.0):
-            found, alarms = self._rates(member, rate)
-            if rate:
-                metrics |= {f"tpr@{rate:g}": found, f"fpr@{rate:g}": alarms}
-                details.append(_pooled(rate, found, alarms, member))
-            else:
-                metrics["no-false-alarm"] = found
+        for rate in RATES:
+            tpr, fpr = self._rates(member, rate)
+            metrics |= {f"tpr@{rate:g}": tpr, f"fpr@{rate:g}": fpr}
+            details.append(_pooled(rate, tpr, fpr, member))
+        metrics["no-false-alarm"], _ = self._rates(member, 0.0)
         if bool(self.predicted.isfinite().any()):
             metrics["predicted-auc"] = self.predicted.double()
+        # A client without members, or without others, has no curve.
+        roc = roc_per_victim(self.scores, member, everything, ROC_GRID)
+        roc = roc.masked_fill(auc.isnan()[:, None], torch.nan)
+        client_of_pair = clients.repeat_interleave(member.shape[1])
         return Scores(
             metrics,
             everything.sum(1),
             member.sum(1),
             units=clients,
-            roc=roc_per_victim(self.scores, member, everything, ROC_GRID).masked_fill(auc.isnan()[:, None], torch.nan),
-            candidates=Candidates(
-                _ASKS, self.scores.flatten(), member.flatten(), clients.repeat_interleave(member.shape[1])
-            ),
+            roc=roc,
+            candidates=Candidates(_ASKS, self.scores.flatten(), member.flatten(), client_of_pair),
             details=[*details, *self._most_exposed(member, clients)],
-            answers=Choices(
-                scores=self.scores.double().flatten(),
-                labels=member.flatten(),
-                places=torch.arange(len(member)).repeat_interleave(member.shape[1]),
-                people=clients.repeat_interleave(member.shape[1]),
-                counted=classes.repeat(len(member)),
-                alike=True,
-                rescored=lambda odds: dataclasses.replace(
-                    self, scores=odds.reshape(member.shape), predicted=torch.full_like(self.predicted, torch.nan)
-                )._scored(member, clients, classes),
-            ),
+            answers=self._answers(member, clients, classes),
+        )
+
+    def _answers(self, member: Tensor, clients: Tensor, classes: Tensor) -> Choices:
+        """A pair of a client and a candidate is one answer: flattened client after client."""
+
+        def rescored(odds: Tensor) -> Scores:
+            """Scores with log odds in the place of the attack's scores, of which the attack predicted nothing."""
+            estimate = dataclasses.replace(
+                self,
+                scores=odds.reshape(member.shape),
+                predicted=torch.full_like(self.predicted, torch.nan),
+            )
+            return estimate._scored(member, clients, classes)
+
+        return Choices(
+            scores=self.scores.double().flatten(),
+            labels=member.flatten(),
+            places=torch.arange(len(member)).repeat_interleave(member.shape[1]),
+            people=clients.repeat_interleave(member.shape[1]),
+            counted=classes.repeat(len(member)),
+            alike=True,
+            rescored=rescored,
         )
 
     def _rates(self, member: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
         """``(U,)`` true- and false-positive rates of each client at the threshold for all."""
         accepted = self.scores >= rates_at(self.scores.flatten(), member.flatten(), allowed).threshold
-        found, alarms = ((accepted & kind).sum(1) / kind.sum(1).double() for kind in (member, ~member))
-        return found, alarms
+        tpr = (accepted & member).sum(1) / member.sum(1).double()
+        fpr = (accepted & ~member).sum(1) / (~member).sum(1).double()
+        return tpr, fpr
 
     def _most_exposed(self, member: Tensor, clients: Tensor, count: int = 10) -> list[Detail]:
         """The members with the highest scores, by their places in the pool."""
+        # Pairs of a client and a candidate, client after client.
         scores = self.scores.double().masked_fill(~member, -torch.inf).flatten()
-        best = scores.argsort(descending=True, stable=True)[: min(count, int(member.sum()))]
-        others = self.scores[~member].double()
-        return [
-            {
-                "what": "most exposed record",
-                "client": int(clients[place // member.shape[1]]),
-                PLACE: int(place % member.shape[1]),
-                "score": float(scores[place]),
-                "others above": int((others >= scores[place]).sum()),
-                "has a copy in the pool": bool(self.duplicates[place % member.shape[1]]),
-            }
-            for place in best
-        ]
+        best_pairs = scores.argsort(descending=True, stable=True)[: min(count, int(member.sum()))]
+        scores_of_non_members = self.scores[~member].double()
+        details: list[Detail] = []
+        for pair in best_pairs:
+            client, record = divmod(int(pair), member.shape[1])
+            details.append(
+                {
+                    "what": "most exposed record",
+                    "client": int(clients[client]),
+                    PLACE: record,
+                    "score": float(scores[pair]),
+                    "others above": int((scores_of_non_members >= scores[pair]).sum()),
+                    "has a copy in the pool": bool(self.duplicates[record]),
+                }
+            )
+        return details
 
 
 def truth_of_senders(
@@ -168,8 +185,9 @@ def truth_of_senders(
             f"expected `client/member` (C, {candidates}) in the ground truth, got {tuple(member.shape)}. Record"
             " candidates and ground truth in one training"
         )
-    first = (view.pseudonyms == senders[:, None]).int().argmax(1)
-    return member[first] > 0.5, truth["clients"][first]
+    # The truth of a sender is that of its first message.
+    first_message = (view.pseudonyms == senders[:, None]).int().argmax(1)
+    return member[first_message] > 0.5, truth["clients"][first_message]
 
 
 def class_auc(scores: Tensor, member: Tensor, labels: Tensor) -> Tensor:
@@ -177,21 +195,26 @@ def class_auc(scores: Tensor, member: Tensor, labels: Tensor) -> Tensor:
 
     Of ``scores (U, M)``, ``member (U, M)`` bool and classes ``labels (M,)``.
     """
-    total, weight = (torch.zeros(len(scores), dtype=torch.float64) for _ in range(2))
-    for number in torch.unique(labels).tolist():
-        inside = (labels == number).expand(member.shape)
-        auc, held = auc_per_victim(scores, member, inside), (member & inside).sum(1)
-        total += torch.where(auc.isnan(), 0, auc * held)
-        weight += torch.where(auc.isnan(), 0, held)
+    total = torch.zeros(len(scores), dtype=torch.float64)
+    weight = torch.zeros(len(scores), dtype=torch.float64)
+    for label in torch.unique(labels).tolist():
+        is_of_class = (labels == label).expand(member.shape)
+        auc = auc_per_victim(scores, member, is_of_class)
+        members = (member & is_of_class).sum(1)
+        # A class without members, or without others, has no AUC and counts nothing.
+        total += torch.where(auc.isnan(), 0, auc * members)
+        weight += torch.where(auc.isnan(), 0, members)
     return total / weight.masked_fill(weight == 0, torch.nan)
 
 
-def _pooled(rate: float, found: Tensor, alarms: Tensor, member: Tensor) -> Detail:
-    row: dict[str, str | int | float | bool | None] = {"what": "rates at one threshold", "allowed FPR": rate}
-    for name, share, kind in (("TPR", found, member), ("FPR", alarms, ~member)):
-        asked = kind.sum(1)
-        hits = int((share.nan_to_num() * asked).round().sum())
-        low, high = clopper_pearson(hits, int(asked.sum()))
-        row |= {name: hits / int(asked.sum()), f"{name} low": low, f"{name} high": high}
-        row[f"{name} of"] = int(asked.sum())
+def _pooled(allowed: float, tpr: Tensor, fpr: Tensor, member: Tensor) -> Detail:
+    """Rates over the candidates of all clients together, from each client's rates, with intervals."""
+    row: dict[str, str | int | float | bool | None] = {"what": "rates at one threshold", "allowed FPR": allowed}
+    for name, rate, candidates in (("TPR", tpr, member), ("FPR", fpr, ~member)):
+        candidates_of_client = candidates.sum(1)
+        total = int(candidates_of_client.sum())
+        accepted = int((rate.nan_to_num() * candidates_of_client).round().sum())
+        low, high = clopper_pearson(accepted, total)
+        row |= {name: accepted / total, f"{name} low": low, f"{name} high": high}
+        row[f"{name} of"] = total
     return row

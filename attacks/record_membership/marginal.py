@@ -24,16 +24,18 @@ class _OfRounds(PoolAttack):
     """Whether the score is the mean over all rounds; otherwise it is that of the client's last round."""
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        rounds = [(one.senders, self.scores(one)) for one in statistics(view)]
+        rounds = [(of_round.senders, self.scores(of_round)) for of_round in statistics(view)]
         if not self.series:
+            # Of each client, what its last round gave: later rounds replace earlier ones.
             latest = dict[int, Tensor]()
             for senders, scores in rounds:
                 latest |= dict(zip(senders.tolist(), scores, strict=True))
             rounds = [(torch.tensor(list(latest)), torch.stack(list(latest.values())))]
-        return membership(*averaged(rounds), view)
+        senders, scores = averaged(rounds)
+        return membership(senders, scores, view)
 
     @abc.abstractmethod
-    def scores(self, seen: RoundStatistics) -> Tensor:
+    def scores(self, of_round: RoundStatistics) -> Tensor:
         """``(V, M)`` scores of one round."""
 
 
@@ -55,8 +57,8 @@ class RecordLoss(_OfRounds):
     references = (_FEDMIA,)
     variants: ClassVar[Variants] = {"series": {"name": "loss-series", "series": True}}
 
-    def scores(self, seen: RoundStatistics) -> Tensor:
-        return -seen.loss
+    def scores(self, of_round: RoundStatistics) -> Tensor:
+        return -of_round.loss
 
 
 class GradientNorm(_OfRounds):
@@ -73,8 +75,8 @@ class GradientNorm(_OfRounds):
     references = (_FEDMIA,)
     for_comparison = True  # candidate-fit is at least as good in all 25 cells
 
-    def scores(self, seen: RoundStatistics) -> Tensor:
-        return -seen.norms.expand(len(seen.senders), -1)
+    def scores(self, of_round: RoundStatistics) -> Tensor:
+        return -of_round.norms.expand(len(of_round.senders), -1)
 
 
 class GradientCosine(_OfRounds):
@@ -94,8 +96,8 @@ class GradientCosine(_OfRounds):
     references = (_FEDMIA,)
     variants: ClassVar[Variants] = {"average": {"name": "average-cosine", "series": True}}
 
-    def scores(self, seen: RoundStatistics) -> Tensor:
-        return seen.cosines
+    def scores(self, of_round: RoundStatistics) -> Tensor:
+        return of_round.cosines
 
 
 class GradientDifference(_OfRounds):
@@ -117,10 +119,11 @@ class GradientDifference(_OfRounds):
     references = (_FEDMIA,)
     for_comparison = True  # candidate-fit is at least as good in all 25 cells
 
-    def scores(self, seen: RoundStatistics) -> Tensor:
-        if seen.step_sums is None:
+    def scores(self, of_round: RoundStatistics) -> Tensor:
+        if of_round.step_sums is None:
             raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
-        return 2 * seen.products / seen.step_sums[:, None] - seen.norms.square()
+        # |u|^2 - |u - g|^2 = 2 u g - |g|^2, with u the update over the sum of step sizes.
+        return 2 * of_round.products / of_round.step_sums[:, None] - of_round.norms.square()
 
 
 def tail_among_others(values: Tensor) -> Tensor:
@@ -129,13 +132,15 @@ def tail_among_others(values: Tensor) -> Tensor:
     Raises:
         ViewError: there is one client only.
     """
-    others = len(values) - 1
-    if others < 1:
+    other_clients = len(values) - 1
+    if other_clients < 1:
         raise ViewError("expected two clients or more in a round, got one")
-    own = values.double()
-    mean = (own.sum(0) - own) / others
-    spread = ((own.square().sum(0) - own.square()) / others - mean.square()).clamp(min=0)
-    tail: Tensor = torch.special.ndtr((own - mean) / (spread + _FLOOR).sqrt())
+    values = values.double()
+    # Mean and variance of all clients but one: the sums without that one.
+    mean = (values.sum(0) - values) / other_clients
+    mean_square = (values.square().sum(0) - values.square()) / other_clients
+    variance = (mean_square - mean.square()).clamp(min=0)
+    tail: Tensor = torch.special.ndtr((values - mean) / (variance + _FLOOR).sqrt())
     return tail
 
 
@@ -158,12 +163,12 @@ class FedMIALoss(_OfRounds):
     references = (_FEDMIA,)
     for_comparison = True  # candidate-fit or fedmia-2 is at least as good in all 165 cells
 
-    def scores(self, seen: RoundStatistics) -> Tensor:
-        return tail_among_others(self.measure(seen))
+    def scores(self, of_round: RoundStatistics) -> Tensor:
+        return tail_among_others(self.measure(of_round))
 
-    def measure(self, seen: RoundStatistics) -> Tensor:
+    def measure(self, of_round: RoundStatistics) -> Tensor:
         """``(V, M)`` values, higher for a member."""
-        return -seen.loss
+        return -of_round.loss
 
 
 class FedMIACosine(FedMIALoss):
@@ -178,5 +183,5 @@ class FedMIACosine(FedMIALoss):
 
     name = "fedmia-2"
 
-    def measure(self, seen: RoundStatistics) -> Tensor:
-        return seen.cosines
+    def measure(self, of_round: RoundStatistics) -> Tensor:
+        return of_round.cosines

@@ -30,7 +30,7 @@ _NUMBERS_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
-class Pool:
+class CandidatePool:
     """Candidate records of a view.
 
     Attributes:
@@ -44,7 +44,7 @@ class Pool:
     learner: RecordAlgorithm
 
     @classmethod
-    def of(cls, view: View) -> "Pool":
+    def of(cls, view: View) -> "CandidatePool":
         """The pool of a view, which has one global model for all clients.
 
         Raises:
@@ -57,14 +57,12 @@ class Pool:
             raise ViewError("expected at least one candidate, got none")
         return cls(records, labels, view.require(RecordAlgorithm))
 
-    def in_type(self, dtype: torch.dtype) -> "Pool":
+    def in_type(self, dtype: torch.dtype) -> "CandidatePool":
         """The same pool with records in another type, for gradients of a model in that type."""
-        own = self.records.dtype
-        return (
-            self
-            if own == dtype or not own.is_floating_point
-            else dataclasses.replace(self, records=self.records.to(dtype))
-        )
+        recorded = self.records.dtype
+        if recorded == dtype or not recorded.is_floating_point:
+            return self
+        return dataclasses.replace(self, records=self.records.to(dtype))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -81,17 +79,20 @@ class Pool:
         Each is that of a batch whose other records are as large as the average.
         """
         width = sum(model[name].numel() for name in names)
-        for part in torch.split(torch.arange(len(self)), max(1, _NUMBERS_AT_ONCE // width)):
-            found = record_gradients(self.learner, model, self.records[part], self.labels[part])
-            flat = torch.cat([found[name].flatten(1) for name in names], dim=1)
+        records_at_once = max(1, _NUMBERS_AT_ONCE // width)
+        for part in torch.split(torch.arange(len(self)), records_at_once):
+            by_parameter = record_gradients(self.learner, model, self.records[part], self.labels[part])
+            flat = torch.cat([by_parameter[name].flatten(1) for name in names], dim=1)
+            # A record weighs in the mean loss of its batch by its size.
             yield part, flat.mul_(self.sizes[part, None].to(flat))
 
     def duplicates(self) -> Tensor:
         """``(M,)`` bool: records of which the pool has another copy of the same class."""
-        flat = torch.cat([self.records.flatten(1).double(), self.labels[:, None].double()], dim=1)
-        _, place, count = torch.unique(flat, dim=0, return_inverse=True, return_counts=True)
-        several: Tensor = count[place] > 1
-        return several
+        flat_records = self.records.flatten(1).double()
+        flat = torch.cat([flat_records, self.labels[:, None].double()], dim=1)
+        _, distinct_record, copies = torch.unique(flat, dim=0, return_inverse=True, return_counts=True)
+        has_copy: Tensor = copies[distinct_record] > 1
+        return has_copy
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,8 @@ class RoundStatistics:
     @property
     def cosines(self) -> Tensor:
         """``(V, M)`` cosine of each update and minus each candidate's gradient; 0 where one of them is zero."""
-        whole = self.lengths[:, None] * self.norms
-        return self.products / whole.where(whole > 0, 1)
+        product_of_norms = self.lengths[:, None] * self.norms
+        return self.products / product_of_norms.where(product_of_norms > 0, 1)
 
 
 def flat_updates(
@@ -133,6 +134,7 @@ def flat_updates(
     Their type is `dtype`, or None for that of the recording.
     """
     dtype = dtype or recorded_type(view)
+    # Clients may send other numbers too, and some send only the rows that changed.
     names = tuple(name for name in view.deltas if name not in view.row_parameters and name in view.model)
     decay = learner.decay_change(in_type(view.model, dtype), view.example_counts)
     parts = [(view.deltas[name].to(dtype) - decay[name]).flatten(1) for name in names]
@@ -149,15 +151,19 @@ def recorded_type(view: RoundView) -> torch.dtype:
 
 def in_type(model: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
     """A model whose floating-point tensors have a type."""
-    return {name: value.to(dtype) if value.is_floating_point() else value for name, value in model.items()}
+    converted = dict(model)
+    for name, tensor in model.items():
+        if tensor.is_floating_point():
+            converted[name] = tensor.to(dtype)
+    return converted
 
 
 def statistics(view: History) -> list[RoundStatistics]:
     """Statistics of every round, computed once for all attacks on a view."""
-    return view.shared.value("statistics of candidates", lambda: _statistics(view, Pool.of(view)))
+    return view.shared.value("statistics of candidates", lambda: _statistics(view, CandidatePool.of(view)))
 
 
-def _statistics(view: History, pool: Pool) -> list[RoundStatistics]:
+def _statistics(view: History, pool: CandidatePool) -> list[RoundStatistics]:
     rounds = itertools.groupby(view.each_part(), lambda part: part.round)
     return [_together([_of_part(part, pool) for part in parts]) for _, parts in rounds]
 
@@ -166,7 +172,8 @@ def _together(parts: list[RoundStatistics]) -> RoundStatistics:
     """Statistics of a round that was read in parts."""
     if len(parts) == 1:
         return parts[0]
-    sums = [part.step_sums for part in parts if part.step_sums is not None]
+    # What is of a client is put together; the sent model, and what is of it alone, is the same in all parts.
+    step_sums = [part.step_sums for part in parts if part.step_sums is not None]
     return dataclasses.replace(
         parts[0],
         senders=torch.cat([part.senders for part in parts]),
@@ -174,29 +181,35 @@ def _together(parts: list[RoundStatistics]) -> RoundStatistics:
         products=torch.cat([part.products for part in parts]),
         lengths=torch.cat([part.lengths for part in parts]),
         class_shares=torch.cat([part.class_shares for part in parts]),
-        step_sums=torch.cat(sums) if sums else None,
+        step_sums=torch.cat(step_sums) if step_sums else None,
     )
 
 
-def _of_part(view: RoundView, pool: Pool) -> RoundStatistics:
+def _of_part(view: RoundView, pool: CandidatePool) -> RoundStatistics:
     updates, names = flat_updates(view, pool.learner)
     pool = pool.in_type(updates.dtype)
-    after = {name: value + view.deltas.get(name, torch.zeros(())) for name, value in view.sent_models().items()}
-    products, norms = updates.new_zeros(len(updates), len(pool)), updates.new_zeros(len(pool))
+    # One pass over the gradients, of which only chunks are in memory.
+    products = updates.new_zeros(len(updates), len(pool))
+    norms = updates.new_zeros(len(pool))
     of_class = torch.nn.functional.one_hot(pool.labels).to(updates.dtype)
-    means = updates.new_zeros(of_class.shape[1], updates.shape[1])
+    class_means = updates.new_zeros(of_class.shape[1], updates.shape[1])
     for part, gradients in pool.gradients(view.model, names):
-        products[:, part], norms[part] = -(updates @ gradients.T), gradients.norm(dim=1)
-        means += (of_class[part] / of_class.sum(0).clamp(min=1)).T @ gradients
-    sent = {name: value[None] for name, value in view.model.items()}
+        products[:, part] = -(updates @ gradients.T)
+        norms[part] = gradients.norm(dim=1)
+        class_means += (of_class[part] / of_class.sum(0).clamp(min=1)).T @ gradients
+    client_models = {}
+    for name, parameter in view.sent_models().items():
+        client_models[name] = parameter + view.deltas.get(name, torch.zeros(()))
+    sent_model = {name: parameter[None] for name, parameter in view.model.items()}
     return RoundStatistics(
         senders=view.pseudonyms,
-        loss=record_losses(pool.learner, after, pool.records, pool.labels),
-        sent_loss=record_losses(pool.learner, sent, pool.records, pool.labels)[0],
+        loss=record_losses(pool.learner, client_models, pool.records, pool.labels),
+        sent_loss=record_losses(pool.learner, sent_model, pool.records, pool.labels)[0],
         products=products,
         norms=norms,
         lengths=updates.norm(dim=1),
-        class_shares=torch.linalg.lstsq(means.double().T, -updates.double().T).solution.T,
+        # The update is about minus a sum of the classes' mean gradients.
+        class_shares=torch.linalg.lstsq(class_means.double().T, -updates.double().T).solution.T,
         step_sums=pool.learner.step_sums(view.example_counts),
     )
 
@@ -215,10 +228,13 @@ def averaged(rounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
     Each round has pseudonyms ``(V,)`` and scores ``(V, M)``.
     """
-    senders, place = torch.unique(torch.cat([one for one, _ in rounds]), return_inverse=True)
-    scores = torch.cat([one.double() for _, one in rounds])
-    total = torch.zeros(len(senders), scores.shape[1], dtype=torch.float64).index_add_(0, place, scores)
-    return senders, total / place.bincount()[:, None]
+    pseudonyms = torch.cat([round_pseudonyms for round_pseudonyms, _ in rounds])
+    scores = torch.cat([round_scores.double() for _, round_scores in rounds])
+    senders, sender_of_row = torch.unique(pseudonyms, return_inverse=True)
+    total = torch.zeros(len(senders), scores.shape[1], dtype=torch.float64)
+    total.index_add_(0, sender_of_row, scores)
+    rounds_of_sender = sender_of_row.bincount()
+    return senders, total / rounds_of_sender[:, None]
 
 
 def membership(senders: Tensor, scores: Tensor, view: History) -> RecordMembershipEstimate:
@@ -227,5 +243,5 @@ def membership(senders: Tensor, scores: Tensor, view: History) -> RecordMembersh
         senders=senders,
         scores=scores,
         predicted=torch.full((len(senders),), torch.nan),
-        duplicates=Pool.of(view).duplicates(),
+        duplicates=CandidatePool.of(view).duplicates(),
     )

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, CandidatePool, PoolAttack, averaged, membership
 from fedleak.attacks.words.adapter_sums import change_error
-from fedleak.attacks.words.joint_pursuit import Sums
+from fedleak.attacks.words.joint_pursuit import VectorSums
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
@@ -47,35 +47,40 @@ class ProjectionResidual(PoolAttack):
     )
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        pool = Pool.of(view)
-        return membership(*averaged([(one.pseudonyms, _scores(one, pool)) for one in view.each_part()]), view)
+        pool = CandidatePool.of(view)
+        rounds = [(part.pseudonyms, _scores(part, pool)) for part in view.each_part()]
+        senders, scores = averaged(rounds)
+        return membership(senders, scores, view)
 
 
-def _scores(view: RoundView, pool: Pool) -> Tensor:
+def _scores(view: RoundView, pool: CandidatePool) -> Tensor:
     """``(V, M)`` minus the mean residual."""
     algorithm = view.require(PretrainedAlgorithm)
-    total = torch.zeros(view.victims, len(pool), dtype=torch.float64)
-    counted = torch.zeros(view.victims, 1, dtype=torch.float64)
+    minus_residuals = torch.zeros(view.victims, len(pool), dtype=torch.float64)
+    layers = torch.zeros(view.victims, 1, dtype=torch.float64)
     parts = torch.split(torch.arange(len(pool)), _AT_ONCE)
     for part in with_progress(parts):
         records = pool.records[part]
         for layer in algorithm.adapted_inputs(view.model, records):
-            moved = [name for name, _ in layer.adapters if name in view.deltas]
-            if not moved:
+            trained = [name for name, _ in layer.adapters if name in view.deltas]
+            if not trained:
                 continue
+            # Hidden states of all places of all records that are no padding, and whose record each is of.
             states = layer.vectors.reshape(len(part), -1, layer.vectors.shape[-1])
-            places = algorithm.places(records).expand(-1, states.shape[1])
-            vectors, record = states[places], places.nonzero()[:, 0]
+            is_read = algorithm.places(records).expand(-1, states.shape[1])
+            vectors = states[is_read]
+            record_of_vector = is_read.nonzero()[:, 0]
             for victim in range(view.victims):
-                rows = torch.cat([view.deltas[name][victim].double() for name in moved])
-                error = math.hypot(*(change_error(view, name, victim) for name in moved))
+                rows = torch.cat([view.deltas[name][victim].double() for name in trained])
+                error = math.hypot(*(change_error(view, name, victim) for name in trained))
                 if float(rows.norm()) <= error:
                     continue
-                shares = Sums(rows, vectors, error).span_shares()
-                left = (1 - shares.square()).clamp(min=0).sqrt()
-                sums = torch.zeros(len(part), dtype=torch.float64).index_add_(0, record, left)
-                total[victim, part] -= sums / places.sum(1).clamp(min=1)
-                counted[victim] += part[0] == 0
-    if not bool(counted.any()):
+                # The part outside the row space is the sine where the part inside is the cosine.
+                shares = VectorSums(rows, vectors, error).span_shares()
+                residuals = (1 - shares.square()).clamp(min=0).sqrt()
+                sums = torch.zeros(len(part), dtype=torch.float64).index_add_(0, record_of_vector, residuals)
+                minus_residuals[victim, part] -= sums / is_read.sum(1).clamp(min=1)
+                layers[victim] += part[0] == 0  # each layer counts once, with the first part of the pool
+    if not bool(layers.any()):
         raise ViewError("expected adapters whose A moved; in the first step from B = 0 and with a frozen A it does not")
-    return total / counted.clamp(min=1)
+    return minus_residuals / layers.clamp(min=1)

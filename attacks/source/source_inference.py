@@ -63,42 +63,55 @@ class SourceEstimate(Estimate):
         Raises:
             ViewError: no record has one holder.
         """
-        return self._scored(*truth_of_senders(self.senders, view, truth, self.scores.shape[1]))
+        member, clients = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
+        return self._scored(member, clients)
 
     def _scored(self, member: Tensor, clients: Tensor) -> Scores:
-        places = (member.sum(0) == 1).nonzero().flatten()
-        if not len(places):
+        records = (member.sum(0) == 1).nonzero().flatten()
+        if not len(records):
             raise ViewError("expected candidates that one of the clients holds, got none")
-        holder = member[:, places].int().argmax(0)
-        right = top_share(self.scores[:, places].T, holder, 1)
-        records = holder.bincount(minlength=len(member))
-        asked = records > 0
-        share = (torch.zeros(len(member), dtype=torch.float64).index_add_(0, holder, right) / records)[asked]
+        holder = member[:, records].int().argmax(0)
+        is_named = top_share(self.scores[:, records].T, holder, 1)
+        # Clients that hold no such record have no share.
+        records_of_client = holder.bincount(minlength=len(member))
+        is_holder = records_of_client > 0
+        named = torch.zeros(len(member), dtype=torch.float64).index_add_(0, holder, is_named)
+        share = (named / records_of_client)[is_holder]
         row: Detail = {
             "what": "records that one client holds",
-            "records": len(places),
-            "clients": int(asked.sum()),
-            "share whose holder is named": float(right.mean()),
+            "records": len(records),
+            "clients": int(is_holder.sum()),
+            "share whose holder is named": float(is_named.mean()),
         }
+
+        # The row of these scores for which a record counts is that of its holder.
+        row_of_record = (is_holder.cumsum(0) - 1)[holder]
         return Scores(
             {SOURCE.name: share},
-            torch.full_like(records[asked], len(places)),
-            records[asked],
-            units=clients[asked],
+            torch.full_like(records_of_client[is_holder], len(records)),
+            records_of_client[is_holder],
+            units=clients[is_holder],
             details=[row],
-            answers=Choices(
-                scores=self.scores[:, places].T.double().flatten(),
-                labels=member[:, places].T.flatten(),
-                places=(asked.cumsum(0) - 1)[holder].repeat_interleave(len(member)),
-                people=clients[holder].repeat_interleave(len(member)),
-                questions=torch.arange(len(places)).repeat_interleave(len(member)),
-                rescored=lambda odds: dataclasses.replace(
-                    self,
-                    scores=torch.zeros(member.shape, dtype=torch.float64).index_copy(
-                        1, places, odds.reshape(len(places), -1).T
-                    ),
-                )._scored(member, clients),
-            ),
+            answers=self._answers(member, clients, records, row_of_record),
+        )
+
+    def _answers(self, member: Tensor, clients: Tensor, records: Tensor, row_of_record: Tensor) -> Choices:
+        """A question is a record, of ``records (N,)``, with an answer for each client."""
+        holder = member[:, records].int().argmax(0)
+
+        def rescored(odds: Tensor) -> Scores:
+            """Scores with log odds in the place of the attack's scores of these records."""
+            odds_of_clients = odds.reshape(len(records), -1).T
+            scores = torch.zeros(member.shape, dtype=torch.float64).index_copy(1, records, odds_of_clients)
+            return dataclasses.replace(self, scores=scores)._scored(member, clients)
+
+        return Choices(
+            scores=self.scores[:, records].T.double().flatten(),
+            labels=member[:, records].T.flatten(),
+            places=row_of_record.repeat_interleave(len(member)),
+            people=clients[holder].repeat_interleave(len(member)),
+            questions=torch.arange(len(records)).repeat_interleave(len(member)),
+            rescored=rescored,
         )
 
 
@@ -143,9 +156,10 @@ class CandidateSource(JointFitAttack):
     estimates: ClassVar[type[Estimate]] = SourceEstimate
 
     def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
-        found = self.fits(view, generator=generator)
+        fits = self.fits(view, generator=generator)
         return SourceEstimate(
-            senders=torch.tensor(list(found)), scores=torch.stack([one.log_odds for one in found.values()])
+            senders=torch.tensor(list(fits)),
+            scores=torch.stack([client_fit.log_odds for client_fit in fits.values()]),
         )
 
 
@@ -165,7 +179,7 @@ class RandomSource(PoolAttack):
     threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=POOL)
 
     def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
-        senders, count = torch.unique(view.pseudonyms), len(view.auxiliary[CANDIDATE_LABELS])
-        return SourceEstimate(
-            senders=senders, scores=torch.rand(len(senders), count, generator=generator, dtype=torch.float64)
-        )
+        senders = torch.unique(view.pseudonyms)
+        count = len(view.auxiliary[CANDIDATE_LABELS])
+        scores = torch.rand(len(senders), count, generator=generator, dtype=torch.float64)
+        return SourceEstimate(senders=senders, scores=scores)

@@ -13,7 +13,7 @@ from fedleak.attacks.composition.counts import right_when_rounded
 from fedleak.attacks.composition.output_counts import OutputCounts
 from fedleak.attacks.sums_over_rounds.estimates import Revealed, SharesOverRounds, first_revealed
 from fedleak.attacks.sums_over_rounds.received_sums import Participants, RoundSums, each_round_of_sums
-from fedleak.attacks.sums_over_rounds.tracking import Z95, Law, SumsOf, deviations_after
+from fedleak.attacks.sums_over_rounds.tracking import Z95, ClientLaw, SumsOf, deviations_after
 from fedleak.core.attack import Attack
 from fedleak.core.declared_noise import without_refuted_noise
 from fedleak.core.estimates import Estimate
@@ -23,7 +23,7 @@ from fedleak.core.threat_model import ThreatModel
 
 AFTER = (1, 2, 5, 10, 15, 18, 20, 22, 25, 30, 40, 50, 60, 80, 100)
 """Numbers of rounds after which clients are estimated, up to that of the recording, which is added."""
-USUAL = Law(spread=0.2, error=1e-9)
+USUAL = ClientLaw(spread=0.2, error=1e-9)
 """Law of the clients by which rounds to reveal are predicted."""
 _MOST_ROUNDS = 100
 _CERTAIN = 0.95
@@ -79,37 +79,45 @@ class SharesAttack(SumsAttack):
             half: ``(T, U, K)`` half the width of the intervals; None for none.
             predicted: ``(T, U)`` mean width of the intervals as predicted.
         """
+        # Shares that are nowhere positive say nothing: then all are equal.
         shares = shares.clamp(min=0)
         total = shares.sum(2, keepdim=True)
         shares = torch.where(total > 0, shares / total.clamp(min=1e-300), 1 / shares.shape[2])
-        nothing = torch.full_like(shares, torch.nan)
-        low, high = (nothing, nothing) if half is None else ((shares - half).clamp(0, 1), (shares + half).clamp(0, 1))
-        never = torch.full(shares.shape[1:2], torch.nan)
-        widths = nothing[..., 0] if predicted is None else predicted
-        kept = torch.tensor(lengths(self.after, len(shares))) - 1
+        # Without intervals or a prediction, no client is ever revealed.
+        no_bound = torch.full_like(shares, torch.nan)
+        first = predicted_first = torch.full(shares.shape[1:2], torch.nan)
+        low, high = no_bound, no_bound
+        if half is not None:
+            low = (shares - half).clamp(0, 1)
+            high = (shares + half).clamp(0, 1)
+            first = first_revealed((high - low).amax(2) >= self.sensitive)
+        widths = no_bound[..., 0]
+        if predicted is not None:
+            widths = predicted
+            predicted_first = first_revealed(predicted >= self.sensitive)
+        # The round with index t is the state after t + 1 rounds.
+        reported = torch.tensor(lengths(self.after, len(shares))) - 1
         return SharesOverRounds(
             senders=participants.clients,
-            after=kept + 1,
-            shares=shares[kept],
-            low=low[kept],
-            high=high[kept],
-            predicted_interval=widths[kept],
+            after=reported + 1,
+            shares=shares[reported],
+            low=low[reported],
+            high=high[reported],
+            predicted_interval=widths[reported],
             sensitive=self.sensitive,
-            revealed=Revealed(
-                first=never if half is None else first_revealed((high - low).amax(2) >= self.sensitive),
-                predicted=never if predicted is None else first_revealed(predicted >= self.sensitive),
-            ),
+            revealed=Revealed(first=first, predicted=predicted_first),
         )
 
 
 def lengths(after: tuple[int, ...], rounds: int) -> list[int]:
     """Numbers of rounds after which clients are estimated: those given, and all."""
-    return sorted({one for one in after if one < rounds} | {rounds})
+    return sorted({number for number in after if number < rounds} | {rounds})
 
 
 def shuffled_participants(sums: SumsOf, orders: Sequence[Tensor]) -> SumsOf:
     """The same sums, as if other clients had taken part: by round, the order ``(C,)`` of the clients."""
-    return dataclasses.replace(sums, weights=[own[:, o] for own, o in zip(sums.weights, orders, strict=True)])
+    shuffled = [weights[:, order] for weights, order in zip(sums.weights, orders, strict=True)]
+    return dataclasses.replace(sums, weights=shuffled)
 
 
 def class_sums(
@@ -127,27 +135,39 @@ def class_sums(
 def _class_sums(
     view: History, participants: Participants, most: int, generator: torch.Generator
 ) -> tuple[SumsOf, list[RoundSums]]:
-    weights, observed, noise, rounds = [], [], [], []
-    attack, declared = OutputCounts(), False
+    weights = []
+    observed = []
+    noise = []
+    rounds = []
+    declared = False
+    attack = OutputCounts()
     for part in each_round_of_sums(view, participants, most):
-        own = part.taking * participants.examples
-        by_examples = torch.allclose(part.weights, own / own.sum(1, keepdim=True), atol=1e-6)
-        seen = without_refuted_noise(part.view)
-        declared |= any(release.noise_scale for release in seen.releases)
-        shares, deviation = attack.linear_shares(seen, generator=generator)
-        right = right_when_rounded(deviation * part.view.example_counts[:, None]).prod(1).min()
-        whole = by_examples and float(right) >= _CERTAIN
-        found = attack.estimate(seen, generator=generator).proportions.double() if whole else shares
-        observed.append(found)
-        noise.append(0.0 if whole else float(deviation.square().mean()))
+        # Whether a client weighs as its number of examples does: then a sum has whole numbers of examples.
+        examples = part.taking * participants.examples
+        by_examples = torch.allclose(part.weights, examples / examples.sum(1, keepdim=True), atol=1e-6)
+        round_view = without_refuted_noise(part.view)
+        declared |= any(release.noise_scale for release in round_view.releases)
+        shares, deviation = attack.linear_shares(round_view, generator=generator)
+        all_right = right_when_rounded(deviation * part.view.example_counts[:, None]).prod(1).min()
+        if by_examples and float(all_right) >= _CERTAIN:
+            observed.append(attack.estimate(round_view, generator=generator).proportions.double())
+            noise.append(0.0)
+        else:
+            observed.append(shares)
+            noise.append(float(deviation.square().mean()))
         weights.append(part.weights)
-        rounds.append(dataclasses.replace(part, view=dataclasses.replace(part.view, deltas={}, model={})))
+        # Only who took part is needed further on, and the updates of all rounds may not fit into memory.
+        without_updates = dataclasses.replace(part.view, deltas={}, model={})
+        rounds.append(dataclasses.replace(part, view=without_updates))
     return SumsOf(weights, observed, noise, declared), rounds
 
 
 def predicted_widths(sums: SumsOf, kinds: int) -> Tensor:
     """``(T, C)`` width of the 95 % interval of a share of about 1 in `kinds`, from participation and declared noise."""
+    # Variance of a share of 1 / K for one example: the unit of the law.
     scale = (1 - 1 / kinds) / kinds
-    noise = sums.noise[0] / scale if sums.declared else 0.0
-    law = Law(USUAL.spread, max(USUAL.error, noise))
+    noise = 0.0
+    if sums.declared:
+        noise = sums.noise[0] / scale
+    law = ClientLaw(USUAL.spread, max(USUAL.error, noise))
     return 2 * Z95 * math.sqrt(scale) * deviations_after(sums.weights, law)

@@ -55,8 +55,14 @@ class MeanOfSums(SharesAttack):
     def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
         participants = Participants.of(view)
         sums, rounds = class_sums(view, participants, self.most, generator=generator)
-        taking = torch.stack([own.taking.T @ values for own, values in zip(rounds, sums.observed, strict=True)])
-        times = torch.stack([own.taking.sum(0) for own in rounds]).cumsum(0)[..., None]
-        usual = torch.stack([values.mean(0) for values in sums.observed]).cumsum(0)
-        usual = (usual / torch.arange(1, len(usual) + 1)[:, None])[:, None]
-        return self.estimate(participants, torch.where(times > 0, taking.cumsum(0) / times.clamp(min=1), usual))
+        # After each round: of every client, the sum of the shares of its sums so far, and how many these are.
+        summed_shares = torch.stack(
+            [of_round.taking.T @ shares for of_round, shares in zip(rounds, sums.observed, strict=True)]
+        ).cumsum(0)
+        times_in_round = torch.stack([of_round.taking.sum(0) for of_round in rounds])
+        times = times_in_round.cumsum(0)[..., None]
+        # The mean of all sums so far, for clients that have not taken part yet.
+        mean_of_all = torch.stack([shares.mean(0) for shares in sums.observed]).cumsum(0)
+        mean_of_all = (mean_of_all / torch.arange(1, len(mean_of_all) + 1)[:, None])[:, None]
+        shares = torch.where(times > 0, summed_shares / times.clamp(min=1), mean_of_all)
+        return self.estimate(participants, shares)

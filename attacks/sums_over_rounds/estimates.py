@@ -69,8 +69,11 @@ class Revealed:
     def at_the_end(self, lengths: int) -> dict[str, Tensor]:
         """The two metrics, one value per client after each of so many numbers of rounds; NaN before the last number."""
         before = torch.full(((lengths - 1) * len(self.first),), torch.nan, dtype=torch.float64)
-        values = {ROUNDS_TO_REVEAL.name: self.first, PREDICTED.name: self.predicted}
-        return {name: torch.cat([before, own.double()]) for name, own in values.items() if bool(own.isfinite().any())}
+        metrics = {}
+        for name, rounds in ((ROUNDS_TO_REVEAL.name, self.first), (PREDICTED.name, self.predicted)):
+            if bool(rounds.isfinite().any()):
+                metrics[name] = torch.cat([before, rounds.double()])
+        return metrics
 
 
 def first_revealed(hidden: Tensor) -> Tensor:
@@ -96,18 +99,21 @@ def truth_after(view: View, values: Tensor, senders: Tensor, after: Tensor) -> t
         after: ``(G,)`` numbers of rounds.
     """
     assert isinstance(view, History)
-    sent_in, numbers = view.sent_in, torch.unique(view.sent_in)
-    known = torch.isin(senders, view.pseudonyms)
-    found = torch.zeros(len(after), len(senders), *values.shape[1:], dtype=values.dtype)
-    for place, sender in enumerate(senders.tolist()):
-        own = (view.pseudonyms == sender).nonzero().flatten()
-        if not len(own):
+    sent_in = view.sent_in
+    numbers = torch.unique(sent_in)
+    # The round that is the last of the first `after` ones.
+    ends = numbers[(after - 1).clamp(max=len(numbers) - 1)]
+    has_truth = torch.isin(senders, view.pseudonyms)
+    truth = torch.zeros(len(after), len(senders), *values.shape[1:], dtype=values.dtype)
+    for index, sender in enumerate(senders.tolist()):
+        messages = (view.pseudonyms == sender).nonzero().flatten()
+        if not len(messages):
             continue
-        order = own[sent_in[own].argsort()]
-        ends = numbers[(after - 1).clamp(max=len(numbers) - 1)]
-        last = (torch.searchsorted(sent_in[order].contiguous(), ends, right=True) - 1).clamp(min=0)
-        found[:, place] = values[order[last]]
-    return found, known
+        by_round = messages[sent_in[messages].argsort()]
+        sent_until_then = torch.searchsorted(sent_in[by_round].contiguous(), ends, right=True)
+        last = (sent_until_then - 1).clamp(min=0)
+        truth[:, index] = values[by_round[last]]
+    return truth, has_truth
 
 
 def scores_after(
@@ -181,21 +187,34 @@ class SharesOverRounds(Estimate):
         Raises:
             ViewError: the ground truth has no client, or other classes.
         """
-        counts, known = truth_after(view, truth["class_counts"].double(), self.senders, self.after)
-        if counts.shape[2] != self.shares.shape[2] or not bool(known.any()):
+        counts, has_truth = truth_after(view, truth["class_counts"].double(), self.senders, self.after)
+        if counts.shape[2] != self.shares.shape[2] or not bool(has_truth.any()):
             raise ViewError(f"expected class counts of {self.shares.shape[2]} classes of some clients, got others")
         clients, _ = truth_after(view, truth["clients"], self.senders, self.after[:1])
-        counts, inferred, low, high = (x[:, known].flatten(0, 1) for x in (counts, self.shares, self.low, self.high))
+        # A row for each client after each number of rounds.
+        counts = counts[:, has_truth].flatten(0, 1)
+        inferred = self.shares[:, has_truth].flatten(0, 1)
+        low = self.low[:, has_truth].flatten(0, 1)
+        high = self.high[:, has_truth].flatten(0, 1)
         shares = counts / counts.sum(1, keepdim=True)
         metrics = {"l1": composition_errors(inferred, shares)["l1"]} | exact_counts(inferred, counts)
-        given = low.isfinite().all(1)
-        if bool(given.any()):
+        has_interval = low.isfinite().all(1)
+        if bool(has_interval.any()):
+            # Intervals of no width, of whole numbers of examples, hold the truth up to rounding.
             inside = ((shares >= low - 1e-6) & (shares <= high + 1e-6)).double().mean(1)
             width = high - low
-            metrics["coverage"] = inside.masked_fill(~given, torch.nan)
+            metrics["coverage"] = inside.masked_fill(~has_interval, torch.nan)
             metrics[INTERVAL.name] = width.mean(1)
-            metrics[REVEALED.name] = (width.amax(1) < self.sensitive).double().masked_fill(~given, torch.nan)
-            predicted = self.predicted_interval[:, known].flatten()
-            metrics |= {PREDICTED_INTERVAL.name: predicted} if bool(predicted.isfinite().any()) else {}
-        sizes = torch.full((len(counts),), counts.shape[1]), (counts > 0).sum(1)
-        return scores_after(metrics, self.revealed.of(known), *sizes, clients=clients[0, known], after=self.after)
+            is_revealed = (width.amax(1) < self.sensitive).double()
+            metrics[REVEALED.name] = is_revealed.masked_fill(~has_interval, torch.nan)
+            predicted = self.predicted_interval[:, has_truth].flatten()
+            if bool(predicted.isfinite().any()):
+                metrics[PREDICTED_INTERVAL.name] = predicted
+        return scores_after(
+            metrics,
+            self.revealed.of(has_truth),
+            items=torch.full((len(counts),), counts.shape[1]),
+            positives=(counts > 0).sum(1),
+            clients=clients[0, has_truth],
+            after=self.after,
+        )

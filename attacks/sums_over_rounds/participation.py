@@ -59,7 +59,8 @@ class ParticipationEstimate(Estimate):
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """The numbers themselves: no ground truth is needed."""
         metrics = {"determined": self.first.isfinite().double()}
-        metrics |= {PREDICTED.name: self.first} if bool(self.first.isfinite().any()) else {}
+        if bool(self.first.isfinite().any()):
+            metrics[PREDICTED.name] = self.first
         return Scores(metrics, units=self.clients, details=self.rows)
 
 
@@ -93,31 +94,38 @@ class Participation(Attack):
     def run(self, view: History, *, generator: torch.Generator) -> ParticipationEstimate:
         participants = Participants.of(view)
         assert view.participants is not None
-        listed = (view.participants >= 0).any(1)
-        taking = []
+        is_sum = (view.participants >= 0).any(1)
+        weights = []
         for number in torch.unique(view.sent_in).tolist():
-            groups = torch.unique(view.participants[listed & (view.sent_in == number)], dim=0)
-            own = participants.matrix(groups)
-            taking.append(own / own.sum(1, keepdim=True))
-        left = deviations_after(taking, USUAL) / USUAL.spread**0.5
-        first = first_revealed(left >= _DETERMINED)
-        return ParticipationEstimate(clients=participants.clients, first=first, rows=_rows(taking, first))
+            # A sum is recorded once for each of its clients.
+            groups = torch.unique(view.participants[is_sum & (view.sent_in == number)], dim=0)
+            taking = participants.matrix(groups)
+            weights.append(taking / taking.sum(1, keepdim=True))
+        # Standard deviation of a client's statistic given the sums, over that before them.
+        remaining = deviations_after(weights, USUAL) / USUAL.spread**0.5
+        first = first_revealed(remaining >= _DETERMINED)
+        return ParticipationEstimate(clients=participants.clients, first=first, rows=_rows(weights, first))
 
 
-def _rows(taking: list[Tensor], first: Tensor) -> tuple[Detail, ...]:
-    clients, sums = taking[0].shape[1], sum(len(own) for own in taking)
+def _rows(weights: list[Tensor], first: Tensor) -> tuple[Detail, ...]:
+    clients = weights[0].shape[1]
+    sums = sum(len(round_weights) for round_weights in weights)
     determined = first[first.isfinite()]
-    size = int((taking[0][0] > 0).sum())
-    together = max(clients // size, 1)
-    earliest = None if not len(determined) else int(determined.min())
-    when = "" if earliest is None else f", the first of them after {earliest} rounds"
+    earliest: int | None = None
+    when = ""
+    if len(determined):
+        earliest = int(determined.min())
+        when = f", the first of them after {earliest} rounds"
+    # In fixed batches as large as the first sum, each batch is one independent row at most.
+    size = int((weights[0][0] > 0).sum())
+    batches = max(clients // size, 1)
     return (
         {
             "what": "participation",
             "clients": clients,
-            "rounds": len(taking),
+            "rounds": len(weights),
             "sums": sums,
-            "rank": rank(taking),
+            "rank": rank(weights),
             "determined": len(determined),
             "first after": earliest,
             "text": f"Additive statistics of {len(determined)} of {clients} clients follow from exact sums{when}.",
@@ -125,12 +133,12 @@ def _rows(taking: list[Tensor], first: Tensor) -> tuple[Detail, ...]:
         {
             "what": "batched participation",
             "clients": clients,
-            "rounds": len(taking),
+            "rounds": len(weights),
             "sums": sums,
-            "rank": min(together, sums),
+            "rank": min(batches, sums),
             "determined": 0 if size > 1 else clients,
             "first after": None,
-            "text": f"If the same {size} clients always took part together, the rank would be {min(together, sums)} at"
+            "text": f"If the same {size} clients always took part together, the rank would be {min(batches, sums)} at"
             " most, and sums would separate no client.",
         },
     )

@@ -62,37 +62,47 @@ class RidgeOnSums(SharesAttack):
 
     def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
         participants = Participants.of(view)
-        taking, observed = [], []
+        # The model's output for a sum, times the number of its clients: a sum of their shares.
+        taking = []
+        summed_shares = []
         for part in each_round_of_sums(view, participants, self.most):
-            size = int(participants.examples.double().mean().round())
+            usual_size = int(participants.examples.double().mean().round())
             taking.append(part.taking)
-            observed.append(self._shares(part.view, size, generator) * part.taking.sum(1, keepdim=True))
-        found = []
+            mean_shares = self._shares(part.view, usual_size, generator)
+            summed_shares.append(mean_shares * part.taking.sum(1, keepdim=True))
+        # Ridge regression on participation P: (P' P + ridge I)^-1 P' s.
+        shares_after = []
         for rounds in with_progress(range(1, len(taking) + 1)):
-            design, sums = torch.cat(taking[:rounds]), torch.cat(observed[:rounds])
-            gram = design.T @ design + (self.ridge + _EXACT) * torch.eye(design.shape[1], dtype=torch.float64)
-            found.append(torch.linalg.solve(gram, design.T @ sums))
-        return self.estimate(participants, torch.stack(found))
+            design = torch.cat(taking[:rounds])
+            sums = torch.cat(summed_shares[:rounds])
+            eye = torch.eye(design.shape[1], dtype=torch.float64)
+            gram = design.T @ design + (self.ridge + _EXACT) * eye
+            shares_after.append(torch.linalg.solve(gram, design.T @ sums))
+        return self.estimate(participants, torch.stack(shares_after))
 
     def _shares(self, view: RoundView, size: int, generator: torch.Generator) -> Tensor:
         """``(G, K)`` output of the round's linear model for its sums, as if each were of one client."""
-        known = auxiliary(view, layer_change(view).bias.shape[1])
+        images = auxiliary(view, layer_change(view).bias.shape[1])
+        # Simulated clients of random composition, with `size` examples each, and their changes of the last layer.
         sizes = torch.full((self.simulated,), size)
-        shares = random_compositions(self.simulated, len(known.by_class), generator=generator)
-        counts = largest_remainders(shares, sizes)
-        examples = draw_examples(known, counts, generator=generator)
-        parts = list(simulated_changes(view, (known.images, known.labels), examples, generator=generator))
-        changes = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-        own, given = (_flat(view, deltas) for deltas in (changes, dict(view.deltas)))
-        mean = own.mean(0)
-        own = own - mean
-        gram = own @ own.T
+        compositions = random_compositions(self.simulated, len(images.by_class), generator=generator)
+        counts = largest_remainders(compositions, sizes)
+        examples = draw_examples(images, counts, generator=generator)
+        parts = list(simulated_changes(view, (images.images, images.labels), examples, generator=generator))
+        deltas = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        simulated = _flat(view, deltas)
+        received = _flat(view, dict(view.deltas))
+        # Least squares of the shares on the changes, both about their means. There are more numbers than clients, so
+        # it is solved in the space of the clients: X' (X X' + ridge)^-1 Y.
+        mean_change = simulated.mean(0)
+        simulated = simulated - mean_change
+        gram = simulated @ simulated.T
         gram.diagonal().add_(_EXACT * gram.diagonal().mean())
         shares = counts / sizes[:, None].double()
-        middle = shares.mean(0)
-        weights = torch.linalg.solve(gram, shares - middle)
-        found: Tensor = middle + (given - mean) @ own.T @ weights
-        return found
+        mean_share = shares.mean(0)
+        coefficients = torch.linalg.solve(gram, shares - mean_share)
+        predicted: Tensor = mean_share + (received - mean_change) @ simulated.T @ coefficients
+        return predicted
 
 
 class SeparatedUpdates(SharesAttack):
@@ -115,18 +125,23 @@ class SeparatedUpdates(SharesAttack):
     def run(self, view: History, *, generator: torch.Generator) -> SharesOverRounds:
         participants = Participants.of(view)
         rounds = list(each_round_of_sums(view, participants, self.most))
-        found = []
+        shares_after = []
         for count in with_progress(range(1, len(rounds) + 1)):
-            found.append(self._shares(rounds[:count], participants, generator))
-        return self.estimate(participants, torch.stack(found))
+            shares_after.append(self._shares(rounds[:count], participants, generator))
+        return self.estimate(participants, torch.stack(shares_after))
 
     def _shares(self, rounds: list[RoundSums], participants: Participants, generator: torch.Generator) -> Tensor:
-        design, first = torch.cat([one.weights for one in rounds]), rounds[0].view
+        """``(C, K)`` shares of all clients, from the updates that the sums of these rounds separate."""
+        # The updates of least norm that fit: the pseudoinverse of the participation times the sums.
+        design = torch.cat([of_round.weights for of_round in rounds])
         inverse = torch.linalg.pinv(design)
+        first = rounds[0].view
         deltas = {}
         for name in first.deltas:
-            sums = torch.cat([one.view.deltas[name] for one in rounds])
-            deltas[name] = (inverse @ sums.flatten(1).double()).reshape(-1, *sums.shape[1:]).to(sums)
+            sums = torch.cat([of_round.view.deltas[name] for of_round in rounds])
+            separated = inverse @ sums.flatten(1).double()
+            deltas[name] = separated.reshape(-1, *sums.shape[1:]).to(sums)
+        # A view of the first round, as if each client had sent its separated update.
         one_each = first.select(torch.zeros(len(participants.clients), dtype=torch.int64))
         of_clients = {"example_counts": participants.examples, "pseudonyms": participants.clients}
         view = RoundView(**one_each.common() | of_clients | {"deltas": deltas})
@@ -135,5 +150,6 @@ class SeparatedUpdates(SharesAttack):
 
 
 def _flat(view: RoundView, deltas: dict[str, Tensor]) -> Tensor:
+    """``(V, D)`` float64 change of the last layer's weight and bias."""
     change = layer_change(view, deltas)
     return torch.cat([part.flatten(1) for part in change], dim=1).double()

@@ -37,18 +37,21 @@ class Participants:
             raise ViewError("expected sums of several clients' updates, got updates of single clients")
         clients = torch.unique(view.participants[view.participants >= 0])
         examples = torch.zeros(len(clients), dtype=torch.int64)
-        own = torch.isin(view.pseudonyms, clients)
-        place = torch.searchsorted(clients, view.pseudonyms[own])
-        examples[place] = view.example_counts[own]
-        known = examples > 0
-        mean = examples[known].double().mean().round().long() if bool(known.any()) else torch.tensor(1)
-        return cls(clients, examples.where(known, mean.clamp(min=1)))
+        is_participant = torch.isin(view.pseudonyms, clients)
+        client = torch.searchsorted(clients, view.pseudonyms[is_participant])
+        examples[client] = view.example_counts[is_participant]
+        reported = examples > 0
+        usual = torch.tensor(1)
+        if bool(reported.any()):
+            usual = examples[reported].double().mean().round().long()
+        return cls(clients, examples.where(reported, usual.clamp(min=1)))
 
     def matrix(self, groups: Tensor) -> Tensor:
         """``(G, C)`` float64, 1 where a client takes part in each of the sums with participants ``groups (G, P)``."""
         taking = torch.zeros(len(groups), len(self.clients), dtype=torch.float64)
-        place = torch.searchsorted(self.clients, groups.clamp(min=0)).clamp(max=len(self.clients) - 1)
-        return taking.scatter_add_(1, place, (groups >= 0).double()).clamp(max=1)
+        # Groups are padded with negative numbers, which add 0 to some client.
+        client = torch.searchsorted(self.clients, groups.clamp(min=0)).clamp(max=len(self.clients) - 1)
+        return taking.scatter_add_(1, client, (groups >= 0).double()).clamp(max=1)
 
 
 @dataclass(frozen=True)
@@ -96,25 +99,28 @@ def round_sums(view: RoundView, participants: Participants, *, batches: bool = F
     taking = participants.matrix(chosen.participants)
     examples = participants.examples.double()
     totals = (taking @ examples).round().long()
-    weights = taking * _steps(view, participants.examples)
-    algorithm, steps = view.algorithm, (weights.sum() / taking.sum()).round()
+    # A client counts by its number of steps S_i.
+    client_steps = taking * _steps(view, participants.examples)
+    algorithm = view.algorithm
     if batches and isinstance(algorithm, ExampleAlgorithm) and algorithm.single_pass_batch is not None:
         steps = _steps(view, totals)
     else:
+        steps = (client_steps.sum() / taking.sum()).round()
         algorithm = _in_whole_batches(algorithm, int(steps))
-    factor = steps / weights.sum(1)
-    noisy = any(one.noise_scale for one in view.releases)
-    if noisy and bool((factor - factor[0]).abs().max() > 1e-9 * factor[0]):
+    # S / sum_i S_i. The noise and the clip of a release are one number, so all sums must have one factor.
+    factor = steps / client_steps.sum(1)
+    is_noisy = any(release.noise_scale for release in view.releases)
+    if is_noisy and bool((factor - factor[0]).abs().max() > 1e-9 * factor[0]):
         raise ViewError("expected sums of one number of steps, under noise; got clients with different numbers")
     chosen = dataclasses.replace(
         chosen,
-        deltas={name: value * _per_sum(factor, value) for name, value in chosen.deltas.items()},
+        deltas={name: delta * _per_sum(factor, delta) for name, delta in chosen.deltas.items()},
         example_counts=totals,
-        releases=tuple(_scaled(one, float(factor[0])) for one in chosen.releases),
+        releases=tuple(_scaled(release, float(factor[0])) for release in chosen.releases),
         participants=None,
         algorithm=algorithm,
     )
-    return RoundSums(chosen, taking, weights / weights.sum(1, keepdim=True))
+    return RoundSums(chosen, taking, client_steps / client_steps.sum(1, keepdim=True))
 
 
 def _in_whole_batches(algorithm: object | None, steps: int) -> object | None:
@@ -132,8 +138,9 @@ def _steps(view: View, examples: Tensor) -> Tensor:
     return torch.ones(len(examples), dtype=torch.float64)
 
 
-def _per_sum(factor: Tensor, value: Tensor) -> Tensor:
-    return factor.to(value).reshape(-1, *[1] * (value.dim() - 1))
+def _per_sum(factor: Tensor, delta: Tensor) -> Tensor:
+    """Factors ``(G,)`` in the type of a delta ``(G, *shape)``, with which it can be multiplied."""
+    return factor.to(delta).reshape(-1, *[1] * (delta.dim() - 1))
 
 
 def _scaled(release: Release, factor: float) -> Release:

@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 
 from fedleak.attacks.applicability import without_sums
 from fedleak.attacks.record_membership.candidate_fit import CandidateFit
-from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, Pool
+from fedleak.attacks.record_membership.pool import KNOWS, NEEDS, CandidatePool
 from fedleak.attacks.source.source_inference import SOURCE
 from fedleak.attacks.sums_over_rounds.base import SumsAttack, lengths
 from fedleak.attacks.sums_over_rounds.estimates import (
@@ -69,7 +69,8 @@ class HoldersOverRounds(Estimate):
         return without_sums(view, truth)
 
     def check(self, view: View) -> None:
-        check_tensor("scores", self.scores, (len(self.after), len(self.senders), len(view.auxiliary[CANDIDATE_LABELS])))
+        candidates = len(view.auxiliary[CANDIDATE_LABELS])
+        check_tensor("scores", self.scores, (len(self.after), len(self.senders), candidates))
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC of each client over the pool, and the share of its records whose holder is named.
@@ -77,25 +78,36 @@ class HoldersOverRounds(Estimate):
         Raises:
             ViewError: no client with a ground truth holds a record.
         """
-        member, known = truth_after(view, truth["own_member"].double(), self.senders, self.after[:1])
+        membership, has_truth = truth_after(view, truth["own_member"].double(), self.senders, self.after[:1])
         clients, _ = truth_after(view, truth["clients"], self.senders, self.after[:1])
-        held = member[0] > 0.5
-        if not bool(held.any()):
+        is_member = membership[0] > 0.5
+        if not bool(is_member.any()):
             raise ViewError("expected candidates that one of the clients holds, got none")
-        auc, source = [], []
-        records = held.any(0).nonzero().flatten()
-        holder = held[:, records].int().argmax(0)
-        count = holder.bincount(minlength=len(held))
+        # Records that somebody holds, and of each its holder.
+        records = is_member.any(0).nonzero().flatten()
+        holder = is_member[:, records].int().argmax(0)
+        records_of_client = holder.bincount(minlength=len(is_member))
+        auc = []
+        source = []
         for scores in self.scores:
-            auc.append(auc_per_victim(scores[known], held[known], torch.ones_like(held[known])))
-            right = top_share(scores[:, records].T, holder, 1)
-            own = torch.zeros(len(held), dtype=torch.float64).index_add_(0, holder, right) / count
-            source.append(own.masked_fill(count == 0, torch.nan)[known])
+            everything = torch.ones_like(is_member[has_truth])
+            auc.append(auc_per_victim(scores[has_truth], is_member[has_truth], everything))
+            # Share of each client's records whose highest score is that of the client.
+            is_named = top_share(scores[:, records].T, holder, 1)
+            named = torch.zeros(len(is_member), dtype=torch.float64).index_add_(0, holder, is_named)
+            share = (named / records_of_client).masked_fill(records_of_client == 0, torch.nan)
+            source.append(share[has_truth])
         metrics = {"auc": torch.cat(auc), SOURCE.name: torch.cat(source)}
-        metrics[REVEALED.name] = (~self.hidden[:, known]).double().flatten()
-        positives = held[known].sum(1).repeat(len(self.after))
-        sizes = torch.full_like(positives, held.shape[1]), positives
-        return scores_after(metrics, self.revealed.of(known), *sizes, clients=clients[0, known], after=self.after)
+        metrics[REVEALED.name] = (~self.hidden[:, has_truth]).double().flatten()
+        positives = is_member[has_truth].sum(1).repeat(len(self.after))
+        return scores_after(
+            metrics,
+            self.revealed.of(has_truth),
+            items=torch.full_like(positives, is_member.shape[1]),
+            positives=positives,
+            clients=clients[0, has_truth],
+            after=self.after,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,37 +152,55 @@ class HoldersToReveal(SumsAttack):
         )
         count = len(participants.clients)
         if self.shuffled:
-            taking = [own[:, torch.randperm(count, generator=generator)] for own in taking]
-        likelihood, found_in = torch.zeros(count, odds[0].shape[1]).double(), torch.zeros(count, odds[0].shape[1])
-        nobody, kept, scores, hidden = torch.zeros(odds[0].shape[1]).double(), lengths(self.after, len(odds)), [], []
-        prior = math.log(_HELD / count), math.log(1 - _HELD)
-        for rounds, (own, part) in enumerate(zip(odds, taking, strict=True), start=1):
-            likelihood += part.T @ logsigmoid(own) + (1 - part).T @ logsigmoid(-own)
-            nobody += logsigmoid(-own).sum(0)
-            found_in += part.T.float() @ (own > 0).float()
-            everything = torch.cat([likelihood + prior[0], (nobody + prior[1])[None]])
-            law = everything.log_softmax(0)
-            asked = found_in > 0
-            decided = (law[:-1] > math.log(_SURE)) | (law[:-1] < math.log(1 - _SURE))
-            undecided = (asked & ~decided).sum(1)
-            hidden.append((undecided >= self.sensitive * asked.sum(1)) | ~asked.any(1))
-            if rounds in kept:
-                others = torch.stack(
-                    [torch.cat([everything[:k], everything[k + 1 :]]).logsumexp(0) for k in range(count)]
-                )
-                scores.append(everything[:-1] - others)
-        together = torch.stack(hidden)
-        never = torch.full((count,), torch.nan, dtype=torch.float64)
+            taking = [round_taking[:, torch.randperm(count, generator=generator)] for round_taking in taking]
+        records = odds[0].shape[1]
+        # Log likelihoods of each record, with each client as its holder, and with nobody.
+        of_holders = torch.zeros(count, records).double()
+        of_nobody = torch.zeros(records).double()
+        # In how many sums of each client each record was found.
+        times_found = torch.zeros(count, records)
+        log_prior_of_holder = math.log(_HELD / count)
+        log_prior_of_nobody = math.log(1 - _HELD)
+        reported_after = lengths(self.after, len(odds))
+        scores = []
+        hidden_after = []
+        for rounds, (log_odds, round_taking) in enumerate(zip(odds, taking, strict=True), start=1):
+            # In the sums of its holder a record is, in all others it is not.
+            of_holders += round_taking.T @ logsigmoid(log_odds) + (1 - round_taking).T @ logsigmoid(-log_odds)
+            of_nobody += logsigmoid(-log_odds).sum(0)
+            times_found += round_taking.T.float() @ (log_odds > 0).float()
+            joint = torch.cat([of_holders + log_prior_of_holder, (of_nobody + log_prior_of_nobody)[None]])
+            hidden_after.append(self._is_hidden(joint.log_softmax(0)[:-1], times_found))
+            if rounds in reported_after:
+                scores.append(joint[:-1] - _log_sum_of_others(joint, count))
+        hidden = torch.stack(hidden_after)
+        predicted = torch.full((count,), torch.nan, dtype=torch.float64)
+        if not self.shuffled:  # the prediction is of the true participants
+            predicted = first_revealed(alike_participation(taking))
         return HoldersOverRounds(
             senders=participants.clients,
-            after=torch.tensor(kept),
+            after=torch.tensor(reported_after),
             scores=torch.stack(scores),
-            hidden=together[torch.tensor(kept) - 1],
-            revealed=Revealed(
-                first=first_revealed(together),
-                predicted=never if self.shuffled else first_revealed(alike_participation(taking)),
-            ),
+            hidden=hidden[torch.tensor(reported_after) - 1],
+            revealed=Revealed(first=first_revealed(hidden), predicted=predicted),
         )
+
+    def _is_hidden(self, log_posterior: Tensor, times_found: Tensor) -> Tensor:
+        """``(C,)`` whether too many records are undecided, of clients with a posterior ``(C, M)`` for each record."""
+        is_decided = (log_posterior > math.log(_SURE)) | (log_posterior < math.log(1 - _SURE))
+        # Only records that were found in a sum of the client can be its.
+        is_in_question = times_found > 0
+        undecided = (is_in_question & ~is_decided).sum(1)
+        too_many = undecided >= self.sensitive * is_in_question.sum(1)
+        return too_many | ~is_in_question.any(1)
+
+
+def _log_sum_of_others(logs: Tensor, count: int) -> Tensor:
+    """``(count, M)`` logarithm of the sum of all rows of ``logs`` but one, for each of the first `count` rows."""
+    sums = []
+    for row in range(count):
+        sums.append(torch.cat([logs[:row], logs[row + 1 :]]).logsumexp(0))
+    return torch.stack(sums)
 
 
 def alike_participation(taking: list[Tensor]) -> Tensor:
@@ -180,23 +210,28 @@ def alike_participation(taking: list[Tensor]) -> Tensor:
         >>> alike_participation([torch.tensor([[1.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])]).tolist()
         [[True, True, True], [False, False, True]]
     """
-    found, whole = [], torch.zeros(0, taking[0].shape[1], dtype=torch.float64)
-    for own in taking:
-        whole = torch.cat([whole, own.double()])
-        same = (whole.T[:, None] == whole.T).all(2).sum(1) > 1
-        found.append(same | ~(whole > 0).any(0))
-    return torch.stack(found)
+    hidden_after = []
+    participation = torch.zeros(0, taking[0].shape[1], dtype=torch.float64)
+    for round_taking in taking:
+        participation = torch.cat([participation, round_taking.double()])
+        # Every column equals itself, so one that equals another is counted more than once.
+        has_twin = (participation.T[:, None] == participation.T).all(2).sum(1) > 1
+        hidden_after.append(has_twin | ~(participation > 0).any(0))
+    return torch.stack(hidden_after)
 
 
 def _record_sums(
     view: History, participants: Participants, most: int, generator: torch.Generator
 ) -> tuple[list[Tensor], list[Tensor]]:
     """By round, log odds ``(G, M)`` that a record is in a sum, and participants ``(G, C)``."""
-    odds, taking, total = [], [], min(len(view.by_round) or most, most)
+    odds = []
+    taking = []
+    rounds = min(len(view.by_round) or most, most)
     for number, part in enumerate(each_round_of_sums(view, participants, most, batches=True), start=1):
         sums = part.view
-        fits = CandidateFit().of_round(partial(iter, [sums]), sums.example_counts, Pool.of(sums), generator)
-        odds.append(torch.stack([one.log_odds for _, one in fits]).double().clamp(-_LARGEST, _LARGEST))
+        fits = CandidateFit().of_round(partial(iter, [sums]), sums.example_counts, CandidatePool.of(sums), generator)
+        log_odds = torch.stack([sum_fit.log_odds for _, sum_fit in fits]).double()
+        odds.append(log_odds.clamp(-_LARGEST, _LARGEST))
         taking.append(part.taking)
-        report_progress(number / total)
+        report_progress(number / rounds)
     return odds, taking

@@ -15,12 +15,10 @@ from fedleak.attacks.sums_over_rounds.base import (
 )
 from fedleak.attacks.sums_over_rounds.estimates import SharesOverRounds
 from fedleak.attacks.sums_over_rounds.received_sums import Participants
-from fedleak.attacks.sums_over_rounds.tracking import (
-    Z95,
-    Posterior,
+from fedleak.attacks.sums_over_rounds.tracking import Z95, Posterior, posterior
+from fedleak.attacks.sums_over_rounds.whole_numbers import (
     at_least_zero,
     is_refuted,
-    posterior,
     whole_numbers_of,
     within_common_error,
 )
@@ -43,8 +41,8 @@ class RoundsToReveal(SharesAttack):
     An error that the sums of all rounds have in common does not average out and leaves no residual: it moves all
     clients alike. The error that `output-counts` predicts of a single sum counts as one. Where counts that the
     equations give exactly are no whole numbers, there is a larger one of unknown size; nothing is certain then, and the
-    intervals hold for any such error (`tracking.within_common_error`). They do not hold for an error that differs from
-    round to round by more than the likeliest law has, nor for wrong participants.
+    intervals hold for any such error (`whole_numbers.within_common_error`). They do not hold for an error that differs
+    from round to round by more than the likeliest law has, nor for wrong participants.
 
     Threat model: passive server; sees the sums of several rounds and knows who took part in each, because it addressed
     them. Pseudonyms that change with every round hide that. Knows what `output-counts` knows.
@@ -70,23 +68,33 @@ class RoundsToReveal(SharesAttack):
         if self.shuffled:
             count = len(participants.clients)
             sums = shuffled_participants(sums, [torch.randperm(count, generator=generator) for _ in sums.weights])
-        kinds, means, halves = sums.observed[0].shape[1], [], []
-        kept, law = lengths(self.after, len(sums.weights)), None
+        shares_after = []
+        halves_after = []
+        reported_after = lengths(self.after, len(sums.weights))
+        law = None
         for rounds in with_progress(range(1, len(sums.weights) + 1)):
-            known = sums.first(rounds)
-            found, law = posterior(known, None if rounds in kept else law)
-            shares, half = bounded(found.with_common_error(known.common_error), participants.examples)
-            means.append(shares)
-            halves.append(half)
-        widths = None if self.shuffled else predicted_widths(sums, kinds)
-        return self.estimate(participants, torch.stack(means), half=torch.stack(halves), predicted=widths)
+            received = sums.first(rounds)
+            # The most likely law takes long to find; between the reported rounds that of the last one stands.
+            of_clients, law = posterior(received, None if rounds in reported_after else law)
+            shares, half = bounded(of_clients.with_common_error(received.common_error), participants.examples)
+            shares_after.append(shares)
+            halves_after.append(half)
+        widths = None
+        if not self.shuffled:  # the prediction is of the true participants
+            widths = predicted_widths(sums, sums.observed[0].shape[1])
+        return self.estimate(
+            participants,
+            torch.stack(shares_after),
+            half=torch.stack(halves_after),
+            predicted=widths,
+        )
 
 
-def bounded(found: Posterior, examples: Tensor) -> tuple[Tensor, Tensor]:
+def bounded(law: Posterior, examples: Tensor) -> tuple[Tensor, Tensor]:
     """Shares ``(C, K)`` that are not negative, and whole numbers of examples where certain; half the 95 % intervals."""
-    if is_refuted(found, examples):
-        return within_common_error(found, examples)
-    shares = at_least_zero(found)
+    if is_refuted(law, examples):
+        return within_common_error(law, examples)
+    shares = at_least_zero(law)
     shares = shares / shares.sum(1, keepdim=True).clamp(min=1e-12)
-    shares, _ = whole_numbers_of(found, shares, examples)
-    return shares, Z95 * found.deviation
+    shares, _ = whole_numbers_of(law, shares, examples)
+    return shares, Z95 * law.deviation

@@ -1,6 +1,6 @@
 """Words of single clients from sums over rounds."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +19,8 @@ from fedleak.attacks.sums_over_rounds.estimates import (
     truth_after,
 )
 from fedleak.attacks.sums_over_rounds.received_sums import Participants, each_round_of_sums
-from fedleak.attacks.sums_over_rounds.tracking import Z95, SumsOf, at_least_zero, deviations_after, posterior
+from fedleak.attacks.sums_over_rounds.tracking import Z95, SumsOf, deviations_after, posterior
+from fedleak.attacks.sums_over_rounds.whole_numbers import at_least_zero
 from fedleak.attacks.words.estimates import dense
 from fedleak.attacks.words.next_words import next_word_shares, words_per_text
 from fedleak.attacks.words.touched_rows import TouchedRows
@@ -75,20 +76,29 @@ class WordsOverRounds(Estimate):
         Raises:
             ViewError: the ground truth has no client.
         """
-        words, known = truth_after(view, truth["words"], self.senders, self.after)
-        if not bool(known.any()):
+        words, has_truth = truth_after(view, truth["words"], self.senders, self.after)
+        if not bool(has_truth.any()):
             raise ViewError("expected the words of some clients, got none")
         clients, _ = truth_after(view, truth["clients"], self.senders, self.after[:1])
-        words, scores, decisions = (x[:, known].flatten(0, 1) for x in (words, self.scores, self.decisions))
-        held = dense(words, torch.ones_like(words), scores.shape[1]) > 0
-        mask = torch.ones_like(held)
-        mask[:, 0] = False
-        metrics = {"auc": auc_per_victim(scores, held, mask), "f1": f1_per_victim(decisions, held, mask)}
-        own = self.revealed.of(known)
-        if bool(own.first.isfinite().any()) or bool(own.predicted.isfinite().any()):
-            metrics[REVEALED.name] = (~self.hidden[:, known]).double().flatten()
-        sizes = mask.sum(1), (held & mask).sum(1)
-        return scores_after(metrics, own, *sizes, clients=clients[0, known], after=self.after)
+        # A row for each client after each number of rounds.
+        words = words[:, has_truth].flatten(0, 1)
+        scores = self.scores[:, has_truth].flatten(0, 1)
+        decisions = self.decisions[:, has_truth].flatten(0, 1)
+        is_present = dense(words, torch.ones_like(words), scores.shape[1]) > 0
+        mask = torch.ones_like(is_present)
+        mask[:, 0] = False  # padding
+        metrics = {"auc": auc_per_victim(scores, is_present, mask), "f1": f1_per_victim(decisions, is_present, mask)}
+        revealed = self.revealed.of(has_truth)
+        if bool(revealed.first.isfinite().any()) or bool(revealed.predicted.isfinite().any()):
+            metrics[REVEALED.name] = (~self.hidden[:, has_truth]).double().flatten()
+        return scores_after(
+            metrics,
+            revealed,
+            items=mask.sum(1),
+            positives=(is_present & mask).sum(1),
+            clients=clients[0, has_truth],
+            after=self.after,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,44 +145,61 @@ class WordsToReveal(SumsAttack):
         if self.shuffled:
             orders = [torch.randperm(len(participants.clients), generator=generator) for _ in taking]
             sums = shuffled_participants(sums, orders)
-            taking = [own[:, order] for own, order in zip(taking, orders, strict=True)]
+            taking = [round_taking[:, order] for round_taking, order in zip(taking, orders, strict=True)]
         once = 1 / (participants.examples.double() * per_text)[:, None]  # share of a word that occurs once
-        kept = lengths(self.after, len(taking))
+        reported_after = lengths(self.after, len(taking))
         possible = torch.ones(len(participants.clients), sums.observed[0].shape[1], dtype=torch.bool)
-        scores, decisions, hidden, law = [], [], [], None
+        scores = []
+        decisions = []
+        hidden_after = []
+        law = None
         for rounds in with_progress(range(1, len(taking) + 1)):
-            absent = (taking[rounds - 1].T @ (~touched[rounds - 1]).double()) > 0
-            possible &= ~absent
-            found, law = posterior(sums.first(rounds), None if rounds in kept else law)
-            undecided = possible & ((found.mean - once / 2).abs() < Z95 * found.deviation)
-            hidden.append(undecided.sum(1) >= self.sensitive * possible.sum(1).clamp(min=1))
-            if rounds in kept:
-                shares = at_least_zero(found, possible)
-                deviation = found.deviation.clamp(min=1e-9)
-                scores.append(((shares - once / 2) / deviation).clamp(-1e6, 1e6).where(possible, -1e6 - 1))
+            # A word that a sum does not show is none of its participants'.
+            is_absent = (taking[rounds - 1].T @ (~touched[rounds - 1]).double()) > 0
+            possible &= ~is_absent
+            # The most likely law takes long to find; between the reported rounds that of the last one stands.
+            of_clients, law = posterior(sums.first(rounds), None if rounds in reported_after else law)
+            undecided = possible & ((of_clients.mean - once / 2).abs() < Z95 * of_clients.deviation)
+            hidden_after.append(undecided.sum(1) >= self.sensitive * possible.sum(1).clamp(min=1))
+            if rounds in reported_after:
+                shares = at_least_zero(of_clients, possible)
+                # Distance from half an occurrence in standard deviations; excluded words come after all others.
+                deviation = of_clients.deviation.clamp(min=1e-9)
+                distance = ((shares - once / 2) / deviation).clamp(-1e6, 1e6)
+                scores.append(distance.where(possible, -1e6 - 1))
                 decisions.append(possible & (shares > once / 2))
-        predicted = deviations_after(sums.weights, USUAL) * 2 * Z95 * once.squeeze(1).sqrt() >= once.squeeze(1)
-        everything = torch.stack(hidden)
-        never = torch.full((len(once),), torch.nan)
+        hidden = torch.stack(hidden_after)
+        predicted = torch.full((len(once),), torch.nan)
+        if not self.shuffled:  # the prediction is of the true participants
+            predicted = _predicted_rounds(sums.weights, once.squeeze(1))
         return WordsOverRounds(
             senders=participants.clients,
-            after=torch.tensor(kept),
+            after=torch.tensor(reported_after),
             scores=torch.stack(scores),
             decisions=torch.stack(decisions),
-            hidden=everything[torch.tensor(kept) - 1],
-            revealed=Revealed(
-                first=first_revealed(everything), predicted=never if self.shuffled else first_revealed(predicted)
-            ),
+            hidden=hidden[torch.tensor(reported_after) - 1],
+            revealed=Revealed(first=first_revealed(hidden), predicted=predicted),
         )
+
+
+def _predicted_rounds(weights: Sequence[Tensor], once: Tensor) -> Tensor:
+    """``(C,)`` rounds after which the interval of a word that occurs once, a share ``(C,)``, is narrower than that."""
+    # The scale of a word's share, q (1 - q), is about the share q itself.
+    widths = deviations_after(weights, USUAL) * 2 * Z95 * once.sqrt()
+    return first_revealed(widths >= once)
 
 
 def _word_sums(
     view: History, participants: Participants, most: int, generator: torch.Generator
 ) -> tuple[SumsOf, list[Tensor], list[Tensor], float]:
     """Mean shares of next words, words that each sum shows, participants, and next words of a text."""
-    weights, observed, touched, taking, per_text = [], [], [], [], 0.0
+    weights = []
+    observed = []
+    touched = []
+    taking = []
+    per_text = 0.0
     for part in each_round_of_sums(view, participants, most):
-        if any(one.noise_scale for one in part.view.releases):
+        if any(release.noise_scale for release in part.view.releases):
             raise ViewError("expected sums without noise, which hides the rows that nobody changed; got noisy ones")
         weights.append(part.weights)
         taking.append(part.taking)

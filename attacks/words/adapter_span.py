@@ -10,7 +10,7 @@ from fedleak.attacks.reconstruction.span import span_of
 from fedleak.attacks.words.adapter_sums import SAFETY, adapter_sums
 from fedleak.attacks.words.adapter_words import AdapterWords
 from fedleak.attacks.words.estimates import WordSetEstimate
-from fedleak.attacks.words.joint_pursuit import MARGIN, Sums
+from fedleak.attacks.words.joint_pursuit import MARGIN, VectorSums
 from fedleak.core.attack import Attack
 from fedleak.core.ranges import OpenUnitInterval, PositiveInt
 from fedleak.core.view import RoundView
@@ -51,18 +51,24 @@ class AdapterSpan(Attack):
         systems = adapter_sums(view, self.places)
         scores = torch.zeros(view.victims, systems.vocabulary, dtype=torch.float64)
         decided = torch.zeros_like(scores)
-        for victim, own in enumerate(systems.sums):
-            most = torch.stack([one.span_shares() for one in own]).amax(0)
-            scores[victim].scatter_reduce_(0, systems.tokens, most, "amax")
-            inside = torch.stack([self._inside(one) for one in own]).any(0)
-            decided[victim].scatter_reduce_(0, systems.tokens, inside.double(), "amax")
-        scores[:, 0], decided[:, 0] = 0, 0
-        none = torch.full((view.victims,), torch.nan, dtype=torch.float64)
-        return WordSetEstimate(scores=scores, decisions=decided > 0, expected=none)
+        for victim, client_sums in enumerate(systems.sums):
+            # The best of all systems counts, and of a word's vectors, of which there may be one for each place.
+            largest_shares = torch.stack([sums.span_shares() for sums in client_sums]).amax(0)
+            scores[victim].scatter_reduce_(0, systems.tokens, largest_shares, "amax")
+            in_any_span = torch.stack([self._inside(sums) for sums in client_sums]).any(0)
+            decided[victim].scatter_reduce_(0, systems.tokens, in_any_span.double(), "amax")
+        # Word 0 is padding.
+        scores[:, 0] = 0
+        decided[:, 0] = 0
+        no_prediction = torch.full((view.victims,), torch.nan, dtype=torch.float64)
+        return WordSetEstimate(scores=scores, decisions=decided > 0, expected=no_prediction)
 
-    def _inside(self, sums: Sums) -> Tensor:
+    def _inside(self, sums: VectorSums) -> Tensor:
         """``(K,)`` which vectors lie in the row space, of which less than everything is left."""
-        span = span_of(sums.rows, sums.error / SAFETY / math.sqrt(sums.rows.numel()))
+        # The span takes the standard deviation of one number; the error is a norm with a safety factor in it.
+        deviation = sums.error / SAFETY / math.sqrt(sums.rows.numel())
+        span = span_of(sums.rows, deviation)
+        # `excess` is of sums of two vectors, of which the second is zero here.
         nothing = torch.zeros(1, sums.rows.shape[1], dtype=torch.float64)
         inside: Tensor = span.excess(sums.table.double(), nothing, missed=self.missed)[:, 0] <= 1
         return inside & (span.free >= MARGIN)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.linear_algebra import triangle
-from fedleak.attacks.words.joint_pursuit import Sums
+from fedleak.attacks.words.joint_pursuit import VectorSums
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.view import RoundView
@@ -27,46 +27,52 @@ class AdapterSums:
         names: parameters from whose change the sums are.
     """
 
-    sums: list[list[Sums]]
+    sums: list[list[VectorSums]]
     tokens: Tensor
     vocabulary: int
     names: tuple[str, ...]
 
 
-def adapter_sums(view: RoundView, places: int) -> AdapterSums:
+def adapter_sums(view: RoundView, text_length: int) -> AdapterSums:
     """Rows of the change of A of the first adapted layers; of B, where A did not move.
 
     Raises:
         ViewError: the first adapters were not recorded, did not move, or read no vectors of single words.
     """
     algorithm = view.require(PretrainedAlgorithm)
-    first = algorithm.first_inputs(places)
-    missing = [name for _, name in first.adapters if name not in view.deltas]
+    first = algorithm.first_inputs(text_length)
+    missing = [b_name for _, b_name in first.adapters if b_name not in view.deltas]
     if missing:
         raise ViewError(f"expected the deltas of the first adapters, {', '.join(missing)}; record them")
+    # A may be frozen (FFA-LoRA): then its values are those of the learner, not of the recorded model.
     values = {**algorithm.frozen, **view.model}
-    moved = [a for a, _ in first.adapters if a in view.deltas]
-    found = []
+    trained_a = [a_name for a_name, _ in first.adapters if a_name in view.deltas]
+    sums_of_clients = []
     for victim in range(view.victims):
-        rows = [view.deltas[a][victim].double() for a in moved]
-        if rows and bool(torch.cat(rows).any()):
-            errors = [change_error(view, a, victim) for a in moved]
-            found.append([Sums(torch.cat(rows), first.vectors, float(torch.tensor(errors).norm()))])
+        a_changes = [view.deltas[a_name][victim].double() for a_name in trained_a]
+        if a_changes and bool(torch.cat(a_changes).any()):
+            # Rows of the change of A are sums of the words' vectors: all layers read the same inputs, so they make one
+            # system, whose errors are independent.
+            errors = [change_error(view, a_name, victim) for a_name in trained_a]
+            error = float(torch.tensor(errors).norm())
+            sums_of_clients.append([VectorSums(torch.cat(a_changes), first.vectors, error)])
             continue
-        own = []
-        for a, b in first.adapters:
-            change = view.deltas[b][victim].double()
-            vectors = first.vectors.double() @ values[a].double().T
-            own.append(Sums(triangle(change), vectors, change_error(view, b, victim)))
-        found.append(own)
-    names = tuple(dict.fromkeys([*moved, *(b for _, b in first.adapters)]))
-    return AdapterSums(found, first.tokens, algorithm.vocabulary, names)
+        # A did not move, so rows of the change of B are sums of the vectors A z: a system of its own for each layer.
+        layer_sums = []
+        for a_name, b_name in first.adapters:
+            change = view.deltas[b_name][victim].double()
+            vectors = first.vectors.double() @ values[a_name].double().T
+            layer_sums.append(VectorSums(triangle(change), vectors, change_error(view, b_name, victim)))
+        sums_of_clients.append(layer_sums)
+    names = tuple(dict.fromkeys([*trained_a, *(b_name for _, b_name in first.adapters)]))
+    return AdapterSums(sums_of_clients, first.tokens, algorithm.vocabulary, names)
 
 
 def change_error(view: RoundView, name: str, victim: int) -> float:
     """Frobenius norm of the error of a parameter's change: of its rounding, and of declared noise."""
     delta = view.deltas[name][victim].double()
-    stored = torch.bfloat16 if name in view.rounded else torch.float32
+    stored_type = torch.bfloat16 if name in view.rounded else torch.float32
+    # A difference of two float32 models has the rounding of the models; then the difference itself is rounded.
     rounding = torch.finfo(torch.float32).eps * float(view.model[name].double().norm())
-    rounding += torch.finfo(stored).eps * float(delta.norm())
+    rounding += torch.finfo(stored_type).eps * float(delta.norm())
     return SAFETY * rounding + view.noise_scale(name) * math.sqrt(delta.numel())

@@ -66,35 +66,39 @@ class AdapterWords(Attack):
     places: PositiveInt = 32
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
-        systems, found = pursuits(view, self.words, self.places)
+        systems, pursuits_of_clients = pursuits(view, self.words, self.places)
         decided = torch.zeros(view.victims, systems.vocabulary, dtype=torch.bool)
         scores = torch.zeros(view.victims, systems.vocabulary, dtype=torch.float64)
-        for victim, (pursuit, own) in enumerate(zip(found, systems.sums, strict=True)):
-            shares = torch.stack([one.span_shares() for one in own]).square().amax(0)
+        for victim, (pursuit, client_sums) in enumerate(zip(pursuits_of_clients, systems.sums, strict=True)):
+            squared_shares = torch.stack([sums.span_shares() for sums in client_sums]).square().amax(0)
+            # Shares are at most 1, so chosen words, with 1 to 2 more, come before all others: the first choice first.
             chosen = pursuit.present
-            shares[chosen] += 1 + torch.arange(len(chosen), 0, -1) / max(len(chosen), 1)
-            scores[victim].scatter_reduce_(0, systems.tokens, shares, "amax")
+            order = torch.arange(len(chosen), 0, -1) / max(len(chosen), 1)
+            squared_shares[chosen] += 1 + order
+            scores[victim].scatter_reduce_(0, systems.tokens, squared_shares, "amax")
             decided[victim, systems.tokens[chosen]] = True
-        scores[:, 0], decided[:, 0] = 0, False
-        quiet = not any(view.noise_scale(name) or name in view.rounded for name in systems.names)
+        # Word 0 is padding.
+        scores[:, 0] = 0
+        decided[:, 0] = False
+        is_exact = not any(view.noise_scale(name) or name in view.rounded for name in systems.names)
         expected = torch.full((view.victims,), torch.nan, dtype=torch.float64)
-        for victim, (pursuit, sums) in enumerate(zip(found, systems.sums, strict=True)):
-            if quiet and are_only_words(sums, pursuit, systems.tokens):
+        for victim, (pursuit, client_sums) in enumerate(zip(pursuits_of_clients, systems.sums, strict=True)):
+            if is_exact and are_only_words(client_sums, pursuit, systems.tokens):
                 expected[victim] = 1.0
         return WordSetEstimate(scores=scores, decisions=decided, expected=expected, of_read=True)
 
 
-def pursuits(view: RoundView, words: int, places: int) -> tuple[AdapterSums, list[Pursuit]]:
+def pursuits(view: RoundView, most_words: int, text_length: int) -> tuple[AdapterSums, list[Pursuit]]:
     """Sums of the vectors of each client's words, and the words that explain them; computed once for a view.
 
     Args:
         view: what the server saw; each client's words are found from its own update alone.
-        words: largest number of words of a client.
-        places: length of the longest text.
+        most_words: largest number of words of a client.
+        text_length: length of the longest text.
     """
 
     def compute() -> tuple[AdapterSums, list[Pursuit]]:
-        systems = adapter_sums(view, places)
-        return systems, [pursue(own, words) for own in with_progress(systems.sums)]
+        systems = adapter_sums(view, text_length)
+        return systems, [pursue(client_sums, most_words) for client_sums in with_progress(systems.sums)]
 
-    return view.shared.value(("words of adapters", words, places), compute)
+    return view.shared.value(("words of adapters", most_words, text_length), compute)

@@ -46,16 +46,18 @@ class PopularWords(Attack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
         if TEXTS in view.auxiliary:
-            words = max(len(value) for value in view.model.values() if value.dim() == 2)
+            # The vocabulary is as large as the tallest matrix of the model, which is its table of words.
+            vocabulary = max(len(parameter) for parameter in view.model.values() if parameter.dim() == 2)
             if isinstance(view.algorithm, PretrainedAlgorithm):  # whose table of words is frozen and no parameter
-                words = max(words, view.algorithm.vocabulary)
-            likely = expected_words(view, max(words, 1 + int(view.auxiliary[TEXTS].max())))
-            if likely is None:
+                vocabulary = max(vocabulary, view.algorithm.vocabulary)
+            largest_token = int(view.auxiliary[TEXTS].max())
+            probabilities = expected_words(view, max(vocabulary, 1 + largest_token))
+            if probabilities is None:
                 raise ViewError("expected texts of token numbers (M, L) in the server's data, got other examples")
         else:
-            likely = words_of_others(view, inferred_words(view, generator))
-        decisions, expected = best_decisions(likely)
-        return WordSetEstimate(scores=likely, decisions=decisions, expected=expected)
+            probabilities = words_of_others(view, inferred_words(view, generator))
+        decisions, expected = best_decisions(probabilities)
+        return WordSetEstimate(scores=probabilities, decisions=decisions, expected=expected)
 
 
 def inferred_words(view: RoundView, generator: torch.Generator) -> Tensor:
@@ -66,11 +68,14 @@ def inferred_words(view: RoundView, generator: torch.Generator) -> Tensor:
     """
     if not isinstance(view.algorithm, PretrainedAlgorithm):
         # One client at a time, so that no client's update has a part in what is inferred of another one.
-        alone = [view.select(torch.tensor([victim])) for victim in range(view.victims)]
-        return torch.cat([TouchedRows().run(one, generator=generator).decisions for one in alone])
-    systems, found = pursuits(view, AdapterWords.words, AdapterWords.places)
+        decisions = []
+        for victim in range(view.victims):
+            client_view = view.select(torch.tensor([victim]))
+            decisions.append(TouchedRows().run(client_view, generator=generator).decisions)
+        return torch.cat(decisions)
+    systems, pursuits_of_clients = pursuits(view, AdapterWords.words, AdapterWords.places)
     words = torch.zeros(view.victims, systems.vocabulary, dtype=torch.bool)
-    for victim, pursuit in enumerate(found):
+    for victim, pursuit in enumerate(pursuits_of_clients):
         words[victim, systems.tokens[pursuit.present]] = True
     words[:, 0] = False
     return words
@@ -97,29 +102,38 @@ def words_of_others(view: RoundView, words: Tensor) -> Tensor:
         Speech and Language 1994, equation 25, for the discount.
     """
     _, message = view.distinct_messages()
-    likely = torch.zeros(words.shape, dtype=torch.float64)
+    probabilities = torch.zeros(words.shape, dtype=torch.float64)
     for victim in range(view.victims):
-        others = message != message[victim]
-        held = words[others].double().sum(0)
-        seen = held.nonzero().flatten()
-        if not len(seen):
+        is_other = message != message[victim]
+        holders = words[is_other].double().sum(0)  # c of each word
+        occurring = holders.nonzero().flatten()
+        if not len(occurring):
             raise ViewError("expected the words of other clients of the round, whose frequency is compared; got none")
-        count = int(others.sum())
-        once, twice = int((held == 1).sum()), int((held == 2).sum())
-        discount = once / (once + 2 * twice) if once else 0.0
-        chance = (held - discount).clamp(min=0) / count
-        chance = chance + discount * len(seen) / count * _density(seen, words.shape[1])
-        texts = view.example_counts[victim] / view.example_counts[others].double().mean().clamp(min=1)
-        likely[victim] = -torch.expm1(texts * (-chance.clamp(max=1 - 1e-9)).log1p())
-    likely[:, 0] = 0
-    return likely
+        count = int(is_other.sum())  # K
+        # The discount d = Q_1 / (Q_1 + 2 Q_2).
+        held_once = int((holders == 1).sum())
+        held_twice = int((holders == 2).sum())
+        discount = held_once / (held_once + 2 * held_twice) if held_once else 0.0
+        # (c - d) / K for words of others; what that takes from the S words goes to all words by their density.
+        frequency = (holders - discount).clamp(min=0) / count
+        frequency = frequency + discount * len(occurring) / count * _density(occurring, words.shape[1])
+        # 1 - (1 - p)^N for a client with N times as many texts.
+        texts = view.example_counts[victim] / view.example_counts[is_other].double().mean().clamp(min=1)
+        probabilities[victim] = -torch.expm1(texts * (-frequency.clamp(max=1 - 1e-9)).log1p())
+    # Word 0 is padding.
+    probabilities[:, 0] = 0
+    return probabilities
 
 
-def _density(seen: Tensor, vocabulary: int) -> Tensor:
-    """``(W,)`` share of each number of a word, by how dense the numbers ``seen (S,)``, ascending, are about it."""
+def _density(occurring: Tensor, vocabulary: int) -> Tensor:
+    """``(W,)`` share of each number of a word, by how dense the numbers ``occurring (S,)``, ascending, are about it."""
+    # Bins of equally many occurring words, so that they are narrow where words are dense.
     ends = torch.tensor([1, vocabulary])
-    edges = torch.unique(torch.cat([seen[_IN_A_BIN::_IN_A_BIN], ends]))
-    counts = torch.bucketize(seen, edges, right=True).bincount(minlength=len(edges) + 1)[1:-1].double()
+    edges = torch.unique(torch.cat([occurring[_IN_A_BIN::_IN_A_BIN], ends]))
+    bin_of_word = torch.bucketize(occurring, edges, right=True)
+    counts = bin_of_word.bincount(minlength=len(edges) + 1)[1:-1].double()
     density = counts / edges.diff()
-    shares = density[torch.bucketize(torch.arange(1, vocabulary), edges, right=True) - 1]
+    # Each word has the density of its bin; word 0 is padding and has none.
+    bin_of_number = torch.bucketize(torch.arange(1, vocabulary), edges, right=True) - 1
+    shares = density[bin_of_number]
     return torch.cat([shares.new_zeros(1), shares / shares.sum()])

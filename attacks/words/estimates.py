@@ -88,33 +88,45 @@ class WordSetEstimate(Estimate):
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC, F1 and R-precision of each client's words; recall and precision of those that no other client has."""
-        sets = [
-            dense(truth[name], torch.ones_like(truth[name]), self.decisions.shape[1]) > 0
-            for name in ("words", "read_words")
-            if name in truth
-        ]
-        return self._scored(*sets)
+        vocabulary = self.decisions.shape[1]
+        words = dense(truth["words"], torch.ones_like(truth["words"]), vocabulary) > 0
+        if "read_words" not in truth:
+            return self._scored(words)
+        read = dense(truth["read_words"], torch.ones_like(truth["read_words"]), vocabulary) > 0
+        return self._scored(words, read)
 
-    def _scored(self, held: Tensor, read: Tensor | None = None) -> Scores:
-        mask = torch.ones_like(held)
-        mask[:, 0] = False
-        rare = held & (held.sum(0) == 1)
+    def _scored(self, words: Tensor, read: Tensor | None = None) -> Scores:
+        mask = torch.ones_like(words)
+        mask[:, 0] = False  # padding
+        # Words that only one client has are compared with those that it does not have: not with its other words.
+        rare = words & (words.sum(0) == 1)
+        is_compared = ~(words & ~rare | ~mask)
+        number_of_rare = rare.sum(1).double().masked_fill(~rare.any(1), torch.nan)
+        compared_scores = self.scores.masked_fill(~is_compared, -torch.inf)
+        ranked_words = words if read is None else read
         metrics = {
-            "auc": auc_per_victim(self.scores, held, mask),
-            "f1": f1_per_victim(self.decisions, held, mask),
-            "rare-words": (rare & self.decisions).sum(1) / rare.sum(1).double().masked_fill(~rare.any(1), torch.nan),
-            "rare-precision": average_precision(self.scores.masked_fill(held & ~rare | ~mask, -torch.inf).T, rare.T),
-            "r-precision": r_precision(self.scores, (held if read is None else read) & mask, mask),
+            "auc": auc_per_victim(self.scores, words, mask),
+            "f1": f1_per_victim(self.decisions, words, mask),
+            "rare-words": (rare & self.decisions).sum(1) / number_of_rare,
+            "rare-precision": average_precision(compared_scores.T, rare.T),
+            "r-precision": r_precision(self.scores, ranked_words & mask, mask),
         }
         if read is not None:
             metrics["read-f1"] = f1_per_victim(self.decisions, read, mask)
         if bool(self.expected.isfinite().any()):
-            metrics["predicted-read-f1" if self.of_read else "predicted-f1"] = self.expected
-        candidates = Candidates.of_rows("did the client type this word?", self.scores, held, mask)
-        # Decisions next to evidence of their own have frequencies in them, which would count twice.
-        alone, decided = (self.scores, self.decisions) if self.evidence is None else (self.evidence, None)
-        answers = Choices.of_matrix(alone, held, lambda odds: self._posterior(odds)._scored(held, read), mask, decided)
-        return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates, answers=answers)
+            predicted = "predicted-read-f1" if self.of_read else "predicted-f1"
+            metrics[predicted] = self.expected
+        candidates = Candidates.of_rows("did the client type this word?", self.scores, words, mask)
+        if self.evidence is None:
+            answers = Choices.of_matrix(
+                self.scores, words, lambda odds: self._posterior(odds)._scored(words, read), mask, self.decisions
+            )
+        else:
+            # Decisions next to evidence of their own have frequencies in them, which would count twice.
+            answers = Choices.of_matrix(
+                self.evidence, words, lambda odds: self._posterior(odds)._scored(words, read), mask, None
+            )
+        return Scores(metrics, mask.sum(1), (words & mask).sum(1), candidates=candidates, answers=answers)
 
     @staticmethod
     def _posterior(odds: Tensor) -> "WordSetEstimate":
@@ -171,22 +183,24 @@ class WordCountEstimate(Estimate):
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Shares of the words that occur, in the client's texts or in the estimate."""
-        true, found = dense(truth["words"], truth["next_words"], self.counts.shape[1]), self.counts.round()
-        asked = (true > 0) | (found > 0)
-        total = asked.sum(1).double().masked_fill(~asked.any(1), torch.nan)
-        off = (found - true).abs()
+        true_counts = dense(truth["words"], truth["next_words"], self.counts.shape[1])
+        rounded_counts = self.counts.round()
+        # Of a vocabulary nearly all words are absent from both, and would be right without any attack.
+        occurs = (true_counts > 0) | (rounded_counts > 0)
+        total = occurs.sum(1).double().masked_fill(~occurs.any(1), torch.nan)
+        error = (rounded_counts - true_counts).abs()
         metrics = {
-            "exact-words": ((off == 0) & asked).sum(1) / total,
-            "within-one": ((off <= 1) & asked).sum(1) / total,
-            "word-recall": torch.minimum(found, true).sum(1) / true.sum(1).clamp(min=1),
-            "predicted-exact-words": (right_when_rounded(self.deviation) * asked).sum(1) / total,
+            "exact-words": ((error == 0) & occurs).sum(1) / total,
+            "within-one": ((error <= 1) & occurs).sum(1) / total,
+            "word-recall": torch.minimum(rounded_counts, true_counts).sum(1) / true_counts.sum(1).clamp(min=1),
+            "predicted-exact-words": (right_when_rounded(self.deviation) * occurs).sum(1) / total,
         }
-        return Scores(metrics, asked.sum(1), (true > 0).sum(1))
+        return Scores(metrics, occurs.sum(1), (true_counts > 0).sum(1))
 
 
 def dense(words: Tensor, values: Tensor, vocabulary: int) -> Tensor:
     """``(V, W)`` float64 values of all words, from ``values (V, R)`` of ``words (V, R)``, padded with 0."""
-    whole = torch.zeros(len(words), vocabulary, dtype=torch.float64)
-    whole.scatter_add_(1, words.long().clamp(max=vocabulary - 1), values.double())
-    whole[:, 0] = 0
-    return whole
+    values_of_words = torch.zeros(len(words), vocabulary, dtype=torch.float64)
+    values_of_words.scatter_add_(1, words.long().clamp(max=vocabulary - 1), values.double())
+    values_of_words[:, 0] = 0  # padding
+    return values_of_words

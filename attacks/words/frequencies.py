@@ -14,8 +14,12 @@ def word_frequencies(view: RoundView, words: int) -> Tensor | None:
     texts = view.auxiliary.get(TEXTS)
     if texts is None or texts.dim() != 2 or texts.is_floating_point():
         return None
-    once = torch.unique(torch.arange(len(texts))[:, None] * words + texts.clamp(max=words - 1)) % words
-    counts: Tensor = (once.bincount(minlength=words) + 0.5).double()
+    # Text m with word w is the number m W + w; each such pair counts once, however often the text has the word.
+    text_numbers = torch.arange(len(texts))[:, None]
+    pairs = torch.unique(text_numbers * words + texts.clamp(max=words - 1))
+    words_of_pairs = pairs % words
+    # Half a text more with and half a text more without the word: no frequency is 0 or 1.
+    counts: Tensor = (words_of_pairs.bincount(minlength=words) + 0.5).double()
     return counts / (len(texts) + 1)
 
 
@@ -24,6 +28,9 @@ def expected_words(view: RoundView, words: int) -> Tensor | None:
     frequency = word_frequencies(view, words)
     if frequency is None:
         return None
-    likely = -torch.expm1(view.example_counts[:, None] * (-frequency.clamp(max=1 - 1e-9)).log1p())
-    likely[:, 0] = 0
-    return likely
+    # 1 - (1 - q_w)^N of a client with N texts.
+    log_absent = (-frequency.clamp(max=1 - 1e-9)).log1p()
+    probabilities = -torch.expm1(view.example_counts[:, None] * log_absent)
+    # Word 0 is padding.
+    probabilities[:, 0] = 0
+    return probabilities

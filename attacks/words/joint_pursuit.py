@@ -18,10 +18,14 @@ _AT_ONCE = 8192
 """Vectors that are projected together."""
 _FLAT = 1e-6
 """Singular values of a residual, relative to the largest, that count as zero."""
+_VISIBLE = 1e-3
+"""Part of a vector's squared length outside the span of the chosen ones, below which that is rounding."""
+_CLEAR = 3.0
+"""Standard errors of a coefficient above which it is no noise."""
 
 
 @dataclass(frozen=True)
-class Sums:
+class VectorSums:
     """Sums ``rows = coefficients @ table[chosen]`` of unknown vectors of a table.
 
     Attributes:
@@ -34,28 +38,31 @@ class Sums:
     table: Tensor
     error: float
 
-    def projected(self, numbers: int) -> "Sums":
+    def projected(self, numbers: int) -> "VectorSums":
         """The same sums in so many random directions."""
-        every = self.rows.shape[1]
-        draws = torch.randn(every, numbers, generator=generator_for(0, "directions"), dtype=torch.float64)
+        all_numbers = self.rows.shape[1]
+        draws = torch.randn(all_numbers, numbers, generator=generator_for(0, "directions"), dtype=torch.float64)
         directions, _ = torch.linalg.qr(draws)
         table = torch.cat([part @ directions.to(part) for part in torch.split(self.table, _AT_ONCE)])
-        return Sums(self.rows @ directions, table, self.error * (numbers / every) ** 0.5)
+        # Of a white error, orthonormal directions have their part of the variance.
+        return VectorSums(self.rows @ directions, table, self.error * (numbers / all_numbers) ** 0.5)
 
     def without(self, chosen: Sequence[int]) -> Tensor:
         """``(R, d)`` rows without their part in the span of chosen vectors."""
         if not chosen:
             return self.rows
         basis, _ = torch.linalg.qr(self.table[list(chosen)].double().T)
-        left: Tensor = self.rows - self.rows @ basis @ basis.T
-        return left
+        residual: Tensor = self.rows - self.rows @ basis @ basis.T
+        return residual
 
     def span_shares(self) -> Tensor:
         """``(K,)`` length of the part of each vector in the row space, over its length; 0 if that is everything."""
         basis = _basis(self.rows, self.error)
+        # A row space of nearly all directions has every vector in it.
         if len(basis) > self.rows.shape[1] - MARGIN:
             return torch.zeros(len(self.table), dtype=torch.float64)
-        shares: Tensor = _inside(self.table, [basis])[0].sqrt() / self.table.norm(dim=1).double().clamp(min=1e-300)
+        lengths = self.table.norm(dim=1).double().clamp(min=1e-300)
+        shares: Tensor = _inside(self.table, [basis])[0].sqrt() / lengths
         return shares
 
 
@@ -87,7 +94,7 @@ class Pursuit:
         return self.chosen[self.strength > 1] if self.explained else self.chosen
 
 
-def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
+def pursue(systems: Sequence[VectorSums], most: int) -> Pursuit:
     """Chooses vectors one after another until they explain the sums: rank-aware order-recursive matching pursuit.
 
     Each step takes the vector that, without its part along the chosen ones, lies most in the row space of what is
@@ -110,43 +117,55 @@ def pursue(systems: Sequence[Sums], most: int) -> Pursuit:
     """
     numbers = min(system.rows.shape[1] for system in systems)
     if numbers > _FEW:
-        found = _pursuit(systems, _choose([system.projected(_FEW) for system in systems], min(most, _FEW - MARGIN)))
-        if found.explained:
-            return found
+        projected = [system.projected(_FEW) for system in systems]
+        chosen = _choose(projected, min(most, _FEW - MARGIN))
+        # The choice is made in few directions and judged in all.
+        pursuit = _pursuit(systems, chosen)
+        if pursuit.explained:
+            return pursuit
     return _pursuit(systems, _choose(systems, most))
 
 
-def _pursuit(systems: Sequence[Sums], chosen: list[int]) -> Pursuit:
+def _pursuit(systems: Sequence[VectorSums], chosen: list[int]) -> Pursuit:
     return Pursuit(
         chosen=torch.tensor(chosen, dtype=torch.int64),
-        left=_left(systems, [system.without(chosen) for system in systems]),
+        left=_relative_residual(systems, [system.without(chosen) for system in systems]),
         strength=_strengths(systems, chosen),
         numbers=min(system.rows.shape[1] for system in systems),
     )
 
 
-def _choose(systems: Sequence[Sums], most: int) -> list[int]:
+def _choose(systems: Sequence[VectorSums], most: int) -> list[int]:
     residuals = [system.rows.clone() for system in systems]
-    lengths = [system.table.norm(dim=1).double().square() for system in systems]
-    norms = [length.clone() for length in lengths]
+    squared_lengths = [system.table.norm(dim=1).double().square() for system in systems]
+    # Squared length of the part of each vector that is orthogonal to the chosen ones.
+    squares_outside = [squares.clone() for squares in squared_lengths]
+    # Orthonormal basis of the chosen ones: a row for each.
     spans = [system.rows.new_zeros(0, system.rows.shape[1]) for system in systems]
     chosen = list[int]()
     numbers = min(system.rows.shape[1] for system in systems)
-    while _left(systems, residuals) > 1 and len(chosen) < min(most, numbers):
-        shares, chance = torch.zeros_like(norms[0]), 0.0
+    while _relative_residual(systems, residuals) > 1 and len(chosen) < min(most, numbers):
+        shares = torch.zeros_like(squares_outside[0])
+        chance = 0.0
         for number, (system, residual) in enumerate(zip(systems, residuals, strict=True)):
-            basis, norm, length = _basis(residual, system.error), norms[number], lengths[number]
+            basis = _basis(residual, system.error)
+            outside = squares_outside[number]
             # One pass over the table for both: it can be larger than any cache.
-            inside, gone = _inside(system.table, [basis, spans[number][len(chosen) - 1 :]])
-            norm -= gone
-            chance = max(chance, _best_by_chance(len(basis), system.rows.shape[1] - len(chosen), len(norm)))
-            visible = norm > 1e-3 * length  # what is left of a vector that the chosen ones explain is rounding
-            shares = torch.maximum(shares, torch.where(visible, inside / norm.clamp(min=1e-300), 0.0))
+            newest_direction = spans[number][len(chosen) - 1 :]
+            inside, gone = _inside(system.table, [basis, newest_direction])
+            outside -= gone
+            free_numbers = system.rows.shape[1] - len(chosen)
+            chance = max(chance, _best_by_chance(len(basis), free_numbers, len(outside)))
+            # Of a vector that the chosen ones explain, only rounding is outside, whose direction says nothing.
+            visible = outside > _VISIBLE * squared_lengths[number]
+            shares = torch.maximum(shares, torch.where(visible, inside / outside.clamp(min=1e-300), 0.0))
+        # The vector that lies most in the row space of the residual, unless a random one would lie as far in.
         shares[chosen] = -1
         best = int(shares.argmax())
         if float(shares[best]) <= chance or chance >= 1:
             break
         chosen.append(best)
+        # Its part orthogonal to the chosen ones (Gram and Schmidt) is taken out of the residuals.
         for number, system in enumerate(systems):
             direction = system.table[best].double()
             for _ in range(2):  # twice, against the loss of orthogonality
@@ -161,35 +180,46 @@ def _best_by_chance(rank: int, numbers: int, vectors: int) -> float:
     """Median of the largest squared share in a space of some rank, of random vectors of so many numbers."""
     if not rank or rank >= numbers:
         return float(rank > 0)
+    # One share has the law Beta(rank / 2, (numbers - rank) / 2); the largest of K is below its median if all are,
+    # each with a probability of 0.5^(1 / K).
     return float(beta.isf(1 - 0.5 ** (1 / vectors), rank / 2, (numbers - rank) / 2))
 
 
-def _left(systems: Sequence[Sums], residuals: Sequence[Tensor]) -> float:
+def _relative_residual(systems: Sequence[VectorSums], residuals: Sequence[Tensor]) -> float:
     """Norm of what is unexplained over the error, of the system in which it is largest."""
-    return max(float(left.norm()) / max(one.error, 1e-300) for one, left in zip(systems, residuals, strict=True))
+    ratios = []
+    for system, residual in zip(systems, residuals, strict=True):
+        ratios.append(float(residual.norm()) / max(system.error, 1e-300))
+    return max(ratios)
 
 
-def _strengths(systems: Sequence[Sums], chosen: Sequence[int]) -> Tensor:
+def _strengths(systems: Sequence[VectorSums], chosen: Sequence[int]) -> Tensor:
     """``(k,)`` norm of the coefficients of each chosen vector over the standard error that the error gives them."""
-    found = torch.zeros(len(chosen), dtype=torch.float64)
-    for system in systems if chosen else ():
-        own = system.table[list(chosen)].double()
-        inverse = torch.linalg.pinv(own)  # (d, k)
+    strengths = torch.zeros(len(chosen), dtype=torch.float64)
+    if not chosen:
+        return strengths
+    for system in systems:
+        vectors = system.table[list(chosen)].double()
+        inverse = torch.linalg.pinv(vectors)  # (d, k)
+        # The coefficients of least squares, C = X T^+, and what an error of equal size in all numbers makes of them.
         coefficients = (system.rows @ inverse).norm(dim=0)
         noise = system.error / system.rows.shape[1] ** 0.5 * inverse.norm(dim=0)
-        found = torch.maximum(found, coefficients / (3 * noise).clamp(min=1e-300))
-    return found
+        strengths = torch.maximum(strengths, coefficients / (_CLEAR * noise).clamp(min=1e-300))
+    return strengths
 
 
 def _inside(table: Tensor, bases: Sequence[Tensor]) -> list[Tensor]:
     """``(K,)`` squared lengths of the part of each vector of a table in the space of each orthonormal basis."""
     along = table @ torch.cat(list(bases)).to(table).T
-    return [part.double().square().sum(1) for part in along.tensor_split([len(bases[0])], dim=1)]
+    along_each_basis = along.tensor_split([len(bases[0])], dim=1)
+    return [part.double().square().sum(1) for part in along_each_basis]
 
 
 def _basis(rows: Tensor, error: float) -> Tensor:
     """``(r, d)`` orthonormal basis of the row space, of directions above the error."""
-    values, basis = row_space(rows)
-    least = max(_FLAT * float(values[:1].sum()), error / max(rows.shape[0], 1) ** 0.5)
-    found: Tensor = basis[values > least]
-    return found
+    singular_values, basis = row_space(rows)
+    # The error is spread over the rows, so that each direction has its part; the sum is 0 where there are no rows.
+    largest = float(singular_values[:1].sum())
+    threshold = max(_FLAT * largest, error / max(rows.shape[0], 1) ** 0.5)
+    above_error: Tensor = basis[singular_values > threshold]
+    return above_error

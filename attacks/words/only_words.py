@@ -7,7 +7,7 @@ import torch
 from scipy.special import betaln, gammaln
 from torch import Tensor
 
-from fedleak.attacks.words.joint_pursuit import Pursuit, Sums
+from fedleak.attacks.words.joint_pursuit import Pursuit, VectorSums
 
 _CLEAR = 10.0
 """Strength of the weakest word above which no further word is expected to be lost in the rounding."""
@@ -20,11 +20,11 @@ _AT_ONCE = 8192
 """Vectors of a table that are compared together."""
 
 
-def are_only_words(systems: Sequence[Sums], pursuit: Pursuit, tokens: Tensor) -> bool:
+def are_only_words(systems: Sequence[VectorSums], pursuit: Pursuit, tokens: Tensor) -> bool:
     """Whether the chosen vectors are certain to be those of the words in the sums.
 
     The sums are ``X = C T + E``, with the vectors T of the words, unknown coefficients C and an error E of a norm of at
-    most `Sums.error`, which is that of rounding. Words are certain if all of this holds:
+    most `VectorSums.error`, which is that of rounding. Words are certain if all of this holds:
 
     1. The chosen ones explain the sums up to the error, and are fewer than the numbers of a vector.
     2. Each has a coefficient well above the error, so that no weaker one is expected to be lost in it.
@@ -33,8 +33,8 @@ def are_only_words(systems: Sequence[Sums], pursuit: Pursuit, tokens: Tensor) ->
     4. As many random vectors would not explain the sums (`log_accidents`): a few rows are explained by many sets of
        vectors, if these are nearly as many as their numbers.
 
-    An error of the sums that is larger than `Sums.error`, as of an optimizer other than declared, dropout, or numbers
-    that were rounded to fewer digits, leaves more unexplained than the error and fails at 1.
+    An error of the sums that is larger than `VectorSums.error`, as of an optimizer other than declared, dropout, or
+    numbers that were rounded to fewer digits, leaves more unexplained than the error and fails at 1.
 
     Args:
         systems: sums of the same choice.
@@ -50,12 +50,12 @@ def are_only_words(systems: Sequence[Sums], pursuit: Pursuit, tokens: Tensor) ->
     )
 
 
-def no_word_can_be_another(systems: Sequence[Sums], chosen: Tensor, tokens: Tensor) -> bool:
+def no_word_can_be_another(systems: Sequence[VectorSums], chosen: Tensor, tokens: Tensor) -> bool:
     """Whether the sums distinguish every chosen vector from those of all other words, see `norm_after_swap`."""
     return bool((norm_after_swap(systems, chosen, tokens) > _DISTINGUISHED).all())
 
 
-def norm_after_swap(systems: Sequence[Sums], chosen: Tensor, tokens: Tensor) -> Tensor:
+def norm_after_swap(systems: Sequence[VectorSums], chosen: Tensor, tokens: Tensor) -> Tensor:
     """``(k,)`` least norm, in errors, that stays unexplained if another word takes the place of each chosen one.
 
     Say the vectors S explain the sums, ``X = C T_S + R``, and the truth has v in the place of w, ``X = C' T_S' + E``.
@@ -69,43 +69,53 @@ def norm_after_swap(systems: Sequence[Sums], chosen: Tensor, tokens: Tensor) -> 
         tokens: ``(K,)`` word of each vector: another vector of the same word is no other word.
     """
     largest = torch.zeros(len(chosen), dtype=torch.float64)
-    for system in systems if len(chosen) else ():
+    if not len(chosen):
+        return largest
+    for system in systems:
         vectors = system.table[chosen].double()
         # Column w of the inverse is a / |a|^2.
         inverse = torch.linalg.pinv(vectors)
-        alone = 1 / inverse.norm(dim=0).clamp(min=1e-300)  # |a|
-        directions = inverse * alone
+        orthogonal_norm = 1 / inverse.norm(dim=0).clamp(min=1e-300)  # |a|
+        directions = inverse * orthogonal_norm
         basis, _ = torch.linalg.qr(vectors.T)
-        least = torch.ones(len(chosen), dtype=torch.float64)
-        for places in torch.split(torch.arange(len(tokens)), _AT_ONCE):
-            others = system.table[places].double()
-            outside = (others - others @ basis @ basis.T).square().sum(1, keepdim=True)
-            along = (others @ directions).square()
+        least_squared_sine = torch.ones(len(chosen), dtype=torch.float64)
+        for rows in torch.split(torch.arange(len(tokens)), _AT_ONCE):
+            candidates = system.table[rows].double()
+            outside = (candidates - candidates @ basis @ basis.T).square().sum(1, keepdim=True)
+            along = (candidates @ directions).square()
             # The squared sine; a word that S has already, or that adds no direction, takes no place.
-            sine = outside / (outside + along).clamp(min=1e-300)
-            is_same = tokens[places][:, None] == tokens[chosen]
-            is_chosen = torch.isin(places, chosen)[:, None]
-            least = torch.minimum(least, sine.masked_fill(is_same | is_chosen, 1.0).amin(0))
-        left = (system.rows @ inverse).norm(dim=0) * alone * least.sqrt()
-        largest = torch.maximum(largest, left / max(system.error, 1e-300))
+            squared_sine = outside / (outside + along).clamp(min=1e-300)
+            is_same = tokens[rows][:, None] == tokens[chosen]
+            is_chosen = torch.isin(rows, chosen)[:, None]
+            squared_sine = squared_sine.masked_fill(is_same | is_chosen, 1.0)
+            least_squared_sine = torch.minimum(least_squared_sine, squared_sine.amin(0))
+        # |C_w| times |a| times the sine.
+        coefficients = (system.rows @ inverse).norm(dim=0)
+        unexplained = coefficients * orthogonal_norm * least_squared_sine.sqrt()
+        largest = torch.maximum(largest, unexplained / max(system.error, 1e-300))
     return largest
 
 
-def log_accidents(systems: Sequence[Sums], count: int) -> float:
+def log_accidents(systems: Sequence[VectorSums], count: int) -> float:
     """Logarithm of the expected number of sets of `count` vectors that would explain the sums if they were random.
 
     There are ``binomial(K, k)`` sets. The share of a vector of d numbers that k random ones leave has a square of the
     law Beta((d - k) / 2, k / 2), which is below x with a probability of at most ``x^a / (a B(a, b))``. It is asked of
     every direction of the rows above the error.
     """
-    sets = len(systems[0].table)
-    accidents = float(gammaln(sets + 1) - gammaln(count + 1) - gammaln(sets - count + 1))
+    vectors = len(systems[0].table)
+    # Logarithm of binomial(K, k).
+    log_expected = float(gammaln(vectors + 1) - gammaln(count + 1) - gammaln(vectors - count + 1))
     for system in systems:
-        free, taken = (system.rows.shape[1] - count) / 2, count / 2
-        if free <= 0:
+        half_free = (system.rows.shape[1] - count) / 2  # a
+        half_taken = count / 2  # b
+        if half_free <= 0:
             return math.inf
-        sizes = torch.linalg.svdvals(system.rows)
-        shares = (system.error / sizes[sizes > max(system.error, 1e-300)]).clamp(min=1e-300).square()
-        logs = free * shares.log() - math.log(free) - float(betaln(free, taken))
-        accidents += float(logs.clamp(max=0).sum())
-    return accidents
+        # Of each direction of the rows, an explanation leaves the error at most: a squared share of x.
+        singular_values = torch.linalg.svdvals(system.rows)
+        above_error = singular_values[singular_values > max(system.error, 1e-300)]
+        squared_shares = (system.error / above_error).clamp(min=1e-300).square()
+        # Logarithm of the bound x^a / (a B(a, b)), which is a probability and so at most 1.
+        log_bounds = half_free * squared_shares.log() - math.log(half_free) - float(betaln(half_free, half_taken))
+        log_expected += float(log_bounds.clamp(max=0).sum())
+    return log_expected

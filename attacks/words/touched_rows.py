@@ -27,6 +27,10 @@ _WINDOW = 10
 """Neighbouring ones, three powers of ten, among which those of one client's rows are equally likely."""
 _SHARES = 12
 """Shares of touched rows that are tried where nothing is known of the words."""
+_PARALLEL = 0.99
+"""Cosine of a row's change and the row above which the change may be weight decay alone."""
+_DECAY_ROUNDING = 0.02
+"""Part of the estimated decay by which a row may differ from it and count as unmoved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +83,11 @@ class TouchedRows(Attack):
         moved = _moved(change, view.model[name].double())
         scores = moved.norm(dim=2)
         decisions = scores > 0
-        following = next_words_among(view, ~decisions)
-        if following is not None:
-            scores = scores + following * scores.amax(1, keepdim=True) * _LATE
-            decisions |= following
+        # The last word of a text moves no row of the table, but it is a next word.
+        last_words = next_words_among(view, ~decisions)
+        if last_words is not None:
+            scores = scores + last_words * scores.amax(1, keepdim=True) * _LATE
+            decisions |= last_words
         decisions[:, 0] = False
         return WordSetEstimate(
             scores=scores, decisions=decisions, expected=torch.ones(view.victims, dtype=torch.float64)
@@ -96,8 +101,12 @@ def embedding_table(view: RoundView, name: str | None = None) -> str:
         ViewError: there is none.
     """
     parameters = [parameter for parameter in view.deltas if parameter in view.model]  # clients may send other numbers
-    tables = [one for one in parameters if view.model[one].dim() == 2 and "embed" in one and "item" not in one]
-    table = name or max(tables, key=lambda one: view.model[one].numel(), default="")
+    tables = []
+    for parameter in parameters:
+        is_of_words = "embed" in parameter and "item" not in parameter
+        if is_of_words and view.model[parameter].dim() == 2:
+            tables.append(parameter)
+    table = name or max(tables, key=lambda parameter: view.model[parameter].numel(), default="")
     if table not in view.deltas:
         raise ViewError(f"expected the deltas of an embedding table, got those of {', '.join(view.deltas)}")
     return table
@@ -105,42 +114,60 @@ def embedding_table(view: RoundView, name: str | None = None) -> str:
 
 def _moved(change: Tensor, table: Tensor) -> Tensor:
     """The change ``(V, W, D)`` without weight decay of the table, zero where only decay or rounding moved a row."""
-    length = table.norm(dim=1).clamp(min=1e-30)
-    along = (change * table).sum(2) / length
-    size = change.norm(dim=2)
-    parallel = (along.abs() > 0.99 * size) & (size > 0)
-    shares = (along / length).masked_fill(~parallel, torch.nan)
-    decay = shares.nanmedian(1).values.nan_to_num(0)
+    row_norm = table.norm(dim=1).clamp(min=1e-30)
+    along = (change * table).sum(2) / row_norm
+    change_norm = change.norm(dim=2)
+    # Decay alone moves a row by a multiple of itself, the same for all: the median over the rows that move so.
+    parallel = (along.abs() > _PARALLEL * change_norm) & (change_norm > 0)
+    multiples = (along / row_norm).masked_fill(~parallel, torch.nan)
+    decay = multiples.nanmedian(1).values.nan_to_num(0)
     # Decay moves all rows that no word touches; a few parallel rows among many others are no decay.
-    decay = decay * (parallel.sum(1) > 0.5 * (size > 0).sum(1))
-    left = change - decay[:, None, None] * table
-    rounding = _ROUNDING * length + 0.02 * decay.abs()[:, None] * length
-    still = (left.norm(dim=2) <= rounding) & (decay != 0)[:, None]
-    moved: Tensor = left.masked_fill(still[..., None], 0)
+    decay = decay * (parallel.sum(1) > 0.5 * (change_norm > 0).sum(1))
+    without_decay = change - decay[:, None, None] * table
+    # Where there was decay, what is not larger than rounding did not move; without decay, such rows are exactly zero.
+    rounding = _ROUNDING * row_norm + _DECAY_ROUNDING * decay.abs()[:, None] * row_norm
+    still = (without_decay.norm(dim=2) <= rounding) & (decay != 0)[:, None]
+    moved: Tensor = without_decay.masked_fill(still[..., None], 0)
     return moved
 
 
-def _posterior(change: Tensor, noise: float, likely: Tensor | None) -> tuple[Tensor, Tensor]:
+def _posterior(change: Tensor, noise: float, prior_of_words: Tensor | None) -> tuple[Tensor, Tensor]:
     """Probability that a row was touched, see `TouchedRows`, from a noisy change ``(V, W, D)``; and what it says alone.
 
     Both are ``(V, W)``; the latter is the logarithm of the likelihood ratio.
-    ``likely (V, W)`` is the prior probability of each word; None for equal ones, of largest likelihood.
+    ``prior_of_words (V, W)`` is the prior probability of each word; None for equal ones, of largest likelihood.
     """
-    energy, width = change.square().sum(2) / noise**2, change.shape[2]
-    ratios = torch.logspace(*_RATIOS, dtype=torch.float64)
-    gains = torch.stack([energy / 2 * (r / (1 + r)) - width / 2 * r.log1p() for r in ratios])
-    shares = torch.logspace(-math.log10(energy.shape[1]), math.log10(0.5), _SHARES, dtype=torch.float64)
-    priors = [s.expand(1, 1) for s in shares] if likely is None else [likely.clamp(1e-9, 1 - 1e-9)]
-    best = torch.full((len(energy), 1), -torch.inf, dtype=torch.float64)
-    found, alone = torch.zeros_like(energy), torch.zeros_like(energy)
-    for first in range(len(ratios) - _WINDOW + 1):
-        gain = gains[first : first + _WINDOW].logsumexp(0) - math.log(_WINDOW)
+    energy = change.square().sum(2) / noise**2
+    width = change.shape[2]
+    # With r = t^2 / s^2, the log likelihood ratio of a touched row is E / 2 r / (1 + r) - D / 2 log(1 + r).
+    variance_ratios = torch.logspace(*_RATIOS, dtype=torch.float64)
+    log_ratios = []
+    for r in variance_ratios:
+        log_ratios.append(energy / 2 * (r / (1 + r)) - width / 2 * r.log1p())
+    ratios_by_variance = torch.stack(log_ratios)
+    if prior_of_words is None:
+        # From one touched row to half of them.
+        one_row = -math.log10(energy.shape[1])
+        shares = torch.logspace(one_row, math.log10(0.5), _SHARES, dtype=torch.float64)
+        priors = [share.expand(1, 1) for share in shares]
+    else:
+        priors = [prior_of_words.clamp(1e-9, 1 - 1e-9)]
+    largest_likelihood = torch.full((len(energy), 1), -torch.inf, dtype=torch.float64)
+    probability = torch.zeros_like(energy)
+    evidence = torch.zeros_like(energy)
+    # Each client has the window of variances, and the share of touched rows, of its largest likelihood.
+    for first in range(len(variance_ratios) - _WINDOW + 1):
+        # All variances of a window are equally likely: the mean of their likelihood ratios.
+        log_ratio = ratios_by_variance[first : first + _WINDOW].logsumexp(0) - math.log(_WINDOW)
         for prior in priors:
-            odds = gain + prior.logit()
-            value = (functional.softplus(odds) + (-prior).log1p()).sum(1, keepdim=True)
-            found, alone = (
-                torch.where(value > best, now, old) for now, old in ((odds.sigmoid(), found), (gain, alone))
-            )
-            best = torch.maximum(value, best)
-    found[:, 0], alone[:, 0] = 0, 0
-    return found, alone
+            log_odds = log_ratio + prior.logit()
+            # Logarithm of the product over words of (1 - p) + p L, as (1 - p) (1 + odds).
+            likelihood = (functional.softplus(log_odds) + (-prior).log1p()).sum(1, keepdim=True)
+            is_larger = likelihood > largest_likelihood
+            probability = torch.where(is_larger, log_odds.sigmoid(), probability)
+            evidence = torch.where(is_larger, log_ratio, evidence)
+            largest_likelihood = torch.maximum(likelihood, largest_likelihood)
+    # Word 0 is padding.
+    probability[:, 0] = 0
+    evidence[:, 0] = 0
+    return probability, evidence

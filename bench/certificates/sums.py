@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from bench.certificates import Counts
-from fedleak.attacks.sums_over_rounds.tracking import SumsOf, is_refuted, posterior, whole_numbers_of
+from fedleak.attacks.sums_over_rounds.tracking import SumsOf, posterior
+from fedleak.attacks.sums_over_rounds.whole_numbers import is_refuted, whole_numbers_of
 
 CLIENTS, CLASSES, TOGETHER = 20, 10, 5
 _EQUAL = 1e-6

@@ -48,6 +48,7 @@ MOVED_SINCE = {
     "callbacks.round_progress": "training.lightning.round_progress",
     "callbacks.run_config": "training.lightning.run_config",
     "callbacks.stop_report": "recordings.stop_report",
+    "defenses.manipulation_checks": "defenses.within_list_checks",
     "modules.learners.network": "training.network_learner",
     "tables.after.attribute_ceiling": "callbacks.steps.attribute_ceiling",
     "tables.after.devices": "callbacks.steps.devices",

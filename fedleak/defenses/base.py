@@ -47,13 +47,15 @@ class Update:
     def row_mask(self, parameter: str) -> Tensor:
         """Mask of the real rows, in a shape that broadcasts with ``deltas[parameter]``."""
         delta = self.deltas[parameter]
-        return (self.rows[parameter] >= 0).reshape(*delta.shape[:2], *[1] * (delta.dim() - 2))
+        is_row = self.rows[parameter] >= 0
+        return is_row.reshape(*delta.shape[:2], *[1] * (delta.dim() - 2))
 
 
 def hold_back(update: Update, sent: Tensor) -> Update:
     """The update with the deltas of clients outside ``sent (C,)`` set to zero."""
-    sent = sent if update.sent is None else sent & update.sent
-    deltas = {name: value * per_client(sent, value) for name, value in update.deltas.items()}
+    if update.sent is not None:
+        sent = sent & update.sent
+    deltas = {name: delta * per_client(sent, delta) for name, delta in update.deltas.items()}
     return dataclasses.replace(update, deltas=deltas, sent=sent)
 
 
@@ -64,13 +66,16 @@ def per_client(values: Tensor, delta: Tensor) -> Tensor:
 
 def with_whole_tables(update: Update, names: Collection[str], model: Mapping[str, Tensor]) -> Update:
     """The update with the row parameters `names` as whole tables, in the model's shapes; untrained rows are zero."""
-    deltas, rows = dict(update.deltas), dict(update.rows)
+    deltas = dict(update.deltas)
+    rows = dict(update.rows)
     for name in names:
-        own = rows.pop(name)
-        client, place = (own >= 0).nonzero(as_tuple=True)
-        whole = model[name].new_zeros(len(own), *model[name].shape)  # deltas of mixed precision are summed in float32
-        whole[client, own[client, place]] = deltas[name][client, place].to(whole)
-        deltas[name] = whole
+        row_numbers = rows.pop(name)
+        # Which clients have a row in which column, without padding.
+        client, column = (row_numbers >= 0).nonzero(as_tuple=True)
+        # In the model's type: deltas of mixed precision are summed in float32.
+        tables = model[name].new_zeros(len(row_numbers), *model[name].shape)
+        tables[client, row_numbers[client, column]] = deltas[name][client, column].to(tables)
+        deltas[name] = tables
     return dataclasses.replace(update, deltas=deltas, rows=rows)
 
 
@@ -143,8 +148,8 @@ class Defense:
     def check_order(self, earlier: Sequence["Defense"]) -> None:
         """Called when the learner is built, with the defences that change an update before this one, in order."""
 
-    def prepare(self, known: Tensor | None) -> None:
-        """Called before the first round; ``known (num_clients,)`` is True for the adversary's own devices, if any."""
+    def prepare(self, is_adversarys: Tensor | None) -> None:
+        """Called before the first round; ``is_adversarys (num_clients,)``: the adversary's own devices, if any."""
 
     def set_key(self, key: bytes) -> None:
         """Called before the first round with the clients' secret key, see `fedleak.core.seeding.secret_key`."""

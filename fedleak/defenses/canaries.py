@@ -56,7 +56,11 @@ class Canaries(Defense):
         mislabelled: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.kind, self.share, self.norm, self.mislabelled, self.seed = kind, share, norm, mislabelled, seed
+        self.kind = kind
+        self.share = share
+        self.norm = norm
+        self.mislabelled = mislabelled
+        self.seed = seed
         require(
             kind in ("update", "data") and norm > 0,
             "Canaries.kind update or data, and a norm above 0",
@@ -74,7 +78,10 @@ class Canaries(Defense):
         self._worlds: dict[str, Tensor] = {}
 
     def check_order(self, earlier: Sequence[Defense]) -> None:
-        noisy = [type(one).__name__ for one in earlier if any(r.noise_scale > 0 for r in one.releases(()))]
+        noisy = []
+        for defense in earlier:
+            if any(release.noise_scale > 0 for release in defense.releases(())):
+                noisy.append(type(defense).__name__)
         require(not noisy, "Canaries before the defence that adds noise", f"{noisy} before it", "Move Canaries up.")
 
     def set_key(self, key: bytes) -> None:
@@ -82,15 +89,19 @@ class Canaries(Defense):
 
     def chosen(self, clients: Tensor) -> Tensor:
         """``(C,)`` bool, which of ``clients (C,)`` are canaries."""
-        keys = (generator_for(self._key, "canary", self.seed, client) for client in clients.tolist())
-        draws = [float(torch.rand((), generator=key)) for key in keys]
+        draws = []
+        for client in clients.tolist():
+            generator = generator_for(self._key, "canary", self.seed, client)
+            draws.append(float(torch.rand((), generator=generator)))
         return torch.tensor(draws, dtype=torch.float64).reshape(-1) < self.share
 
     def coins(self, clients: Tensor) -> Tensor:
         """``(C,)`` coin of each client, 0 for one that is no canary."""
-        keys = (generator_for(self._key, "coin", PERSISTENT, client) for client in clients.tolist())
-        flips = torch.tensor([2 * int(torch.randint(2, (), generator=key)) - 1 for key in keys], dtype=torch.int64)
-        return flips * self.chosen(clients)
+        flips = []
+        for client in clients.tolist():
+            generator = generator_for(self._key, "coin", PERSISTENT, client)
+            flips.append(2 * int(torch.randint(2, (), generator=generator)) - 1)
+        return torch.tensor(flips, dtype=torch.int64) * self.chosen(clients)
 
     def train_locally(self, examples: Examples, mask: Tensor, clients: Tensor, train: Train) -> Update:
         """Has the clients train in both worlds of ``data`` canaries; each goes on with the update of its own world."""
@@ -112,65 +123,83 @@ class Canaries(Defense):
         Raises:
             InputError: the examples have no label that could be wrong.
         """
-        known = {name: rule for name, rule in _MISLABELLED.items() if name in examples}
-        if not known:
+        rules = {name: rule for name, rule in _MISLABELLED.items() if name in examples}
+        if not rules:
             raise InputError(
                 expected=f"examples with {' or '.join(_MISLABELLED)} for Canaries(kind=data)",
                 found=", ".join(examples),
                 way_out="Use Canaries(kind=update), which needs no labels.",
             )
-        first = torch.ceil(self.mislabelled * mask.sum(1)).long()[:, None]
-        wrong = mask & self.chosen(clients).to(mask.device)[:, None] & (mask.cumsum(1) <= first)
-        return {name: _where(wrong, rule(examples[name]), examples[name]) for name, rule in known.items()}
+        # The first examples of each canary, up to its share.
+        count = torch.ceil(self.mislabelled * mask.sum(1)).long()[:, None]
+        is_canary = self.chosen(clients).to(mask.device)[:, None]
+        is_mislabelled = mask & is_canary & (mask.cumsum(1) <= count)
+        fields = {}
+        for name, rule in rules.items():
+            fields[name] = _where(is_mislabelled, rule(examples[name]), examples[name])
+        return fields
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         if self.kind == "data" or update.clients is None or not len(update.clients):
             return update
         coins = self.coins(update.clients).to(update.clients.device)
-        draws = {name: torch.zeros_like(delta) for name, delta in update.deltas.items()}
-        for place in coins.nonzero().flatten().tolist():
-            generator = generator_for(self._key, "canary direction", self.seed, int(update.clients[place]))
-            for delta in draws.values():
-                delta[place] = torch.randn(delta[place].shape, generator=generator).to(delta)
+        # A random direction of each canary, over all its parameters together; zero for other clients.
+        directions = {name: torch.zeros_like(delta) for name, delta in update.deltas.items()}
+        for position in coins.nonzero().flatten().tolist():
+            generator = generator_for(self._key, "canary direction", self.seed, int(update.clients[position]))
+            for direction in directions.values():
+                direction[position] = torch.randn(direction[position].shape, generator=generator).to(direction)
         for name in update.rows:
-            draws[name] *= update.row_mask(name)
-        norms = torch.stack([draw.flatten(1).double().square().sum(1) for draw in draws.values()]).sum(0).sqrt()
-        sizes = self.norm / norms.clamp(min=1e-30)
-        plus = {name: draw * per_client(sizes, draw) for name, draw in draws.items()}
+            directions[name] *= update.row_mask(name)
+        # norm * c with a unit vector c: the update in the world +1.
+        squares = [direction.flatten(1).double().square().sum(1) for direction in directions.values()]
+        norms = torch.stack(squares).sum(0).sqrt()
+        factors = self.norm / norms.clamp(min=1e-30)
+        plus = {name: direction * per_client(factors, direction) for name, direction in directions.items()}
         self._keep(update.clients, {CANARY_PLUS: plus}, coins != 0)
-        deltas = {
-            name: torch.where(per_client(coins, delta) != 0, per_client(coins, delta) * plus[name], delta)
-            for name, delta in update.deltas.items()
-        }
+        # Canaries send the coin times that, all others their own update.
+        deltas = {}
+        for name, delta in update.deltas.items():
+            coin = per_client(coins, delta)
+            deltas[name] = torch.where(coin != 0, coin * plus[name], delta)
         return dataclasses.replace(update, deltas=deltas)
 
     def recorded_facts(self, clients: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        places = [self._clients.tolist().index(client) for client in clients.tolist()]
-        return {name: value[places] for name, value in self._worlds.items()}, {COIN: self.coins(clients)}
+        cohort = self._clients.tolist()
+        positions = [cohort.index(client) for client in clients.tolist()]
+        public = {name: deltas[positions] for name, deltas in self._worlds.items()}
+        return public, {COIN: self.coins(clients)}
 
     def _keep(self, clients: Tensor, worlds: dict[str, dict[str, Tensor]], canary: Tensor) -> None:
         """Keeps the canaries' updates in both worlds for the recording; zero for other clients."""
         self._clients = clients.cpu()
-        self._worlds = {
-            f"{world}{name}": (delta * per_client(canary.to(delta.device), delta)).float()
-            for world, deltas in worlds.items()
-            for name, delta in deltas.items()
-        }
+        self._worlds = {}
+        for world, deltas in worlds.items():
+            for name, delta in deltas.items():
+                of_canaries = delta * per_client(canary.to(delta.device), delta)
+                self._worlds[f"{world}{name}"] = of_canaries.float()
 
 
-def _of_clients(chosen: Tensor, one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """By parameter, the values ``(C, ...)`` of `one` for the ``chosen (C,)`` clients, and of `other` for the rest."""
-    return {name: torch.where(per_client(chosen, value) > 0, one[name], value) for name, value in other.items()}
+def _of_clients(is_in_plus: Tensor, plus: Mapping[str, Tensor], minus: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """By parameter ``(C, ...)``, that of `plus` for clients in the world +1, and of `minus` for all others."""
+    chosen = {}
+    for name, parameter in minus.items():
+        chosen[name] = torch.where(per_client(is_in_plus, parameter) > 0, plus[name], parameter)
+    return chosen
 
 
 def _opposite(labels: Tensor) -> Tensor:
     """1 - y of numbers in [0, 1]; K - 1 - k of classes, with K - 1 the largest of the cohort."""
-    return 1 - labels if labels.is_floating_point() else labels.max() - labels
+    if labels.is_floating_point():
+        return 1 - labels
+    return labels.max() - labels
 
 
 _MISLABELLED: dict[str, Callable[[Tensor], Tensor]] = {"label": _opposite, "tokens": lambda tokens: tokens.clamp(max=1)}
 """By field of the examples, what is learned instead; words are numbered from 1, and 0 is padding."""
 
 
-def _where(rows: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    return torch.where(rows.reshape(*rows.shape, *[1] * (one.dim() - rows.dim())), one, other)
+def _where(is_changed: Tensor, changed: Tensor, unchanged: Tensor) -> Tensor:
+    """``(C, N, ...)``: `changed` where ``is_changed (C, N)``, else `unchanged`."""
+    mask = is_changed.reshape(*is_changed.shape, *[1] * (changed.dim() - is_changed.dim()))
+    return torch.where(mask, changed, unchanged)

@@ -52,18 +52,23 @@ class TopK(Defense):
         self.share = share
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        sizes, own = _magnitudes(update), _numbers(update)
-        kept = (own * self.share).ceil().long().clamp(min=1)
+        magnitudes = _magnitudes(update)
+        sent_numbers = (_numbers(update) * self.share).ceil().long().clamp(min=1)
         # The smallest magnitude that is sent; padding has magnitude 0 and comes last.
-        least = sizes.sort(dim=1, descending=True).values.gather(1, kept[:, None] - 1).squeeze(1)
-        deltas = {name: value * (value.abs() >= per_client(least, value)) for name, value in update.deltas.items()}
+        falling = magnitudes.sort(dim=1, descending=True).values
+        least = falling.gather(1, sent_numbers[:, None] - 1).squeeze(1)
+        deltas = {}
+        for name, delta in update.deltas.items():
+            is_sent = delta.abs() >= per_client(least, delta)
+            deltas[name] = delta * is_sent
         return dataclasses.replace(update, deltas=deltas)
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """Which numbers are sent, and each of these as a float."""
+        # The entropy of which numbers these are, in bits for each number, is largest for a half.
         share = min(self.share, 0.5)
-        places = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
-        return (Release(bits=places + 32 * self.share, parameters=parameters),)
+        entropy = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
+        return (Release(bits=entropy + 32 * self.share, parameters=parameters),)
 
 
 class Sign(Defense):
@@ -92,7 +97,10 @@ def _magnitudes(update: Update) -> Tensor:
 def _numbers(update: Update) -> Tensor:
     """``(C,)`` count of each client's own numbers."""
     total = torch.zeros(len(next(iter(update.deltas.values()))))
-    for name, value in update.deltas.items():
-        own = (update.rows[name] >= 0).sum(1).cpu() if name in update.rows else 1
-        total += own * math.prod(value.shape[2:] if name in update.rows else value.shape[1:])
+    for name, delta in update.deltas.items():
+        if name in update.rows:
+            rows = (update.rows[name] >= 0).sum(1).cpu()
+            total += rows * math.prod(delta.shape[2:])
+        else:
+            total += math.prod(delta.shape[1:])
     return total

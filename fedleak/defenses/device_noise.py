@@ -30,32 +30,38 @@ class DeviceNoise(Defense):
 
     def __init__(self, *, variance: float, clients: Collection[int] | Literal["anonymous"] | None = None) -> None:
         require(variance >= 0, "variance of at least 0", variance, "0 is no noise.")
-        self.variance, self.scale = variance, variance**0.5
+        self.variance = variance
+        self.scale = variance**0.5
         self.clients = clients
-        self._numbers = frozenset() if clients is None or clients == "anonymous" else frozenset(clients)
+        self._numbers: frozenset[int] = frozenset()
+        if clients is not None and clients != "anonymous":
+            self._numbers = frozenset(clients)
 
-    def prepare(self, known: Tensor | None) -> None:
+    def prepare(self, is_adversarys: Tensor | None) -> None:
         if self.clients != "anonymous":
             return
-        if known is None:
+        if is_adversarys is None:
             raise InputError(
                 expected="data whose users have an anonymous device and one that the adversary knows",
                 found="others, under DeviceNoise(clients=anonymous)",
                 way_out="Give such data, e.g. Blog or SyntheticPosts, or leave `clients` out.",
             )
-        self._numbers = frozenset((~known).nonzero().flatten().tolist())
+        self._numbers = frozenset((~is_adversarys).nonzero().flatten().tolist())
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        deltas = {name: value.clone() for name, value in update.deltas.items()}
+        deltas = {name: delta.clone() for name, delta in update.deltas.items()}
         assert self.clients is None or update.clients is not None
         count = len(next(iter(deltas.values())))
-        for position, client in enumerate(range(count) if update.clients is None else update.clients.tolist()):
+        clients = list(range(count)) if update.clients is None else update.clients.tolist()
+        for position, client in enumerate(clients):
             if self.clients is not None and client not in self._numbers:
                 continue
             generator = generators(position)
+            # In the order of names, so that the noise does not depend on the order of the deltas.
             for name in sorted(deltas):
-                own = deltas[name][position]
-                own += self.scale * torch.randn(own.shape, generator=generator).to(own)
+                client_delta = deltas[name][position]
+                client_delta += self.scale * torch.randn(client_delta.shape, generator=generator).to(client_delta)
+        # Padded rows are not sent.
         for name in update.rows:
             deltas[name] *= update.row_mask(name)
         return dataclasses.replace(update, deltas=deltas)

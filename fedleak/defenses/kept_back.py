@@ -29,9 +29,13 @@ class KeptBack(Defense):
         self.parameters = parameters
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        held = [name for name in update.deltas if any(fnmatchcase(name, one) for one in self.parameters)]
-        known = ", ".join(update.deltas)
+        deltas = dict(update.deltas)
+        is_any_kept_back = False
+        for name, delta in update.deltas.items():
+            if any(fnmatchcase(name, pattern) for pattern in self.parameters):
+                deltas[name] = torch.zeros_like(delta)
+                is_any_kept_back = True
+        names = ", ".join(update.deltas)
         patterns = ", ".join(self.parameters)
-        require(held, f"KeptBack.parameters to match some of {known}", patterns, "Correct the patterns.")
-        zeros = {name: torch.zeros_like(update.deltas[name]) for name in held}
-        return dataclasses.replace(update, deltas={**update.deltas, **zeros})
+        require(is_any_kept_back, f"KeptBack.parameters to match some of {names}", patterns, "Correct the patterns.")
+        return dataclasses.replace(update, deltas=deltas)

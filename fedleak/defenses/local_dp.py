@@ -22,6 +22,8 @@ _LARGEST_EPSILON = 700.0
 
 _SLACK = 1.02
 """Largest accepted ratio of a published scale to the smallest valid one."""
+_ROUNDING = 1e-6
+"""Part of the clip by which clipped norms stay below it: the product in float32 is off by less."""
 
 _logger = logging.getLogger(__name__)
 
@@ -93,23 +95,33 @@ class LocalDP(Defense):
                 found=f"{', '.join(noisy)}: noised before, so that the norm of the whole update is unknown",
                 way_out="Keep one LocalDP, or give the two disjoint `parameters`.",
             )
+        # (1) One factor for all parameters together.
         factors = clip_factors({name: update.deltas[name] for name in names}, self.clip)
         deltas = dict(update.deltas)
+        background_scale = dict(update.background_scale)
         for name in names:
-            kept = per_client(factors, deltas[name])
+            factor = per_client(factors, deltas[name])
             # A diverged update has a factor of 0, and 0 times infinity is NaN.
-            clipped = torch.where(kept > 0, deltas[name] * kept, 0)
-            mask = update.rows[name] >= 0 if name in update.rows else None
+            clipped = torch.where(factor > 0, deltas[name] * factor, 0)
+            # (2) Noise; that of rows outside the update is drawn later, see `Update.background_scale`.
+            mask = None
+            if name in update.rows:
+                mask = update.rows[name] >= 0
+                background_scale[name] = self.noise_scale
             deltas[name] = _add_noise(clipped, self.noise_scale, mask, generators)
-        background = {name: self.noise_scale for name in names if name in update.rows}
-        return dataclasses.replace(update, deltas=deltas, background_scale={**update.background_scale, **background})
+        return dataclasses.replace(update, deltas=deltas, background_scale=background_scale)
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         if not self.active:
             return ()
-        covered = self.covered(parameters)
-        promised = Release(clip=self.clip, noise_scale=self.noise_scale, parameters=covered)
-        return (dataclasses.replace(promised, epsilon=self.epsilon, delta=self.delta),)
+        release = Release(
+            clip=self.clip,
+            noise_scale=self.noise_scale,
+            parameters=self.covered(parameters),
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
+        return (release,)
 
     def noises_whole(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
         return self.covered(parameters) if self.active else ()
@@ -125,7 +137,11 @@ class LocalDP(Defense):
                     found=f"pattern {pattern!r}, which matches none",
                     way_out="Correct the pattern, or leave `parameters` out to protect all of them.",
                 )
-        return tuple(name for name in parameters if any(fnmatchcase(name, p) for p in self.parameters))
+        covered = []
+        for name in parameters:
+            if any(fnmatchcase(name, pattern) for pattern in self.parameters):
+                covered.append(name)
+        return tuple(covered)
 
 
 def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float:
@@ -150,11 +166,13 @@ def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float
             found=f"{epsilon:g}, for which the calibration overflows",
             way_out="Give inf for no noise; a finite epsilon of this size guarantees nothing.",
         )
-    mechanism = GaussianAnalytic if epsilon > 1 else Gaussian
+    is_analytic = epsilon > 1
+    mechanism = GaussianAnalytic if is_analytic else Gaussian
     published = float(mechanism(epsilon=epsilon, delta=delta, sensitivity=sensitivity)._scale)
     # The root is accurate to about 12 digits; slightly more noise is safe.
     least = float(get_sigma_gaussian(epsilon, delta)) * sensitivity * (1 + 1e-9)
-    most = least * _SLACK if epsilon > 1 else sys.float_info.max
+    # The classical mechanism has more noise than needed by its formula, so nothing bounds it.
+    most = least * _SLACK if is_analytic else sys.float_info.max
     scale = published if least <= published <= most else least
     if not math.isfinite(scale):
         raise InputError(
@@ -167,11 +185,14 @@ def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float
 
 def clip_factors(deltas: Mapping[str, Tensor], clip: float) -> Tensor:
     """``(C,)`` factors in [0, 1] that clip the joint L2 norm of ``deltas (C, ...)``; 0 if one is inf or NaN."""
-    squares = {name: delta.double().flatten(1).square().sum(1) for name, delta in deltas.items()}
+    squares = {}
+    for name, delta in deltas.items():
+        squares[name] = delta.double().flatten(1).square().sum(1)
     # Slightly below the norm: rounding the product to float32 must not exceed the bound.
-    factors = Release(clip=clip * (1 - 1e-6), parameters=tuple(squares)).clip_factors(squares)
+    factors = Release(clip=clip * (1 - _ROUNDING), parameters=tuple(squares)).clip_factors(squares)
     assert factors is not None
-    return factors.where(torch.stack(list(squares.values())).sum(0).isfinite(), 0.0)
+    is_finite = torch.stack(list(squares.values())).sum(0).isfinite()
+    return factors.where(is_finite, 0.0)
 
 
 def _add_noise(

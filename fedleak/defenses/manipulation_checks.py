@@ -11,10 +11,6 @@ from torch import Tensor
 from fedleak import defenses
 from fedleak.core.class_paths import class_at, named_classes
 from fedleak.core.errors import require
-from fedleak.core.rankers import ranker_outputs
-
-_LEAST = 1e-6
-"""Relative spread of scores below which all spreads are considered equal (rounding)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +28,12 @@ class Received:
     model: Mapping[str, Tensor]
 
     def __post_init__(self) -> None:
-        right = self.features.dim() == 4 and self.mask.shape == self.features.shape[:3]
-        found = f"{tuple(self.features.shape)} and {tuple(self.mask.shape)}"
-        way_out = "Arrange a recording's view with fedleak.client.ranked_lists.ranked_lists."
-        require(right, "features (C, Q, L, F) and mask (C, Q, L)", found, way_out)
+        require(
+            self.features.dim() == 4 and self.mask.shape == self.features.shape[:3],
+            "features (C, Q, L, F) and mask (C, Q, L)",
+            f"{tuple(self.features.shape)} and {tuple(self.mask.shape)}",
+            "Arrange a recording's view with fedleak.client.ranked_lists.ranked_lists.",
+        )
 
     def of(self, clients: Tensor) -> "Received":
         """What the given clients received; `clients` are positions, or a mask ``(C,)``."""
@@ -48,7 +46,8 @@ class Received:
 
     def columns(self) -> tuple[Tensor, Tensor]:
         """Values by column, ``(C, F, Q L)``, and the mask of the documents, ``(C, 1, Q L)``."""
-        return self.features.flatten(1, 2).transpose(1, 2).contiguous(), self.mask.flatten(1)[:, None]
+        values = self.features.flatten(1, 2).transpose(1, 2).contiguous()
+        return values, self.mask.flatten(1)[:, None]
 
     def pooled(self) -> tuple[Tensor, Tensor]:
         """Features and mask of all lists as those of a single client."""
@@ -101,11 +100,14 @@ class Check(abc.ABC):
         Raises:
             InputError: the reference is empty or has other features.
         """
-        documents, features = reference.documents(), received.features.shape[-1]
-        found = f"{len(documents)} documents with {documents.shape[1]}"
-        way_out = "Give what honest clients of the same training received."
-        right = len(documents) and documents.shape[1] == features
-        require(right, f"a reference of documents with {features} features", found, way_out)
+        documents = reference.documents()
+        features = received.features.shape[-1]
+        require(
+            len(documents) and documents.shape[1] == features,
+            f"a reference of documents with {features} features",
+            f"{len(documents)} documents with {documents.shape[1]}",
+            "Give what honest clients of the same training received.",
+        )
         statistic = self.statistic(received, reference).double()
         return statistic.where(received.mask.flatten(1).any(1), torch.finfo(torch.float64).min)
 
@@ -126,11 +128,12 @@ class ConstantColumns(Check):
 
 def constant_share(features: Tensor, mask: Tensor) -> Tensor:
     """``(C, F)`` share of each client's lists in which a column is constant, for ``(C, Q, L, F)`` and ``(C, Q, L)``."""
-    documents = mask[..., None]
-    highest = features.masked_fill(~documents, -torch.inf).amax(2)
-    lowest = features.masked_fill(~documents, torch.inf).amin(2)
-    lists = mask.any(2)[..., None]
-    return ((highest == lowest) & lists).double().sum(1) / lists.sum(1).clamp(min=1)
+    is_document = mask[..., None]
+    highest = features.masked_fill(~is_document, -torch.inf).amax(2)
+    lowest = features.masked_fill(~is_document, torch.inf).amin(2)
+    is_list = mask.any(2)[..., None]  # padding has lists without documents too
+    is_constant = (highest == lowest) & is_list
+    return is_constant.double().sum(1) / is_list.sum(1).clamp(min=1)
 
 
 class Entropy(Check):
@@ -151,8 +154,11 @@ class Entropy(Check):
 
     def statistic(self, received: Received, reference: Received) -> Tensor:
         documents = reference.documents()
-        low, high = documents.amin(0), documents.amax(0)
-        usual = column_entropy(reference, low, high, self.bins)[reference.mask.flatten(1).any(1)].mean(0)
+        low = documents.amin(0)
+        high = documents.amax(0)
+        # The mean over the peers that received documents.
+        has_documents = reference.mask.flatten(1).any(1)
+        usual = column_entropy(reference, low, high, self.bins)[has_documents].mean(0)
         return (column_entropy(received, low, high, self.bins) - usual).abs().mean(1)
 
 
@@ -162,15 +168,18 @@ def column_entropy(received: Received, low: Tensor, high: Tensor, bins: int) -> 
     The bins between ``low (F,)`` and ``high (F,)`` have equal widths and include both ends; values beyond either end
     have a bin of their own.
     """
-    values, documents = received.columns()
-    low, high = low[:, None], high[:, None]
+    values, is_document = received.columns()
+    low = low[:, None]
+    high = high[:, None]
     width = (high - low).clamp(min=torch.finfo(values.dtype).tiny)
+    # Bin 0 is below the range, bins 1 to `bins` are in it, the last one is above.
     inside = ((values - low) / width * bins).clamp(0, bins - 1).long() + 1
-    place = inside.where(values >= low, 0).where(values <= high, bins + 1)
+    bin_of_value = inside.where(values >= low, 0).where(values <= high, bins + 1)
     counts = values.new_zeros(*values.shape[:2], bins + 2, dtype=torch.float64)
-    counts.scatter_add_(2, place, documents.double().expand(place.shape))
-    shares: Tensor = torch.special.entr(counts / documents.sum(2, keepdim=True).clamp(min=1))
-    return shares.sum(2)
+    counts.scatter_add_(2, bin_of_value, is_document.double().expand(bin_of_value.shape))
+    # -p ln p of each bin, 0 for an empty one.
+    terms: Tensor = torch.special.entr(counts / is_document.sum(2, keepdim=True).clamp(min=1))
+    return terms.sum(2)
 
 
 class Distribution(Check):
@@ -209,17 +218,19 @@ def kolmogorov_smirnov(received: Received, documents: Tensor) -> Tensor:
     """
     values, mask = received.columns()
     count = mask.sum(2, keepdim=True).clamp(min=1)
-    own = values.masked_fill(~mask, torch.inf).sort(2).values.contiguous()
-    by_column = own.transpose(0, 1).contiguous()
-    peers = documents.T.sort(1).values.contiguous()
+    client_values = values.masked_fill(~mask, torch.inf).sort(2).values.contiguous()  # (C, F, N)
+    by_column = client_values.transpose(0, 1).contiguous()
+    peer_values = documents.T.sort(1).values.contiguous()  # (F, M)
     distances = []
-    for right in (True, False):
-        below = torch.searchsorted(own, own, right=right) / count.double()
-        peers_below = torch.searchsorted(peers, by_column.flatten(1), right=right).double() / len(documents)
+    # Both distribution functions at each value of the client, and just before it.
+    for is_at_value in (True, False):
+        below = torch.searchsorted(client_values, client_values, right=is_at_value) / count.double()
+        peers_below = torch.searchsorted(peer_values, by_column.flatten(1), right=is_at_value)
+        peers_below = peers_below.double() / len(documents)
         distances.append((below - peers_below.reshape(by_column.shape).transpose(0, 1)).abs())
     # Padding is sorted to the end.
-    real = torch.arange(own.shape[2]) < mask.sum(2, keepdim=True)
-    return torch.stack(distances).amax(0).masked_fill(~real, 0).amax(2)
+    is_document = torch.arange(client_values.shape[2]) < mask.sum(2, keepdim=True)
+    return torch.stack(distances).amax(0).masked_fill(~is_document, 0).amax(2)
 
 
 class ValueRange(Check):
@@ -229,60 +240,10 @@ class ValueRange(Check):
 
     def statistic(self, received: Received, reference: Received) -> Tensor:
         documents = reference.documents()
-        outside = (received.features < documents.amin(0)) | (received.features > documents.amax(0))
+        is_outside = (received.features < documents.amin(0)) | (received.features > documents.amax(0))
+        is_outside = is_outside & received.mask[..., None]
         values = received.mask.flatten(1).sum(1).clamp(min=1) * documents.shape[1]
-        return (outside & received.mask[..., None]).flatten(1).sum(1).double() / values
-
-
-class EqualScores(Check):
-    """Mean log ratio of the usual spread of scores within a list to the client's; detects codebooks (this project).
-
-    A codebook gives all documents of a list the same score. The maximum is ``-log(1e-6)``.
-    """
-
-    name = "equal-scores"
-
-    def statistic(self, received: Received, reference: Received) -> Tensor:
-        usual = score_spread(reference)[reference.mask.any(2)].mean().clamp(min=torch.finfo(torch.float64).tiny)
-        smaller = -(score_spread(received) / usual).clamp(min=_LEAST).log()
-        lists = received.mask.any(2)
-        return (smaller * lists).sum(1) / lists.sum(1).clamp(min=1)
-
-
-def score_spread(received: Received) -> Tensor:
-    """``(C, Q)`` standard deviation, in float64, of each list's scores under the model sent; 0 for an empty list."""
-    model = {name: value.double() for name, value in received.model.items()}
-    scores, _ = ranker_outputs(model, received.features.double())
-    count = received.mask.sum(2).clamp(min=1)
-    mean = (scores * received.mask).sum(2) / count
-    return (((scores - mean[..., None]) * received.mask).square().sum(2) / count).sqrt()
-
-
-class Correlation(Check):
-    """One minus the cosine of the feature correlations within lists and the reference's, in [0, 2] (this project)."""
-
-    name = "correlation"
-
-    def statistic(self, received: Received, reference: Received) -> Tensor:
-        pooled, own = list_correlations(*reference.pooled()), list_correlations(received.features, received.mask)
-        return 1 - torch.cosine_similarity(own.flatten(1), pooled.flatten(1), dim=1)
-
-
-def list_correlations(features: Tensor, mask: Tensor) -> Tensor:
-    """``(C, F, F)`` correlations of features ``(C, Q, L, F)`` between documents of the same list.
-
-    Zero on the diagonal and for columns that are constant in every list; ``mask (C, Q, L)`` is True for documents.
-    """
-    documents = mask[..., None]
-    values = features.double() * documents
-    mean = values.sum(2, keepdim=True) / documents.sum(2, keepdim=True).clamp(min=1)
-    centred = ((values - mean) * documents).flatten(1, 2)
-    norms = centred.norm(dim=1, keepdim=True)
-    # A constant column has only rounding errors left, and no correlation.
-    length = values.flatten(1, 2).norm(dim=1, keepdim=True)
-    unit = (centred / norms.clamp(min=1e-30)).where(norms > 1e-6 * length, 0.0)
-    products: Tensor = unit.transpose(1, 2) @ unit
-    return products * (1 - torch.eye(products.shape[-1], dtype=products.dtype))
+        return is_outside.flatten(1).sum(1).double() / values
 
 
 def checks() -> dict[str, type[Check]]:
@@ -294,6 +255,7 @@ def check_named(name: str) -> type[Check]:
     """The check of a name, or at the path of a class."""
     if "." in name:
         return class_at(name, Check)
-    known = checks()
-    require(name in known, f"a check among {', '.join(known)}, or the path of a class", repr(name), "Correct `checks`.")
-    return known[name]
+    by_name = checks()
+    expected = f"a check among {', '.join(by_name)}, or the path of a class"
+    require(name in by_name, expected, repr(name), "Correct `checks`.")
+    return by_name[name]

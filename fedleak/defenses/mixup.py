@@ -26,24 +26,30 @@ class Mixup(Defense):
     """
 
     def __init__(self, *, alpha: float) -> None:
-        right = math.isfinite(alpha) and alpha >= 0
-        require(right, "Mixup.alpha of 0 or more", f"{alpha:g}", "Published: 1 for CIFAR-10; 0 mixes nothing.")
+        is_valid = math.isfinite(alpha) and alpha >= 0
+        require(is_valid, "Mixup.alpha of 0 or more", f"{alpha:g}", "Published: 1 for CIFAR-10; 0 mixes nothing.")
         self.alpha = alpha
 
     def change_examples(self, step: LocalStep, generator: torch.Generator) -> LocalStep:
         if self.alpha == 0:
             return step
-        first, second = (_gamma(self.alpha, generator) for _ in range(2))
+        # A share of Beta(alpha, alpha), as the ratio of two gamma variables.
+        first = _gamma(self.alpha, generator)
+        second = _gamma(self.alpha, generator)
         share = float(first / (first + second))
+        # Real examples are permuted among themselves; padding is its own partner.
         real = step.mask.nonzero().flatten()
         partner = torch.arange(len(step.mask), device=real.device)
         partner[real] = real[torch.randperm(len(real), generator=generator).to(real.device)]
         labels = step.labels
         if labels.dim() == 1:
             labels = functional.one_hot(labels.long(), step.classes)
-        mixed = (share * value + (1 - share) * value[partner] for value in (step.inputs, labels.to(step.inputs)))
-        inputs, labels = mixed
-        return dataclasses.replace(step, inputs=inputs, labels=labels)
+        labels = labels.to(step.inputs)
+        return dataclasses.replace(
+            step,
+            inputs=share * step.inputs + (1 - share) * step.inputs[partner],
+            labels=share * labels + (1 - share) * labels[partner],
+        )
 
 
 def _gamma(shape: float, generator: torch.Generator) -> Tensor:

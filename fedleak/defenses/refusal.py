@@ -40,15 +40,18 @@ class ProbeCheck:
         """
         norms = received.norm(dim=1)
         singular = torch.linalg.svdvals(received.double())
-        found = {
-            "zero rows": bool((norms == 0).any()),
-            "low rank": bool(singular[-1] <= self.least_singular * singular[0]),
-        }
+        reasons = []
+        if bool((norms == 0).any()):
+            reasons.append("zero rows")
+        if bool(singular[-1] <= self.least_singular * singular[0]):
+            reasons.append("low rank")
         if before is not None:
             likeness = torch.nn.functional.cosine_similarity(received, before, dim=1).median()
-            found["shrunk"] = bool(norms.median() < self.least_size * before.norm(dim=1).median())
-            found["another model"] = bool(likeness < self.least_likeness)
-        return [reason for reason, holds in found.items() if holds]
+            if bool(norms.median() < self.least_size * before.norm(dim=1).median()):
+                reasons.append("shrunk")
+            if bool(likeness < self.least_likeness):
+                reasons.append("another model")
+        return reasons
 
 
 class RefuseProbes(Defense):
@@ -70,7 +73,8 @@ class RefuseProbes(Defense):
         """Received tables by their number; only those that some client still remembers."""
         self._remembered: dict[int, int] = {}
         """By client, the number of the last table that it accepted."""
-        self._looks = 0
+        self._received = 0
+        """Number of tables received so far."""
 
     def willing(self, received: Mapping[str, Tensor], clients: Tensor) -> Tensor:
         if ITEM_EMBEDDING not in received:
@@ -80,16 +84,18 @@ class RefuseProbes(Defense):
                 way_out="Remove RefuseProbes from the defences.",
             )
         table = received[ITEM_EMBEDDING].detach()
-        remembered = {client: self._remembered.get(client) for client in clients.tolist()}
-        # Clients that remember the same table decide alike.
-        trusted = {
-            look: not self.check.reasons(table, None if look is None else self._tables[look])
-            for look in set(remembered.values())
-        }
-        self._looks += 1
-        self._tables[self._looks] = table.clone()
-        accepted = {client: trusted[look] for client, look in remembered.items()}
-        self._remembered |= {client: self._looks for client, yes in accepted.items() if yes}
-        kept = set(self._remembered.values())
-        self._tables = {look: value for look, value in self._tables.items() if look in kept}
-        return torch.tensor([accepted[client] for client in clients.tolist()], dtype=torch.bool)
+        # Clients that remember the same table decide alike, so each remembered table is compared once.
+        decisions: dict[int | None, bool] = {}
+        for remembered in {self._remembered.get(client) for client in clients.tolist()}:
+            before = None if remembered is None else self._tables[remembered]
+            decisions[remembered] = not self.check.reasons(table, before)
+        is_willing = [decisions[self._remembered.get(client)] for client in clients.tolist()]
+        # Who accepts the table remembers it; tables that nobody remembers are forgotten.
+        self._received += 1
+        self._tables[self._received] = table.clone()
+        for client, accepts in zip(clients.tolist(), is_willing, strict=True):
+            if accepts:
+                self._remembered[client] = self._received
+        still_remembered = set(self._remembered.values())
+        self._tables = {number: past for number, past in self._tables.items() if number in still_remembered}
+        return torch.tensor(is_willing, dtype=torch.bool)

@@ -12,6 +12,7 @@ from fedleak.core.view import Release
 from fedleak.defenses.base import Defense, Update
 
 _MOST = 16
+"""Largest number of bits: a float of half precision has as many, see `HalfPrecision`."""
 
 
 class Rounded(Defense):
@@ -32,16 +33,19 @@ class Rounded(Defense):
         self.bits = bits
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        levels = 2 ** (self.bits - 1) - 1
+        levels = 2 ** (self.bits - 1) - 1  # one bit is the sign
         deltas = {}
-        for name, value in update.deltas.items():
-            largest = value.flatten(1).abs().amax(1) if value.numel() else value.new_zeros(len(value))
-            scale = (largest / levels).reshape(-1, *[1] * (value.dim() - 1))
-            draws = torch.empty_like(value)
-            for client, own in enumerate(draws):
-                own.copy_(torch.rand(own.shape, generator=generators(client)))
-            whole = (value / scale.where(scale > 0, 1) + draws).floor()
-            deltas[name] = whole.clamp(-levels, levels) * scale
+        for name, delta in update.deltas.items():
+            largest = delta.new_zeros(len(delta))
+            if delta.numel():
+                largest = delta.flatten(1).abs().amax(1)
+            scale = (largest / levels).reshape(-1, *[1] * (delta.dim() - 1))
+            # floor(x + u) with u uniform in [0, 1) is x on average.
+            draws = torch.empty_like(delta)
+            for client, client_draws in enumerate(draws):
+                client_draws.copy_(torch.rand(client_draws.shape, generator=generators(client)))
+            multiples = (delta / scale.where(scale > 0, 1) + draws).floor()
+            deltas[name] = multiples.clamp(-levels, levels) * scale
         return dataclasses.replace(update, deltas=deltas)
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:

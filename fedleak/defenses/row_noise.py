@@ -28,7 +28,8 @@ class RowNoise(Defense):
 
     def __init__(self, *, scale: float, parameter: str = ITEM_EMBEDDING) -> None:
         require(scale >= 0, "RowNoise.scale of 0 or more", f"{scale:g}", "Give 0 for no noise.")
-        self.scale, self.parameter = scale, parameter
+        self.scale = scale
+        self.parameter = parameter
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         if self.scale == 0:
@@ -41,10 +42,13 @@ class RowNoise(Defense):
             )
         noisy = update.deltas[self.parameter].clone()
         for client, delta in enumerate(noisy):
-            changed = delta.abs().sum(1) > 0
-            draw: Tensor = torch.randn(int(changed.sum()), delta.shape[1], generator=generators(client))
-            delta[changed] += self.scale * draw.to(delta)
+            # Noise is drawn for the changed rows only, whose number the server sees anyway.
+            is_changed = delta.abs().sum(1) > 0
+            draw: Tensor = torch.randn(int(is_changed.sum()), delta.shape[1], generator=generators(client))
+            delta[is_changed] += self.scale * draw.to(delta)
         return dataclasses.replace(update, deltas={**update.deltas, self.parameter: noisy})
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
-        return (Release(noise_scale=self.scale, parameters=(self.parameter,)),) if self.scale else ()
+        if not self.scale:
+            return ()
+        return (Release(noise_scale=self.scale, parameters=(self.parameter,)),)

@@ -29,7 +29,8 @@ class _Aggregate:
                 found=f"{targets} of {participants} participants and {noise_scale or 0:g}",
                 way_out="RAIFLE's table XI has one target and 10 to 1,000 participants.",
             )
-        self.participants, self.noise_scale = participants, noise_scale
+        self.participants = participants
+        self.noise_scale = noise_scale
         self._earlier: tuple[Defense, ...] = ()
 
     def check_order(self, earlier: Sequence[Defense]) -> None:
@@ -37,11 +38,20 @@ class _Aggregate:
 
     def others_scales(self, parameters: Iterable[str]) -> dict[str, float]:
         """Standard deviation of the sum of the other participants' noise, by parameter."""
-        names, others = tuple(parameters), (self.participants - 1) ** 0.5
+        names = tuple(parameters)
+        # The sum of n - 1 independent draws has sqrt(n - 1) times the deviation of one.
+        factor = (self.participants - 1) ** 0.5
         if self.noise_scale is not None:
-            return dict.fromkeys(names, others * self.noise_scale)
-        public = [release for defense in self._earlier for release in defense.releases(names)]
-        return {n: others * math.hypot(*(one.noise_scale for one in public if n in one.parameters)) for n in names}
+            return dict.fromkeys(names, factor * self.noise_scale)
+        releases: list[Release] = []
+        for defense in self._earlier:
+            releases.extend(defense.releases(names))
+        # Several defences may add noise to one parameter: their variances add up.
+        scales = {}
+        for name in names:
+            of_one = math.hypot(*(release.noise_scale for release in releases if name in release.parameters))
+            scales[name] = factor * of_one
+        return scales
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """The others' noise; parameters with equal noise in one release."""
@@ -89,10 +99,12 @@ class SecureAggregation(_Aggregate, Defense):
         scales = {name: scale for name, scale in self.others_scales(update.deltas).items() if scale}
         if not scales:
             return update
-        deltas = update.deltas | {name: update.deltas[name].clone() for name in scales}
+        deltas = dict(update.deltas)
         for name, scale in scales.items():
-            for client, own in enumerate(deltas[name]):
-                own += scale * torch.randn(own.shape, generator=generators(client)).to(own)
+            deltas[name] = update.deltas[name].clone()
+            for client, client_delta in enumerate(deltas[name]):
+                draw = torch.randn(client_delta.shape, generator=generators(client))
+                client_delta += scale * draw.to(client_delta)
         return dataclasses.replace(update, deltas=deltas)
 
 
@@ -134,17 +146,20 @@ class SecureSum(_Aggregate, Defense):
         clients = len(next(iter(update.deltas.values())))
         if update.rows or clients % self.participants:
             name = type(self).__name__
+            rows = f" and rows of {', '.join(update.rows)}" if update.rows else ""
             raise InputError(
                 expected=f"cohorts of a multiple of {self.participants} clients whose whole update is sent",
-                found=f"{clients} clients" + (f" and rows of {', '.join(update.rows)}" if update.rows else ""),
+                found=f"{clients} clients{rows}",
                 way_out=f"Set clients_per_round to a multiple of {name}.participants; use FPDGD.",
             )
-        sums = {
-            name: value.reshape(-1, self.participants, *value.shape[1:]).sum(1).repeat_interleave(self.targets, 0)
-            for name, value in update.deltas.items()
-        }
+        # Consecutive clients are one aggregate; its sum is seen once for each of its targets, its first clients.
+        sums = {}
+        for name, delta in update.deltas.items():
+            by_aggregate = delta.reshape(-1, self.participants, *delta.shape[1:])
+            sums[name] = by_aggregate.sum(1).repeat_interleave(self.targets, 0)
         positions = torch.arange(clients).reshape(-1, self.participants)[:, : self.targets].flatten()
-        sent, numbers = (None if value is None else value[positions] for value in (update.sent, update.clients))
+        sent = None if update.sent is None else update.sent[positions]
+        numbers = None if update.clients is None else update.clients[positions]
         return dataclasses.replace(update, deltas=sums, sent=sent, clients=numbers), positions
 
 
@@ -210,5 +225,7 @@ class PerElementSum(SecureSum):
     def _shown(self, delta: Tensor) -> Tensor:
         """``(C, *shape)`` whether enough clients of each one's aggregate have a number other than zero."""
         aggregate = torch.arange(len(delta), device=delta.device) // self.participants
-        sizes = delta.new_zeros(-(-len(delta) // self.participants), *delta.shape[1:])
-        return (sizes.index_add_(0, aggregate, (delta != 0).to(delta)) >= self.threshold)[aggregate]
+        # How many clients of each aggregate have a number other than zero; the last one may be incomplete.
+        contributors = delta.new_zeros(-(-len(delta) // self.participants), *delta.shape[1:])
+        contributors.index_add_(0, aggregate, (delta != 0).to(delta))
+        return (contributors >= self.threshold)[aggregate]

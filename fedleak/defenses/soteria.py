@@ -10,7 +10,9 @@ from fedleak.core.errors import require
 from fedleak.defenses.base import Defense, LocalStep
 
 _TINY = 1e-12
+"""Least norm of a derivative: features that no input changes have the largest ratios."""
 _FEATURES_AT_ONCE = 16
+"""Features whose derivatives are computed together: each takes as much memory as the batch."""
 
 
 class Soteria(Defense):
@@ -32,8 +34,8 @@ class Soteria(Defense):
     """
 
     def __init__(self, *, share: float) -> None:
-        right = math.isfinite(share) and 0 <= share <= 1
-        require(right, "Soteria.share from 0 to 1", f"{share:g}", "Give 0.8, or 0 for no defence.")
+        is_valid = math.isfinite(share) and 0 <= share <= 1
+        require(is_valid, "Soteria.share from 0 to 1", f"{share:g}", "Give 0.8, or 0 for no defence.")
         self.share = share
 
     def change_gradients(self, step: LocalStep, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -47,25 +49,31 @@ class Soteria(Defense):
         )
         features, logits = step.classify(step.inputs)
         left_out = pruned(features, feature_norms(step), self.share)
+        # The errors d: derivatives of the mean loss over the real examples by the logits.
         with torch.enable_grad():
             logits = logits.detach().requires_grad_()
             losses = functional.cross_entropy(logits, step.labels, reduction="none") * step.mask
-            (errors,) = torch.autograd.grad(losses.sum() / step.mask.sum().clamp(min=1), logits)
+            mean_loss = losses.sum() / step.mask.sum().clamp(min=1)
+            (errors,) = torch.autograd.grad(mean_loss, logits)
+        # d (m r)^T is the gradient d r^T without the part of the features that are left out.
         name = f"{step.output}.weight"
-        return {**gradients, name: gradients[name] - errors.t() @ (features * left_out)}
+        without_pruned = gradients[name] - errors.t() @ (features * left_out)
+        return {**gradients, name: without_pruned}
 
 
 def feature_norms(step: LocalStep) -> Tensor:
     """``(N, F)`` L2 norm of the derivative of each feature by its example."""
     features, backward, *_ = torch.func.vjp(lambda inputs: step.classify(inputs)[0], step.inputs)
 
-    def norms(feature: Tensor) -> Tensor:
-        (by_input,) = backward(feature.expand_as(features))
-        found: Tensor = by_input.flatten(1).norm(dim=1)
-        return found
+    def norms_of_one(direction: Tensor) -> Tensor:
+        """``(N,)`` norms for the feature of a unit vector ``(F,)``, by one backward pass for all examples."""
+        (derivative,) = backward(direction.expand_as(features))
+        norms: Tensor = derivative.flatten(1).norm(dim=1)
+        return norms
 
-    each: Tensor = torch.vmap(norms, chunk_size=_FEATURES_AT_ONCE)(torch.eye(features.shape[1]).to(features))
-    return each.t()
+    unit_vectors = torch.eye(features.shape[1]).to(features)
+    by_feature: Tensor = torch.vmap(norms_of_one, chunk_size=_FEATURES_AT_ONCE)(unit_vectors)
+    return by_feature.t()
 
 
 def pruned(features: Tensor, norms: Tensor, share: float) -> Tensor:

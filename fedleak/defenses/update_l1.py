@@ -34,9 +34,11 @@ class UpdateL1(Defense):
         reduction: Literal["mean", "sum"] = "mean",
         parameters: Sequence[str] = ("item_embedding.weight",),
     ) -> None:
-        right = math.isfinite(strength) and strength >= 0
-        require(right, "UpdateL1.strength of 0 or more", f"{strength:g}", "RAIFLE's tables use 0 and 1.")
-        self.strength, self.reduction, self.parameters = strength, reduction, list(parameters)
+        is_valid = math.isfinite(strength) and strength >= 0
+        require(is_valid, "UpdateL1.strength of 0 or more", f"{strength:g}", "RAIFLE's tables use 0 and 1.")
+        self.strength = strength
+        self.reduction = reduction
+        self.parameters = list(parameters)
 
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
@@ -46,8 +48,11 @@ class UpdateL1(Defense):
         require(not unknown, expected, ", ".join(unknown), "Correct the names in the configuration.")
         if self.strength == 0 or not self.parameters:
             return None
-        # Padded rows are as received and add 0.
-        terms = [(parameters[name] - received[name]).abs().flatten(1).sum(1) for name in self.parameters]
-        if self.reduction == "mean":
-            terms = [term / elements[name].clamp(min=1) for term, name in zip(terms, self.parameters, strict=True)]
+        terms = []
+        for name in self.parameters:
+            # Padded rows are as received and add 0.
+            term = (parameters[name] - received[name]).abs().flatten(1).sum(1)
+            if self.reduction == "mean":
+                term = term / elements[name].clamp(min=1)
+            terms.append(term)
         return self.strength * torch.stack(terms).sum(0)

@@ -52,22 +52,24 @@ class CanaryUnit(ModelManipulation):
 
     def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
         layer = FirstLayer.of(model)
-        known = enough(examples, max(3, self.target + 1), self.name)
+        inputs = enough(examples, max(3, self.target + 1), self.name)
         units = len(model[layer.weight])
         require(
             self.unit < units, f"model.manipulation.unit below {units}", self.unit, "Set a unit of the first layer."
         )
-        target = known[self.target]
-        others = torch.cat([known[: self.target], known[self.target + 1 :]])
-        spread = torch.cov(others.T)
-        row = torch.linalg.solve(
-            spread + self.ridge * spread.diagonal().mean() * torch.eye(len(spread), dtype=torch.float64),
-            target - others.mean(0),
-        )
-        row = row / row.norm() * model[layer.weight].double().norm(dim=1).mean()
-        weight, bias = model[layer.weight].double().clone(), model[layer.bias].double().clone()
+        target = inputs[self.target]
+        non_targets = torch.cat([inputs[: self.target], inputs[self.target + 1 :]])
+        # The row of the linear discriminant, (S + c I)^-1 (x - m), as long as the layer's other rows.
+        covariance = torch.cov(non_targets.T)
+        eye = torch.eye(len(covariance), dtype=torch.float64)
+        ridge = self.ridge * covariance.diagonal().mean() * eye
+        row = torch.linalg.solve(covariance + ridge, target - non_targets.mean(0))
+        weight = model[layer.weight].double().clone()
+        bias = model[layer.bias].double().clone()
+        row = row / row.norm() * weight.norm(dim=1).mean()
         weight[self.unit] = row
-        bias[self.unit] = -(target @ row + (others @ row).max()) / 2
+        # The threshold is in the middle between the target and the nearest other example.
+        bias[self.unit] = -(target @ row + (non_targets @ row).max()) / 2
         return SentModels.same(changed(model, **{layer.weight: weight, layer.bias: bias}), clients)
 
     def contains_target(self, bias_change: Tensor) -> Tensor:

@@ -17,12 +17,17 @@ from fedleak.client.click_models import LONGEST
 from fedleak.core.errors import ViewError
 from fedleak.core.ranges import PositiveFloat, PositiveInt
 from fedleak.core.rankers import HIDDEN, LINEAR, OUTPUT
-from fedleak.defenses.manipulation_checks import Distribution, EqualScores, ValueRange
+from fedleak.defenses.manipulation_checks import Distribution, ValueRange
+from fedleak.defenses.within_list_checks import EqualScores
 from fedleak.server.deviation import Notice
 from fedleak.server.feature_manipulation import FeatureManipulation, Model
 
 _SWITCHED_ON = 0.05
 """Input of the hidden unit that carries a list."""
+_SWITCHED_OFF = 4.0
+"""Least distance below zero of the input of all others; 3 over the output's weight, where that is more."""
+_CLICK_VARIANCE = 2 / 9
+"""Variance of a click with a probability of a third."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,28 +71,38 @@ class Codebook(FeatureManipulation):
     shown: PositiveInt = LONGEST
 
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
-        sent = self._linear(model[LINEAR], mask, generator) if LINEAR in model else self._neural(model, mask, generator)
-        return sent.to(features.dtype) * mask[..., None]
+        is_linear = LINEAR in model
+        codes = self._linear(model[LINEAR], mask, generator) if is_linear else self._neural(model, mask, generator)
+        return codes.to(features.dtype) * mask[..., None]
 
     def _linear(self, ranker: Tensor, mask: Tensor, generator: Generator) -> Tensor:
+        _, lists, length = mask.shape
         free = orthogonal_complement(ranker.double()[None], generator)
-        codes = self._codes(mask, share_out(mask.shape[1], len(free), mask.shape[2] - 1), generator)
+        blocks = share_out(lists, len(free), length - 1)
+        codes = self._codes(mask, blocks, generator)
         return codes @ free[: codes.shape[-1]]
 
     def _neural(self, model: Model, mask: Tensor, generator: Generator) -> Tensor:
-        hidden, output = model[HIDDEN].double(), model[OUTPUT].double()
+        _, lists, length = mask.shape
+        hidden = model[HIDDEN].double()
+        output = model[OUTPUT].double()
         free = orthogonal_complement(hidden, generator)
-        units = output.abs().argsort(descending=True)[: max(1, -(-mask.shape[1] * (mask.shape[2] - 1) // len(free)))]
+        # As many units, of the largest output weights, as give each list n - 1 directions; one at least.
+        needed = max(1, -(-lists * (length - 1) // len(free)))
+        units = output.abs().argsort(descending=True)[:needed]
         # List q is carried by one unit; the lists of a unit share its directions.
-        carrier = units[torch.arange(mask.shape[1]) % len(units)]
-        rank = torch.arange(mask.shape[1]) // len(units)
-        per_unit = -(-mask.shape[1] // len(units))
-        blocks = share_out(per_unit, len(free), mask.shape[2] - 1)
-        codes = self._codes(mask, [blocks[int(r)] for r in rank], generator)
+        carrier = units[torch.arange(lists) % len(units)]
+        rank_in_unit = torch.arange(lists) // len(units)
+        lists_of_unit = -(-lists // len(units))
+        blocks = share_out(lists_of_unit, len(free), length - 1)
+        codes = self._codes(mask, [blocks[int(rank)] for rank in rank_in_unit], generator)
         codes = codes @ free[: codes.shape[-1]]
-        inputs = -torch.maximum(torch.tensor(4.0), 3 / output.abs().clamp(min=1e-3)).expand(len(carrier), -1).clone()
+        # The features of least norm for which the carrier is just active and all other units are far from it.
+        switched_off = -torch.maximum(torch.tensor(_SWITCHED_OFF), 3 / output.abs().clamp(min=1e-3))
+        inputs = switched_off.expand(len(carrier), -1).clone()
         inputs[torch.arange(len(carrier)), carrier] = _SWITCHED_ON
         base = inputs @ torch.linalg.pinv(hidden).T
+        # The carrier's row changes by the output's weight times the features, which is divided out.
         sent: Tensor = base[:, None] + codes / output[carrier][:, None, None]
         return sent
 
@@ -96,15 +111,19 @@ class Codebook(FeatureManipulation):
         clients, lists, length = mask.shape
         codes = torch.zeros(clients, lists, length, max(block.stop for block in blocks), dtype=torch.float64)
         for number, block in enumerate(blocks):
-            codes[:, number, :, block.start : block.stop] = centred_frames(mask[:, number], len(block), generator)
+            frames = centred_frames(mask[:, number], len(block), generator)
+            codes[:, number, :, block.start : block.stop] = frames
         candidates = mask.sum(-1).double()
         documents = candidates.clamp(max=self.shown)
         # A shown document has a code of the same length whether it is one of few candidates or of many.
         codes = codes * (candidates / documents.clamp(min=1)).sqrt()[..., None, None]
+        # The update of a list is the learning rate times (n / 8) C^T I.
         gain = self.learning_rate * documents / 8
-        # For lists of which a third is clicked; a frame keeps its share of the n - 1 directions.
-        kept = torch.tensor([len(block) for block in blocks]).minimum(candidates - 1) / (documents - 1).clamp(min=1)
-        energy = (gain.square() * documents * (2 / 9) * kept).sum(1)
+        # Its expected squared norm, for lists of which a third is clicked; a frame keeps its share of the n - 1
+        # directions.
+        directions = torch.tensor([len(block) for block in blocks]).minimum(candidates - 1)
+        share_of_directions = directions / (documents - 1).clamp(min=1)
+        energy = (gain.square() * documents * _CLICK_VARIANCE * share_of_directions).sum(1)
         return codes * (self.norm / energy.clamp(min=1e-12).sqrt())[:, None, None, None]
 
 
@@ -119,8 +138,10 @@ def share_out(lists: int, directions: int, most: int) -> list[range]:
 def orthogonal_complement(rows: Tensor, generator: Generator) -> Tensor:
     """Orthonormal ``(F - K, F)`` directions, random among those orthogonal to ``rows (K, F)``."""
     count, width = rows.shape
+    # The first K columns of Q span the rows, the others what random columns have outside of them.
     filling = torch.randn(width, width - count, generator=generator, dtype=rows.dtype)
-    complement: Tensor = torch.linalg.qr(torch.cat([rows.T, filling], dim=1)).Q[:, count:].T
+    columns, _ = torch.linalg.qr(torch.cat([rows.T, filling], dim=1))
+    complement: Tensor = columns[:, count:].T
     return complement
 
 
@@ -132,8 +153,11 @@ def centred_frames(mask: Tensor, width: int, generator: Generator) -> Tensor:
     clients, length = mask.shape
     draws = torch.randn(clients, length, width, generator=generator, dtype=torch.float64) * mask[..., None]
     documents = mask.sum(1).double().clamp(min=1)
-    centred = (draws - draws.sum(1, keepdim=True) / documents[:, None, None]) * mask[..., None]
-    left, values, right = torch.linalg.svd(centred, full_matrices=False)
-    usable = torch.arange(values.shape[1]) < (documents - 1)[:, None]
-    frames: Tensor = (left * usable[:, None]) @ right
+    mean = draws.sum(1, keepdim=True) / documents[:, None, None]
+    centred = (draws - mean) * mask[..., None]
+    # The nearest matrix with orthonormal columns, U V', without the directions whose singular values are rounding: a
+    # centred list of n documents has a rank of n - 1.
+    u, singular_values, v_transposed = torch.linalg.svd(centred, full_matrices=False)
+    usable = torch.arange(singular_values.shape[1]) < (documents - 1)[:, None]
+    frames: Tensor = (u * usable[:, None]) @ v_transposed
     return frames

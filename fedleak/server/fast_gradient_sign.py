@@ -43,16 +43,24 @@ class FastGradientSign(ImageManipulation):
         self, extractor: FeatureExtractor, pixels: Tensor, *, targets: Tensor | None, labels: Tensor | None
     ) -> Tensor:
         normalised = self.variant == "as-published-code"
+        bounds = (0.0, 1.0)
+        images = pixels
+        if normalised:
+            bounds = _BOUNDS
+            images = extractor.normalise(pixels)
         classifier = _Classifier(extractor, normalised=normalised).eval()
-        network = foolbox.PyTorchModel(classifier, bounds=_BOUNDS if normalised else (0, 1), device=pixels.device)
+        network = foolbox.PyTorchModel(classifier, bounds=bounds, device=pixels.device)
+        # The class to step away from: that of the data, or where it is unknown (-1) the predicted one.
         with torch.no_grad():
-            predicted = extractor.logits(pixels).argmax(1)
-        known = predicted if labels is None else labels.to(predicted).where(labels.to(predicted) >= 0, predicted)
-        images = extractor.normalise(pixels) if normalised else pixels
+            classes = extractor.logits(pixels).argmax(1)
+        if labels is not None:
+            classes = labels.to(classes).where(labels.to(classes) >= 0, classes)
         with torch.enable_grad():
-            _, (found,), _ = foolbox.attacks.FGSM()(network, images, known, epsilons=[self.epsilon])
-        perturbed: Tensor = found.detach()
-        return extractor.restore(perturbed) if normalised else perturbed
+            _, (adversarial,), _ = foolbox.attacks.FGSM()(network, images, classes, epsilons=[self.epsilon])
+        perturbed: Tensor = adversarial.detach()
+        if normalised:
+            return extractor.restore(perturbed)
+        return perturbed
 
 
 class _Classifier(nn.Module):
@@ -60,7 +68,9 @@ class _Classifier(nn.Module):
 
     def __init__(self, extractor: FeatureExtractor, *, normalised: bool) -> None:
         super().__init__()
-        self.extractor, self.normalised = extractor, normalised
+        self.extractor = extractor
+        self.normalised = normalised
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.extractor.logits(self.extractor.restore(images) if self.normalised else images)
+        pixels = self.extractor.restore(images) if self.normalised else images
+        return self.extractor.logits(pixels)

@@ -49,14 +49,15 @@ class FeatureManipulation(Deviation, abc.ABC):
 
         See `features`.
         """
-        sent = [
-            self.features(_own(models, c), features[c : c + 1], mask[c : c + 1], generator=generator)
-            for c, generator in enumerate(generators)
-        ]
+        sent = []
+        for client, generator in enumerate(generators):
+            row = slice(client, client + 1)
+            model = _model_of(models, client)
+            sent.append(self.features(model, features[row], mask[row], generator=generator))
         return torch.cat(sent) if sent else features
 
     def of_candidates(
-        self, models: Model, pool: Tensor, document: Tensor, place: Tensor, *, generators: Sequence[Generator]
+        self, models: Model, pool: Tensor, document: Tensor, shown: Tensor, *, generators: Sequence[Generator]
     ) -> Tensor:
         """Features ``(C, Q, L, F)`` of displayed documents, chosen for all candidates without knowing which are shown.
 
@@ -64,20 +65,24 @@ class FeatureManipulation(Deviation, abc.ABC):
             models: each client's model, ``(C, *shape)``.
             pool: ``(M, F)`` real features.
             document: ``(C, Q, D)`` positions of each query's candidates in `pool`, padded with -1.
-            place: ``(C, Q, L)`` positions of the displayed documents among the candidates, not given to `features`.
+            shown: ``(C, Q, L)`` positions of the displayed documents among the candidates, not given to `features`.
             generators: one per client.
         """
-        mask, width = document >= 0, pool.shape[1]
-        sent = [pool.new_zeros(0, *place.shape[1:], width)]
-        for c, generator in enumerate(generators):
-            real = pool[document[c : c + 1].clamp(min=0)] * mask[c : c + 1, ..., None]
-            every = self.features(_own(models, c), real, mask[c : c + 1], generator=generator)
-            sent.append(every.gather(2, place[c : c + 1, ..., None].expand(-1, -1, -1, width)))
+        mask = document >= 0
+        width = pool.shape[1]
+        sent = [pool.new_zeros(0, *shown.shape[1:], width)]
+        for client, generator in enumerate(generators):
+            row = slice(client, client + 1)
+            real = pool[document[row].clamp(min=0)] * mask[row, ..., None]
+            # Features of all candidates, of which only the displayed ones are sent.
+            of_candidates = self.features(_model_of(models, client), real, mask[row], generator=generator)
+            index = shown[row, ..., None].expand(-1, -1, -1, width)
+            sent.append(of_candidates.gather(2, index))
         return torch.cat(sent)
 
 
-def _own(models: Model, client: int) -> Model:
-    return {name: value[client] for name, value in models.items()}
+def _model_of(models: Model, client: int) -> Model:
+    return {name: parameter[client] for name, parameter in models.items()}
 
 
 def check_knows_lists(inner: FeatureManipulation) -> None:

@@ -81,10 +81,11 @@ class FeatureNoise(ImageManipulation):
         return manipulate(extractor, pixels, targets.to(pixels), self.search)
 
     def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor:
-        drawn = [
-            self._noise(torch.tensor([n % partitions]), features, partitions, generator_for(seed, "feature target", n))
-            for n in numbers.tolist()
-        ]
+        drawn = []
+        for number in numbers.tolist():
+            part = torch.tensor([number % partitions])
+            generator = generator_for(seed, "feature target", number)
+            drawn.append(self._noise(part, features, partitions, generator))
         return torch.cat(drawn)
 
     def drawn(self, items: int, features: int, *, partitions: int, generator: torch.Generator) -> Tensor:
@@ -113,7 +114,8 @@ def partitioned_noise(
     if not 1 <= partitions <= features or not scale > 0:
         raise ValueError(f"expected 1 to {features} partitions and scale > 0, got {partitions} and {scale}")
     noise = torch.randn(len(part), features, generator=generator).mul(scale).clamp(min=0)
-    return noise * (partition_of(features, partitions) == part[:, None])
+    is_in_part = partition_of(features, partitions) == part[:, None]
+    return noise * is_in_part
 
 
 def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, search: PixelSearch) -> Tensor:
@@ -123,36 +125,41 @@ def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, sea
     close enough.
     """
     published = search.variant == "as-published-code"
-    reach = 1.0 if search.budget is None else search.budget
-    lowest = extractor.normalise((pixels - reach).clamp(min=0))
-    highest = extractor.normalise((pixels + reach).clamp(max=1))
+    # Bounds of the normalised pixels: in [0, 1], and at most the budget away from the original.
+    budget = 1.0 if search.budget is None else search.budget
+    lowest = extractor.normalise((pixels - budget).clamp(min=0))
+    highest = extractor.normalise((pixels + budget).clamp(max=1))
     inputs = extractor.normalise(pixels).clone().requires_grad_()
-    best, least = inputs.detach().clone(), torch.full((len(pixels),), torch.inf).to(pixels)
+    best_inputs = inputs.detach().clone()
+    best_losses = torch.full((len(pixels),), torch.inf).to(pixels)
     optimizer = torch.optim.Adam([inputs], lr=search.learning_rate)
+    # One evaluation more than steps, so that the last iterate is judged too.
     for step in range(search.steps + 1):
         with torch.enable_grad():
-            gaps = (extractor.of_inputs(inputs) - targets).square().mean(1)
-            losses = gaps + _unlikeness(extractor.restore(inputs), pixels, search)
+            feature_errors = (extractor.of_inputs(inputs) - targets).square().mean(1)
+            losses = feature_errors + _unlikeness(extractor.restore(inputs), pixels, search)
             total = losses.mean() if published else losses.sum()
-        better = losses.detach() < least
-        least = torch.where(better, losses.detach(), least)
-        best = torch.where(better[:, None, None, None], inputs.detach(), best)
-        near = bool((gaps <= search.enough).all())
-        if step == search.steps or (near and not published):
+        is_better = losses.detach() < best_losses
+        best_losses = torch.where(is_better, losses.detach(), best_losses)
+        best_inputs = torch.where(is_better[:, None, None, None], inputs.detach(), best_inputs)
+        is_near = bool((feature_errors <= search.enough).all())
+        if step == search.steps or (is_near and not published):
             break
         (inputs.grad,) = torch.autograd.grad(total, inputs)
         optimizer.step()
         with torch.no_grad():
             inputs.clamp_(lowest, highest)
-        if published and float(gaps.detach().mean()) < search.enough:
+        # The published code steps once more before it stops.
+        if published and float(feature_errors.detach().mean()) < search.enough:
             break
-    return extractor.restore(inputs.detach() if published else best).clamp(0, 1)
+    sent = inputs.detach() if published else best_inputs
+    return extractor.restore(sent).clamp(0, 1)
 
 
-def _unlikeness(found: Tensor, pixels: Tensor, search: PixelSearch) -> Tensor:
+def _unlikeness(images: Tensor, originals: Tensor, search: PixelSearch) -> Tensor:
     """``(N,)`` similarity penalties."""
     if search.likeness is None or not search.likeness_weight:
-        return torch.zeros(len(pixels)).to(pixels)
+        return torch.zeros(len(originals)).to(originals)
     if search.likeness == "ssim":
-        return search.likeness_weight * (1 - ssim(found, pixels))
-    return search.likeness_weight * (_BEST_PSNR - psnr(found, pixels)).clamp(min=0)
+        return search.likeness_weight * (1 - ssim(images, originals))
+    return search.likeness_weight * (_BEST_PSNR - psnr(images, originals)).clamp(min=0)

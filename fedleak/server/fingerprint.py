@@ -37,8 +37,13 @@ class Fingerprint(FeatureManipulation):
 
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         width = features.shape[-1]
+        # Each document's number among all of its client, and how many these are.
         number = (mask.flatten(1).cumsum(1) - 1).reshape(mask.shape)[..., None]
-        documents = mask.flatten(1).sum(1).clamp(min=1).reshape(-1, 1, 1, 1)
+        documents = mask.flatten(1).sum(1).clamp(min=1)
+        documents = documents.reshape(-1, 1, 1, 1)
+        # Columns are dealt to documents in turn, or documents to columns where there are fewer columns.
         column = torch.arange(width)
-        dealt = torch.where(documents <= width, column % documents == number, column == number % width)
-        return dealt * self.value * mask[..., None]
+        column_of_document = column % documents == number
+        document_of_column = column == number % width
+        is_documents_column = torch.where(documents <= width, column_of_document, document_of_column)
+        return is_documents_column * self.value * mask[..., None]

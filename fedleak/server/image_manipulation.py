@@ -62,9 +62,9 @@ def ssim(images: Tensor, originals: Tensor) -> Tensor:
         Z. Wang, A. Bovik, H. Sheikh and E. Simoncelli, "Image Quality Assessment: From Error Visibility to Structural
         Similarity", IEEE Transactions on Image Processing, 2004.
     """
-    found = structural_similarity_index_measure(images, originals, reduction="none", data_range=1.0)
-    assert isinstance(found, Tensor)
-    return found.reshape(len(images))
+    similarity = structural_similarity_index_measure(images, originals, reduction="none", data_range=1.0)
+    assert isinstance(similarity, Tensor)
+    return similarity.reshape(len(images))
 
 
 def psnr(images: Tensor, originals: Tensor) -> Tensor:

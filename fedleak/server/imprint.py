@@ -60,18 +60,19 @@ class Imprint(ModelManipulation):
         row = statistic_row(self.statistic, width, generator)
         bounds = thresholds(enough(examples, 2, self.name) @ row, units, self.quantiles)
         column = next_column(bounds, len(model[layer.after]), generator)
-        made = {
+        changes = {
             layer.weight: row.expand(units, width),
             layer.bias: -bounds,
             layer.after: column[:, None].expand(-1, units),
         }
-        return SentModels.same(changed(model, **made), clients)
+        return SentModels.same(changed(model, **changes), clients)
 
 
 def statistic_row(statistic: str, width: int, generator: Generator) -> Tensor:
     """``(D,)`` float64 weights of a linear statistic of a record."""
     if statistic == "brightness":
         return torch.full((width,), 1 / width, dtype=torch.float64)
+    # A direction of mean 0, which does not measure brightness, and of a length of about 1.
     drawn = torch.randn(width, generator=generator, dtype=torch.float64)
     row: Tensor = (drawn - drawn.mean()) / drawn.std() / width**0.5
     return row
@@ -80,18 +81,23 @@ def statistic_row(statistic: str, width: int, generator: Generator) -> Tensor:
 def thresholds(values: Tensor, units: int, law: str) -> Tensor:
     """``(N,)`` increasing quantiles of the levels ``j / N``, of a law fitted to ``values (M,)``."""
     levels = torch.arange(1, units, dtype=torch.float64) / units
-    mean, deviation = values.mean(), values.std()
+    mean = values.mean()
+    deviation = values.std()
     if law == "examples":
         inner = torch.quantile(values, levels)
     elif law == "normal":
         inner = mean + deviation * torch.special.ndtri(levels)
     else:
-        inner = mean - deviation / 2**0.5 * (levels - 0.5).sign() * (1 - 2 * (levels - 0.5).abs()).log()
+        # Laplace's quantile m - b sign(p - 1/2) ln(1 - 2 |p - 1/2|), of a scale b that is the deviation over sqrt 2.
+        from_middle = levels - 0.5
+        inner = mean - deviation / 2**0.5 * from_middle.sign() * (1 - 2 * from_middle.abs()).log()
+    # The first unit has no quantile, as its level is 0: every record is above its threshold.
     return torch.cat([(mean + _EVERYONE * deviation)[None], inner])
 
 
 def next_column(bounds: Tensor, outputs: int, generator: Generator) -> Tensor:
     """``(K,)`` random column of the next layer, the same for all units, so small that it gives outputs of about 1."""
-    size = (bounds[1:, None] - bounds).clamp(min=0).sum(1).mean().clamp(min=torch.finfo(torch.float64).tiny)
+    # A record at a threshold has the sum of the distances to all lower ones as the sum of its active units.
+    activation = (bounds[1:, None] - bounds).clamp(min=0).sum(1).mean()
     drawn = torch.randn(outputs, generator=generator, dtype=torch.float64)
-    return drawn.div(size)
+    return drawn.div(activation.clamp(min=torch.finfo(torch.float64).tiny))

@@ -53,9 +53,9 @@ class MarkedDocument(FeatureManipulation):
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         if self.document is None:
             raise ViewError("expected a document to mark, got none: set data.private_retrieval to true")
-        marked = (features == self.document).all(-1)
+        is_marked = (features == self.document).all(-1)
         sent = features.clone()
-        sent[..., int(marked_feature(model))] = marked * self.value
+        sent[..., int(marked_feature(model))] = is_marked * self.value
         return sent * mask[..., None]
 
 
@@ -67,6 +67,7 @@ def marked_feature(model: Model) -> Tensor:
     """
     if LINEAR in model:
         return model[LINEAR].abs().argmin(-1)
-    on = model[HIDDEN].clamp(min=0)
-    change = (model[OUTPUT][..., None, :] @ on).squeeze(-2).abs()
-    return change.masked_fill(on.sum(-2) == 0, torch.inf).argmin(-1)
+    # A large mark of feature f activates the units with a positive weight of f, and adds sum_h o_h max(w_hf, 0).
+    activated = model[HIDDEN].clamp(min=0)
+    change = (model[OUTPUT][..., None, :] @ activated).squeeze(-2).abs()
+    return change.masked_fill(activated.sum(-2) == 0, torch.inf).argmin(-1)

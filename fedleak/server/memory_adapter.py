@@ -102,52 +102,61 @@ class MemoryAdapter(ModelManipulation):
         rank = len(model[layer.down])
         units = len(model[layer.up])
         require(rank >= _FEWEST_ROWS, f"a rank of at least {_FEWEST_ROWS}", str(rank), "Raise model.adapter.rank.")
-        known = examples.double()
-        enough = known.dim() == 3 and len(known) > 2 * self.records and known.shape[1] > 1
+        inputs = examples.double()
+        enough = inputs.dim() == 3 and len(inputs) > 2 * self.records and inputs.shape[1] > 1
         expected = f"more than {2 * self.records} texts of the server's own, of two words or more"
-        require(enough, expected, f"the shape {tuple(known.shape)}", "Lower manipulation.records, or give more data.")
-        projection = self.projection(known, rank - 2, generator)
-        states = known @ projection.T
+        require(enough, expected, f"the shape {tuple(inputs.shape)}", "Lower manipulation.records, or give more data.")
+        # The states P z of all places, and random rows b_u in a scale in which b_u^T P z_T varies by about 1.
+        projection = self.projection(inputs, rank - 2, generator)
+        states = inputs @ projection.T
         spread = states[:, -1].std(0).norm()
         rows = torch.randn(units, rank - 2, generator=generator, dtype=torch.float64) / spread
-        inputs = states @ rows.T
-        last, others = place_functionals(known, self.margin * inputs.std((0, 2))).T
-        at_last = inputs[:, -1] - known[:, -1:] @ others
-        levels = torch.quantile(at_last / (known[:, -1:] @ last), 1 - 1 / self.records, dim=0)
-        excited = inputs - (known @ others)[..., None] - (known @ last)[..., None] * levels > 0
-        share = excited[:, :-1].sum() / excited[:, -1].sum().clamp(min=1)
+        unit_inputs = states @ rows.T
+        # f and g; g is `margin` standard deviations of the units' inputs at each place but the last.
+        f, g = place_functionals(inputs, self.margin * unit_inputs.std((0, 2))).T
+        # tau_u: the quantile over texts with which one of `records` is above it at its last place.
+        at_last = unit_inputs[:, -1] - inputs[:, -1:] @ g
+        tau = torch.quantile(at_last / (inputs[:, -1:] @ f), 1 - 1 / self.records, dim=0)
+        # Where places are hardly distinguished, units remember other places too.
+        excited = unit_inputs - (inputs @ g)[..., None] - (inputs @ f)[..., None] * tau > 0
+        excited_at_last = excited[:, -1].sum().clamp(min=1)
+        wrong_per_right = excited[:, :-1].sum() / excited_at_last
         require(
-            float(share) <= _MOST_OTHERS,
+            float(wrong_per_right) <= _MOST_OTHERS,
             "a network whose first feed-forward layer distinguishes places, as with learned positions",
-            f"{float(share):.1f} other places that excite a unit, for each last one",
+            f"{float(wrong_per_right):.1f} other places that excite a unit, for each last one",
             "Take a network with learned positions, such as GPT-2, or raise manipulation.margin.",
         )
-        down = self.gain * torch.cat([last[None], others[None], projection])
-        up = torch.cat([-levels[:, None], -torch.ones(units, 1, dtype=torch.float64), rows], dim=1)
-        return SentModels.same(changed(model, **{layer.down: down, layer.up: up}), clients)
+        # A has the rows f, g and P times the gain; row u of B is (-tau_u, -1, b_u).
+        down = self.gain * torch.cat([f[None], g[None], projection])
+        minus_one = -torch.ones(units, 1, dtype=torch.float64)
+        up = torch.cat([-tau[:, None], minus_one, rows], dim=1)
+        sent = changed(model, **{layer.down: down, layer.up: up})
+        return SentModels.same(sent, clients)
 
-    def projection(self, known: Tensor, rank: int, generator: Generator) -> Tensor:
-        """``(R, D)`` orthonormal directions in which the places of ``known (M, L, D)`` have the same mean."""
-        width = known.shape[-1]
-        places = torch.linalg.qr(known.mean(0).T)[0]
+    def projection(self, inputs: Tensor, rank: int, generator: Generator) -> Tensor:
+        """``(R, D)`` orthonormal directions in which the places of ``inputs (M, L, D)`` have the same mean."""
+        width = inputs.shape[-1]
+        # Random directions without their part in the span of the places' means.
+        means_basis = torch.linalg.qr(inputs.mean(0).T)[0]
         drawn = torch.randn(width, rank, generator=generator, dtype=torch.float64)
-        drawn = drawn - places @ (places.T @ drawn)
-        found: Tensor = torch.linalg.qr(drawn)[0].T
-        return found
+        drawn = drawn - means_basis @ (means_basis.T @ drawn)
+        directions: Tensor = torch.linalg.qr(drawn)[0].T
+        return directions
 
 
-def place_functionals(known: Tensor, heights: Tensor) -> Tensor:
+def place_functionals(inputs: Tensor, heights: Tensor) -> Tensor:
     """``(D, 2)`` least squares of 1 at the last place and 0 elsewhere; of 0 at it and heights ``(L,)`` elsewhere."""
-    size, places, width = known.shape
-    wanted = torch.zeros(places, 2, dtype=torch.float64)
-    wanted[-1, 0] = 1
-    wanted[:-1, 1] = heights[:-1]
-    weights = torch.ones(places, dtype=torch.float64)
+    size, length, width = inputs.shape
+    targets = torch.zeros(length, 2, dtype=torch.float64)
+    targets[-1, 0] = 1
+    targets[:-1, 1] = heights[:-1]
+    weights = torch.ones(length, dtype=torch.float64)
     weights[-1] = _WEIGHT
-    weighted = (known * weights[:, None]).flatten(0, 1)
-    flat = known.flatten(0, 1)
+    # Weighted ridge regression, (X' W X + ridge)^-1 X' W Y, over all places of all texts.
+    weighted = (inputs * weights[:, None]).flatten(0, 1)
+    flat = inputs.flatten(0, 1)
     ridge = _RIDGE * flat.square().sum() / width * torch.eye(width, dtype=torch.float64)
-    found: Tensor = torch.linalg.solve(
-        weighted.T @ flat + ridge, weighted.T @ wanted.expand(size, -1, -1).flatten(0, 1)
-    )
-    return found
+    targets_of_all = targets.expand(size, -1, -1).flatten(0, 1)
+    functionals: Tensor = torch.linalg.solve(weighted.T @ flat + ridge, weighted.T @ targets_of_all)
+    return functionals

@@ -50,8 +50,8 @@ class SentModels:
 
     def of(self, clients: Tensor) -> dict[str, Tensor]:
         """``(K, *shape)`` model of each of the clients ``(K,)``, which are among `clients`."""
-        own = self.numbers(clients)
-        return {name: value[own] for name, value in self.models.items()}
+        numbers = self.numbers(clients)
+        return {name: parameter[numbers] for name, parameter in self.models.items()}
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,20 @@ class FirstLayer:
         Raises:
             InputError: the model does not begin with two linear layers of which the first has a bias.
         """
-        matrices = [name for name, value in model.items() if value.dim() > 1][:2]
-        shapes = [tuple(model[name].shape) for name in matrices]
-        bias = matrices[0].removesuffix("weight") + "bias" if matrices else ""
-        right = len(shapes) == 2 and [len(shape) for shape in shapes] == [2, 2] and shapes[1][1] == shapes[0][0]
+        weights = [name for name, parameter in model.items() if parameter.dim() > 1][:2]
+        shapes = [tuple(model[name].shape) for name in weights]
+        bias = weights[0].removesuffix("weight") + "bias" if weights else ""
+        # Two matrices, of which the second has a column for each row of the first.
+        is_linear = len(shapes) == 2 and [len(shape) for shape in shapes] == [2, 2]
+        is_right = is_linear and shapes[1][1] == shapes[0][0] and bias in model
+        layers = ", ".join(f"{name} {shape}" for name, shape in zip(weights, shapes, strict=True))
         require(
-            right and bias in model,
+            is_right,
             "a network of a linear first layer with a bias, ReLU and a linear layer",
-            ", ".join(f"{name} {shape}" for name, shape in zip(matrices, shapes, strict=True)) or "no layer",
+            layers or "no layer",
             "Set model.network.name: mlp; convolutions are not turned into the identity.",
         )
-        return cls(matrices[0], bias, matrices[1])
+        return cls(weights[0], bias, weights[1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,16 +125,23 @@ class ModelManipulation(Deviation, abc.ABC):
 
     def sent(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
         """The models that are sent, see `manipulated` and `strength`."""
-        made = self.manipulated(model, examples, clients, generator=generator)
+        manipulated = self.manipulated(model, examples, clients, generator=generator)
         if self.strength == 1:
-            return made
-        mixed = {name: model[name] + self.strength * (value - model[name]) for name, value in made.models.items()}
-        return SentModels(models=mixed, index=made.index, clients=made.clients)
+            return manipulated
+        # g + s (m - g)
+        mixed = {}
+        for name, parameter in manipulated.models.items():
+            mixed[name] = model[name] + self.strength * (parameter - model[name])
+        return SentModels(models=mixed, index=manipulated.index, clients=manipulated.clients)
 
 
 def changed(model: Model, **changes: Tensor) -> dict[str, Tensor]:
     """The model with other values of some parameters, in the type and on the device of the old ones."""
-    return {name: changes[name].to(value) if name in changes else value for name, value in model.items()}
+    parameters = dict(model)
+    for name, parameter in model.items():
+        if name in changes:
+            parameters[name] = changes[name].to(parameter)
+    return parameters
 
 
 def enough(examples: Tensor, least: int, name: str) -> Tensor:

@@ -32,7 +32,10 @@ class ModelPerClient(Deviation):
 
 def stack_models(drawn: Sequence[Mapping[str, Tensor]], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Models of the clients, ``(C, *shape)`` for each parameter of `like`, with its type and device."""
-    return {
-        name: torch.stack([model[name] for model in drawn]).to(value) if drawn else value.new_zeros(0, *value.shape)
-        for name, value in like.items()
-    }
+    stacked = {}
+    for name, parameter in like.items():
+        if drawn:
+            stacked[name] = torch.stack([model[name] for model in drawn]).to(parameter)
+        else:
+            stacked[name] = parameter.new_zeros(0, *parameter.shape)
+    return stacked

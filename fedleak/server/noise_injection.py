@@ -49,7 +49,9 @@ class NoiseInjection(FeatureManipulation):
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         noise = torch.randn(features.shape, generator=generator) * self.scale
         mixed = self.share_of_real * features + (1 - self.share_of_real) * noise
-        count = max(1, round(self.share_of_features * features.shape[-1]))
-        replaced = torch.zeros(features.shape[-1], dtype=torch.bool)
-        replaced[torch.randperm(features.shape[-1], generator=generator)[:count]] = True
-        return torch.where(replaced, mixed, features) * mask[..., None]
+        # The same random features of all documents are replaced, one at least.
+        width = features.shape[-1]
+        count = max(1, round(self.share_of_features * width))
+        is_replaced = torch.zeros(width, dtype=torch.bool)
+        is_replaced[torch.randperm(width, generator=generator)[:count]] = True
+        return torch.where(is_replaced, mixed, features) * mask[..., None]

@@ -13,7 +13,7 @@ from torch import Tensor
 from fedleak.client.click_models import cascade_log_law, sample_patterns, steps_for_law
 from fedleak.client.ranking import RankingAlgorithm
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import RoundView
+from fedleak.core.view import Release, RoundView
 from fedleak.defenses.base import Defense, Update
 from fedleak.server.noise_injection import NoiseInjection
 
@@ -42,12 +42,13 @@ class SimulatedLists:
         Clicks, orders of the lists and draws of the noise depend on the seed only, so scales are compared on the same
         clients.
         """
-        draws = generator_for(seed, "made-up clients")
+        # Clicks of the public model, the lists in a random order, and the noise, all from one generator.
+        generator = generator_for(seed, "made-up clients")
         steps = steps_for_law(self.learner.click_model, self.learner.grade_law, self.mask.shape[2])
-        clicks = sample_patterns(cascade_log_law(steps, self.mask), draws)
-        order = torch.rand(self.mask.shape[:2], generator=draws).argsort(1)
+        clicks = sample_patterns(cascade_log_law(steps, self.mask), generator)
+        order = torch.rand(self.mask.shape[:2], generator=generator).argsort(1)
         noise = NoiseInjection(scale=scale)
-        features = noise.features(self.model, self.features, self.mask, generator=draws)
+        features = noise.features(self.model, self.features, self.mask, generator=generator)
         update = Update(self.learner.simulate_lists(self.model, features, self.mask, clicks, order))
 
         @functools.cache
@@ -56,18 +57,23 @@ class SimulatedLists:
 
         for defense in self.defenses:
             update = defense.protect(update, generators)
+        # The lists of a client as one row of items, with the number of the list that each is in.
         clients, lists, length = self.mask.shape
-        shown, number = self.mask.flatten(1), torch.arange(lists).repeat_interleave(length).expand(clients, -1)
+        is_shown = self.mask.flatten(1)
+        list_number = torch.arange(lists).repeat_interleave(length).expand(clients, -1)
+        releases: list[Release] = []
+        for defense in self.defenses:
+            releases.extend(defense.releases(tuple(self.model)))
         view = RoundView(
             round=0,
             pseudonyms=torch.arange(clients),
             example_counts=self.mask.any(2).sum(1),
             deltas=update.deltas,
             model=self.model,
-            served=torch.arange(lists * length).expand(clients, -1).where(shown, -1),
-            lists=number.where(shown, -1),
+            served=torch.arange(lists * length).expand(clients, -1).where(is_shown, -1),
+            lists=list_number.where(is_shown, -1),
             features=features.flatten(1, 2),
-            releases=tuple(r for d in self.defenses for r in d.releases(tuple(self.model))),
+            releases=tuple(releases),
             algorithm=self.learner,
             manipulation=noise.name,
         )
@@ -96,8 +102,10 @@ def evolve_scale(
     """
     if not 0 < lowest < highest:
         raise ValueError(f"expected 0 < lowest < highest, got {lowest} and {highest}")
-    ends = np.log10([[lowest, highest]])
-    search = CMA(mean=ends.mean(1), sigma=float(np.ptp(ends)) / 4, bounds=ends, seed=seed, population_size=population)
+    bounds = np.log10([[lowest, highest]])
+    # The first distribution is in the middle, and both ends are two standard deviations away.
+    sigma = float(np.ptp(bounds)) / 4
+    search = CMA(mean=bounds.mean(1), sigma=sigma, bounds=bounds, seed=seed, population_size=population)
     for _ in range(generations):
         points = [search.ask() for _ in range(population)]
         # The library minimises.
@@ -107,5 +115,7 @@ def evolve_scale(
 
 def mean_auc(values: Tensor) -> float:
     """Mean AUC of the clients that have one; 0.5 if there are none."""
-    found = float(values.nanmean())
-    return found if math.isfinite(found) else 0.5
+    mean = float(values.nanmean())
+    if not math.isfinite(mean):
+        return 0.5
+    return mean

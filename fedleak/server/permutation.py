@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from fedleak.defenses.manipulation_checks import Correlation
+from fedleak.defenses.within_list_checks import Correlation
 from fedleak.server.deviation import Notice
 from fedleak.server.feature_manipulation import FeatureManipulation, Model
 
@@ -33,11 +33,17 @@ class Permutation(FeatureManipulation):
     among: Literal["list", "client"] = "list"
 
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
-        groups = features if self.among == "list" else features.flatten(1, 2)
-        documents = (mask if self.among == "list" else mask.flatten(1))[..., None]
-        draws = torch.rand(groups.shape, generator=generator).masked_fill(~documents, torch.inf)
-        # Documents in a random order for each column, moved to the positions of documents.
+        groups = features
+        is_document = mask[..., None]
+        if self.among == "client":
+            groups = features.flatten(1, 2)
+            is_document = mask.flatten(1)[..., None]
+        # For each column, documents in a random order; padding comes last.
+        draws = torch.rand(groups.shape, generator=generator).masked_fill(~is_document, torch.inf)
         order = draws.argsort(dim=-2)
-        place = torch.arange(groups.shape[-2])[:, None].expand_as(groups).where(documents, groups.shape[-2])
-        dealt = torch.zeros_like(groups).scatter(-2, place.argsort(dim=-2), groups.gather(-2, order))
-        return dealt.reshape(features.shape) * mask[..., None]
+        # They are moved to the positions of documents, which are sorted before those of padding.
+        last = groups.shape[-2]
+        position = torch.arange(last)[:, None].expand_as(groups).where(is_document, last)
+        in_random_order = groups.gather(-2, order)
+        permuted = torch.zeros_like(groups).scatter(-2, position.argsort(dim=-2), in_random_order)
+        return permuted.reshape(features.shape) * mask[..., None]

@@ -96,25 +96,34 @@ def answer(clients: Probed, sent: Tensor, how: Answering, *, interactions: int, 
     """
     check_batches(clients, how)
     require(how.protocol == "batches", "protocol batches with items other than zero", how.protocol, "Send zeros.")
-    table, absent = sent.double(), clients.items < 0
+    table = sent.double()
+    is_padding = clients.items < 0
     for _ in range(interactions):
-        keys = torch.rand(clients.items.shape, generator=generator).masked_fill(absent, -1.0)
+        # A random batch without replacement: the items of the largest random keys.
+        keys = torch.rand(clients.items.shape, generator=generator).masked_fill(is_padding, -1.0)
         batch = keys.topk(how.batch, dim=1).indices
         messages = _update(clients, table[clients.items.gather(1, batch)], batch, how)
+        # Only rows that changed are sent, with noise (Equation 3).
         noise = torch.randn(messages.shape, generator=generator, dtype=torch.float64)
-        changed = messages.abs().sum(2, keepdim=True) > 0
+        is_changed = messages.abs().sum(2, keepdim=True) > 0
         index = batch[..., None].expand_as(messages)
-        clients.sums.scatter_add_(1, index, (messages + how.noise * noise) * changed)
-        clients.updates.scatter_add_(1, batch, changed[..., 0].double())
+        clients.sums.scatter_add_(1, index, (messages + how.noise * noise) * is_changed)
+        clients.updates.scatter_add_(1, batch, is_changed[..., 0].double())
 
 
 def _update(clients: Probed, items: Tensor, batch: Tensor, how: Answering) -> Tensor:
     """Step on a batch (Equations 1 and 2): updates the private vectors, returns the items' changes ``(V, B, d)``."""
     signs = clients.signs.gather(1, batch)
-    slopes = margin_loss(how.loss).slope(signs * torch.einsum("vbd,vd->vb", items, clients.users)) * signs
-    of_items = (slopes * clip_factors(slopes, clients.users, how.clip))[..., None] * clients.users[:, None]
-    clients.users = clients.users - how.learning_rate * torch.einsum("vb,vbd->vd", slopes, items) / batch.shape[1]
-    return -how.learning_rate * of_items
+    # Derivative of the loss l(y u.v) by the score u.v.
+    margins = signs * torch.einsum("vbd,vd->vb", items, clients.users)
+    slopes = margin_loss(how.loss).slope(margins) * signs
+    # By an item's vector it is the slope times u, clipped; by u, the mean over the batch of the slope times v. Both
+    # are at the vectors before the step.
+    clipped_slopes = slopes * clip_factors(slopes, clients.users, how.clip)
+    item_gradients = clipped_slopes[..., None] * clients.users[:, None]
+    user_gradient = torch.einsum("vb,vbd->vd", slopes, items)
+    clients.users = clients.users - how.learning_rate * user_gradient / batch.shape[1]
+    return -how.learning_rate * item_gradients
 
 
 def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, generator: torch.Generator) -> None:
@@ -126,16 +135,18 @@ def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, gener
     """
     check_batches(clients, how)
     calls = interactions.double()
+    # Number n of messages about each item: in each epoch one, or one for each batch that has it.
     if how.protocol == "epochs":
-        counts = calls[:, None] * (clients.items >= 0)
+        messages = calls[:, None] * (clients.items >= 0)
     else:
-        counts = batch_memberships(clients.counts, how.batch, calls, clients.items.shape[1], generator)
+        messages = batch_memberships(clients.counts, how.batch, calls, clients.items.shape[1], generator)
+    # n times -alpha l'(0) y_i u, and noise of n times the variance.
     slopes = margin_loss(how.loss).slope_at_zero * clients.signs
     step = -how.learning_rate * slopes * clip_factors(slopes, clients.users, how.clip)
     noise = torch.randn(clients.sums.shape, generator=generator, dtype=torch.float64)
-    clients.sums += (counts * step)[..., None] * clients.users[:, None]
-    clients.sums += how.noise * counts.sqrt()[..., None] * noise
-    clients.updates += counts
+    clients.sums += (messages * step)[..., None] * clients.users[:, None]
+    clients.sums += how.noise * messages.sqrt()[..., None] * noise
+    clients.updates += messages
 
 
 def batch_memberships(sizes: Tensor, batch: int, draws: Tensor, width: int, generator: torch.Generator) -> Tensor:
@@ -145,15 +156,17 @@ def batch_memberships(sizes: Tensor, batch: int, draws: Tensor, width: int, gene
     Items are processed in order: a batch with r free places takes the item with probability r over the number of
     remaining items. Batches differ only in their free places, so the cost does not depend on their number.
     """
-    places = torch.arange(batch + 1, dtype=torch.float64)
-    waiting = torch.zeros(len(sizes), batch + 1, dtype=torch.float64)
-    waiting[:, batch] = draws
-    taken = torch.zeros(len(sizes), width, dtype=torch.float64)
+    free_places = torch.arange(batch + 1, dtype=torch.float64)
+    # How many batches have r free places, for each r; all are empty at first.
+    batches = torch.zeros(len(sizes), batch + 1, dtype=torch.float64)
+    batches[:, batch] = draws
+    memberships = torch.zeros(len(sizes), width, dtype=torch.float64)
     for item in range(width):
-        left = (sizes - item).clamp(min=1).double()[:, None]
-        chance = (places / left).clamp(max=1.0) * (item < sizes)[:, None]
-        takes = torch.binomial(waiting, chance.expand_as(waiting).contiguous(), generator=generator)
-        taken[:, item] = takes.sum(1)
-        waiting = waiting - takes
-        waiting[:, :-1] += takes[:, 1:]
-    return taken
+        remaining_items = (sizes - item).clamp(min=1).double()[:, None]
+        chance = (free_places / remaining_items).clamp(max=1.0) * (item < sizes)[:, None]
+        taking = torch.binomial(batches, chance.expand_as(batches).contiguous(), generator=generator)
+        memberships[:, item] = taking.sum(1)
+        # A batch that took the item has one free place less.
+        batches = batches - taking
+        batches[:, :-1] += taking[:, 1:]
+    return memberships

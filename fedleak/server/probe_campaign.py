@@ -36,8 +36,12 @@ class Answered:
         """The clients at `positions`."""
         cohort = self.cohort.select(positions)
         width = cohort.rows[ITEM_EMBEDDING].shape[1]
-        sums, updates = self.sums[positions, :width], self.updates[positions, :width]
-        return Answered(cohort, self.users[positions], sums, updates)
+        return Answered(
+            cohort=cohort,
+            users=self.users[positions],
+            sums=self.sums[positions, :width],
+            updates=self.updates[positions, :width],
+        )
 
     def of(self, cohort: Cohort) -> "Answered":
         """The clients that are in a cohort."""
@@ -54,12 +58,16 @@ class _Group:
     sent: Tensor
     generator: torch.Generator
 
-    def answer_until(self, place: int, how: Answering, *, zeros: bool) -> None:
-        more = self.calls[place] - (self.calls[place - 1] if place else 0)
+    def answer_until(self, point: int, how: Answering, *, zeros: bool) -> None:
+        """Answers the calls from the point before, or from the start, to a point of the campaign."""
+        interactions = self.calls[point]
+        if point:
+            interactions = interactions - self.calls[point - 1]
         if zeros:
-            answer_zeros(self.clients, how, interactions=more, generator=self.generator)
+            answer_zeros(self.clients, how, interactions=interactions, generator=self.generator)
         else:
-            answer(self.clients, self.sent, how, interactions=int(more[0]), generator=self.generator)
+            # Other items are sent equally often to all clients.
+            answer(self.clients, self.sent, how, interactions=int(interactions[0]), generator=self.generator)
 
 
 class Campaign:
@@ -84,13 +92,14 @@ class Campaign:
 
         ``table (I, d)`` are the honest item vectors, ``users (C, d)`` the private vectors before the campaign.
         """
-        campaign, axis, place = self.probing.point(cohort.round)
-        first = 0 if self._last != cohort.round - 1 else place
+        campaign, axis, point = self.probing.point(cohort.round)
+        # If the round before is in memory, only the calls since its point are answered; otherwise all are replayed.
+        first = point if self._last == cohort.round - 1 else 0
         if first == 0:
             self._groups = self._begun(cohort, table.double(), users.double(), campaign, axis)
         for group in self._groups:
-            for step in range(first, place + 1):
-                group.answer_until(step, self.how, zeros=self.probing.probe == "zeros")
+            for number in range(first, point + 1):
+                group.answer_until(number, self.how, zeros=self.probing.probe == "zeros")
         self._last = cohort.round
         return self._together(cohort)
 
@@ -99,36 +108,58 @@ class Campaign:
         return [(group.positions, group.sent) for group in self._groups]
 
     def _begun(self, cohort: Cohort, table: Tensor, users: Tensor, campaign: int, axis: str) -> list[_Group]:
-        items, labels, counts = cohort.rows[ITEM_EMBEDDING], cohort.examples["label"], cohort.counts
+        items = cohort.rows[ITEM_EMBEDDING]
+        labels = cohort.examples["label"]
+        counts = cohort.counts
         bounds = self.probing.bounds(self.how, table, users, labels, counts)
         groups = []
+        # Clients with similar numbers of labels together, so that little of a group is padding.
         for positions in torch.split(counts.argsort(stable=True), _AT_ONCE):
             width = int(counts[positions].max())
             generator = generator_for(self.seed, f"campaign-{axis}", campaign, int(cohort.clients[positions[0]]))
-            clients = Probed.start(users[positions], items[positions, :width], labels[positions, :width])
-            calls = [self._calls(axis, point, bounds[positions]) for point in self.probing.axes[axis]]
-            groups.append(_Group(positions, clients, calls, self.probing.sent(table, generator), generator))
+            group = _Group(
+                positions=positions,
+                clients=Probed.start(users[positions], items[positions, :width], labels[positions, :width]),
+                calls=[self._calls(axis, point, bounds[positions]) for point in self.probing.axes[axis]],
+                sent=self.probing.sent(table, generator),
+                generator=generator,
+            )
+            groups.append(group)
         return groups
 
     def _calls(self, axis: str, point: float, bounds: Tensor) -> Tensor:
         """``(V,)`` number of calls of each client from the start of the campaign to a point."""
-        return torch.full_like(bounds, point) if axis == "interactions" else (point * bounds).ceil().clamp(min=1)
+        if axis == "interactions":
+            return torch.full_like(bounds, point)
+        return (point * bounds).ceil().clamp(min=1)
 
     def _together(self, cohort: Cohort) -> Answered:
-        items, labels, dim = cohort.rows[ITEM_EMBEDDING], cohort.examples["label"], self._groups[0].sent.shape[1]
-        users, updates = (torch.zeros(len(items), size, dtype=torch.float64) for size in (dim, items.shape[1]))
+        """The messages of all groups, in the order of the cohort."""
+        items = cohort.rows[ITEM_EMBEDDING]
+        labels = cohort.examples["label"]
+        dim = self._groups[0].sent.shape[1]
+        users = torch.zeros(len(items), dim, dtype=torch.float64)
+        updates = torch.zeros(*items.shape, dtype=torch.float64)
         sums = torch.zeros(*items.shape, dim, dtype=torch.float64)
         for group in self._groups:
             width = group.clients.items.shape[1]
             users[group.positions] = group.clients.users
             sums[group.positions, :width] = group.clients.sums
             updates[group.positions, :width] = group.clients.updates
+        # Items with messages come first; the others look like padding.
         order = (updates == 0).byte().argsort(dim=1, stable=True)
-        updates, items = updates.gather(1, order), items.gather(1, order)
-        ours = dataclasses.replace(
+        updates = updates.gather(1, order)
+        items = items.gather(1, order)
+        answering = dataclasses.replace(
             cohort,
             examples={"label": labels.gather(1, order)},
             rows={ITEM_EMBEDDING: torch.where(updates > 0, items, -1)},
         )
-        whole = Answered(ours, users, sums.gather(1, order[..., None].expand_as(sums)), updates)
-        return whole.select(torch.arange(len(items)))
+        answered = Answered(
+            cohort=answering,
+            users=users,
+            sums=sums.gather(1, order[..., None].expand_as(sums)),
+            updates=updates,
+        )
+        # Selecting all clients cuts columns that are padding for everybody.
+        return answered.select(torch.arange(len(items)))

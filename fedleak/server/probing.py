@@ -90,22 +90,31 @@ class Probing(Deviation):
     @property
     def axes(self) -> dict[str, list[Any]]:
         """Points of each campaign by the name of their axis."""
-        points: dict[str, list[Any]] = {"interactions": list(self.interactions), "of_bound": list(self.of_bound)}
-        return {name: own for name, own in points.items() if own}
+        axes: dict[str, list[Any]] = {}
+        if self.interactions:
+            axes["interactions"] = list(self.interactions)
+        if self.of_bound:
+            axes["of_bound"] = list(self.of_bound)
+        return axes
 
     def point(self, round_number: int) -> tuple[int, str, int]:
         """Campaign, axis and position on the axis of a round."""
-        axes = [(axis, place) for axis, points in self.axes.items() for place in range(len(points))]
-        campaign, step = divmod(round_number - self.after, len(axes))
-        return campaign, *axes[step]
+        # A campaign goes through the points of all axes, one round each.
+        points = []
+        for axis, points_of_axis in self.axes.items():
+            for position in range(len(points_of_axis)):
+                points.append((axis, position))
+        campaign, step = divmod(round_number - self.after, len(points))
+        axis, position = points[step]
+        return campaign, axis, position
 
     def settings(self) -> dict[int, dict[str, Any]]:
         """Setting columns of each probing round: its point, and the error that counts as success."""
-        found: dict[int, dict[str, Any]] = {}
+        columns: dict[int, dict[str, Any]] = {}
         for number in range(self.after, self.rounds):
-            _, axis, place = self.point(number)
-            found[number] = {axis: _plain(self.axes[axis][place]), "tolerance": _plain(self.tolerance)}
-        return found
+            _, axis, position = self.point(number)
+            columns[number] = {axis: _plain(self.axes[axis][position]), "tolerance": _plain(self.tolerance)}
+        return columns
 
     def sent(self, table: Tensor, generator: torch.Generator) -> Tensor:
         """``(I, d)`` item vectors that the server sends instead of the honest `table`."""
@@ -114,7 +123,8 @@ class Probing(Deviation):
         if self.probe == "shuffled":
             return table[torch.randperm(len(table), generator=generator)]
         rows = 1 if self.probe == "low-rank" else len(table)
-        return (SMALL * torch.randn(rows, table.shape[1], generator=generator, dtype=table.dtype)).expand_as(table)
+        vectors = SMALL * torch.randn(rows, table.shape[1], generator=generator, dtype=table.dtype)
+        return vectors.expand_as(table)
 
     def bounds(self, how: Answering, table: Tensor, users: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
         """``(V,)`` float64 number of interactions that the theorem requires for each client.
@@ -122,7 +132,8 @@ class Probing(Deviation):
         The honest item vectors are ``table (I, d)``, the private ones ``users (V, d)``; ``labels (V, N)`` are 1 for
         liked, 0 for not liked or padded, and ``counts (V,)`` their numbers.
         """
-        rates, table = labels.double().sum(1) / counts, table.double()
+        rates = labels.double().sum(1) / counts
+        table = table.double()
         if self.theorem == 1:
             return theorem_1(rates, batch=how.batch, delta=self.delta)
         noise = Noisy(
@@ -150,8 +161,8 @@ class Probing(Deviation):
             f"theorem {self.theorem}, {how.protocol}, noise {how.noise:g}",
             "Fix probing.theorem, or how clients train.",
         )
-        zeros = how.protocol != "epochs" or self.probe == "zeros"
-        require(zeros, "the probe zeros with local.epochs", self.probe, "Set probing.probe to zeros.")
+        can_answer = how.protocol != "epochs" or self.probe == "zeros"
+        require(can_answer, "the probe zeros with local.epochs", self.probe, "Set probing.probe to zeros.")
 
 
 def _plain(number: float) -> int | float:

@@ -69,15 +69,16 @@ def theorem_2(
         ValueError: Assumption 1 does not hold, or delta or beta is out of range.
     """
     width = lean(rates)
-    first = torch.as_tensor(2 * math.log(2 / _probability(delta)) / batch, dtype=torch.float64)
-    reach = noise.largest * noise.scale / (noise.step * tau.double())
-    second = 2 * reach.square() * math.log(4 * noise.items / delta) / batch
+    # Both terms without their denominators (1 - 2p - beta)^2 and beta^2.
+    of_sampling = torch.as_tensor(2 * math.log(2 / _probability(delta)) / batch, dtype=torch.float64)
+    noise_ratio = noise.largest * noise.scale / (noise.step * tau.double())
+    of_noise = 2 * noise_ratio.square() * math.log(4 * noise.items / delta) / batch
     if beta is None:
         # One term increases with beta and the other decreases: the maximum is smallest where they are equal.
-        return (first.sqrt() + second.sqrt()).square() / width.square()
+        return (of_sampling.sqrt() + of_noise.sqrt()).square() / width.square()
     if bool(((beta <= 0) | (beta >= width)).any()):
         raise ValueError("expected beta in (0, |1 - 2p|)")
-    return torch.maximum(first / (width - beta).square(), second / beta.double().square())
+    return torch.maximum(of_sampling / (width - beta).square(), of_noise / beta.double().square())
 
 
 def theorem_3(rates: Tensor, tau: Tensor, labels: Tensor, noise: Noisy, *, delta: float) -> Tensor:
@@ -86,8 +87,8 @@ def theorem_3(rates: Tensor, tau: Tensor, labels: Tensor, noise: Noisy, *, delta
     ``2 sigma^2 M^2 ln(2 I/delta) / (N (alpha (1 - 2p) l'(0) tau)^2)``, for ``labels (V,)`` labelled items N and the
     `tolerance` ``tau (V,)``.
     """
-    reach = noise.largest * noise.scale / (noise.step * lean(rates) * tau.double())
-    return 2 * reach.square() * math.log(2 * noise.items / _probability(delta)) / labels.double()
+    noise_ratio = noise.largest * noise.scale / (noise.step * lean(rates) * tau.double())
+    return 2 * noise_ratio.square() * math.log(2 * noise.items / _probability(delta)) / labels.double()
 
 
 def tolerance(scores: Tensor, epsilon: float) -> Tensor:
@@ -102,8 +103,11 @@ def tolerance(scores: Tensor, epsilon: float) -> Tensor:
     if not 0 <= epsilon <= 1:
         raise ValueError(f"expected epsilon in [0, 1], got {epsilon:g}")
     sizes = scores.double().abs().sort(dim=1).values
-    counted = math.floor(epsilon * sizes.shape[1] + 1e-9)
-    return sizes[:, counted] if counted < sizes.shape[1] else torch.full_like(sizes[:, 0], torch.inf)
+    # The smallest items may be wrong, up to a share epsilon; the next one bounds tau.
+    may_be_wrong = math.floor(epsilon * sizes.shape[1] + 1e-9)
+    if may_be_wrong >= sizes.shape[1]:
+        return torch.full_like(sizes[:, 0], torch.inf)
+    return sizes[:, may_be_wrong]
 
 
 def _probability(delta: float) -> float:

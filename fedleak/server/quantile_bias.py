@@ -48,8 +48,12 @@ class QuantileBias(ModelManipulation):
 
     def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
         layer = FirstLayer.of(model)
-        known = enough(examples, 1, self.name)
-        weight = torch.randn(model[layer.weight].shape, generator=generator, dtype=torch.float64) / known.std()
+        inputs = enough(examples, 1, self.name)
+        # Rows w / s with w of N(0, 1), and biases Phi^-1(1/B) sqrt(D) - m sum(w) / s.
+        draws = torch.randn(model[layer.weight].shape, generator=generator, dtype=torch.float64)
+        weight = draws / inputs.std()
         level = torch.tensor(1 / self.records, dtype=torch.float64)
-        bias = torch.special.ndtri(level) * weight.shape[1] ** 0.5 - known.mean() * weight.sum(1)
-        return SentModels.same(changed(model, **{layer.weight: weight, layer.bias: bias}), clients)
+        threshold = torch.special.ndtri(level) * weight.shape[1] ** 0.5
+        bias = threshold - inputs.mean() * weight.sum(1)
+        sent = changed(model, **{layer.weight: weight, layer.bias: bias})
+        return SentModels.same(sent, clients)

@@ -49,6 +49,7 @@ def draw_identifiable(
     Raises:
         InputError: no client qualifies.
     """
+    # Share of liked items of each client; Assumption 1 excludes exactly one half.
     order = everyone.counts.argsort(stable=True)
     rates = (everyone.examples["label"].double().sum(1) / everyone.counts)[order]
     fits = rates != 0.5
@@ -57,11 +58,12 @@ def draw_identifiable(
         if rate is not None:
             # Users of more than half the catalogue have too few other items to reach the rate.
             fits &= rates <= rate + 1e-9
-    found = order[torch.nonzero(fits).flatten()]
+    identifiable = order[torch.nonzero(fits).flatten()]
     require(
-        len(found),
+        len(identifiable),
         "clients who like some of their items, and not exactly half of them (Assumption 1)",
         "none",
         "Change data.negatives_per_positive, or let more clients take part.",
     )
-    return everyone.clients[found[torch.randperm(len(found), generator=generator)[:count]]].sort().values
+    drawn = identifiable[torch.randperm(len(identifiable), generator=generator)[:count]]
+    return everyone.clients[drawn].sort().values

@@ -59,16 +59,25 @@ class Soliton(ModelManipulation):
     def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
         layer = FirstLayer.of(model)
         weight = model[layer.weight].double()
-        share = soliton_degrees(len(weight), self.records, self.c, self.failure, generator).double() / self.records
+        degrees = soliton_degrees(len(weight), self.records, self.c, self.failure, generator)
+        share = degrees.double() / self.records  # d_j / B
+        # The threshold of unit j is the quantile of level 1 - d_j / B of its input.
         if self.inputs == "examples":
-            values = enough(examples, 2, self.name) @ weight.T
-            bounds = torch.stack([torch.quantile(own, 1 - d) for own, d in zip(values.T, share, strict=True)])
+            unit_inputs = enough(examples, 2, self.name) @ weight.T
+            quantiles = []
+            for inputs_of_unit, unit_share in zip(unit_inputs.T, share, strict=True):
+                quantiles.append(torch.quantile(inputs_of_unit, 1 - unit_share))
+            bounds = torch.stack(quantiles)
         else:
             if self.inputs == "uniform":
-                mean, deviation = weight.sum(1) / 2, (weight.square().sum(1) / 12).sqrt()
+                # Mean 1/2 and variance 1/12 of each input.
+                mean = weight.sum(1) / 2
+                deviation = (weight.square().sum(1) / 12).sqrt()
             else:
-                values = enough(examples, 2, self.name) @ weight.T
-                mean, deviation = values.mean(0), values.std(0)
+                unit_inputs = enough(examples, 2, self.name) @ weight.T
+                mean = unit_inputs.mean(0)
+                deviation = unit_inputs.std(0)
+            # A unit for all records has the quantile of level 0, which is minus infinity.
             bounds = mean + deviation * torch.special.ndtri(1 - share).clamp(min=-_ALL)
         return SentModels.same(changed(model, **{layer.bias: -bounds}), clients)
 
@@ -81,8 +90,10 @@ def soliton_degrees(units: int, records: int, c: float, failure: float, generato
     0 above.
     """
     degree = torch.arange(1, records + 1, dtype=torch.float64)
+    # The ideal law rho.
     ideal = 1 / (degree * (degree - 1)).clamp(min=1)
     ideal[0] = 1 / records
+    # The addition tau, with the expected ripple R and its spike at k.
     size = torch.tensor(records, dtype=torch.float64)
     ripple = c * (size / failure).log() * size.sqrt()
     spike = min(max(int((size / ripple).round()), 2), records)

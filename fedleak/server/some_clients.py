@@ -44,7 +44,12 @@ class SomeClients(FeatureManipulation):
         return self.inner.features(model, features, mask, generator=generator)
 
     def of_cohort(self, models: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
-        few = slice(0, self.clients)
-        own = {name: value[few] for name, value in models.items()}
-        sent = self.inner.of_cohort(own, features[few], mask[few], generators=generators[few])
+        manipulated = slice(0, self.clients)
+        models_of_few = {name: parameter[manipulated] for name, parameter in models.items()}
+        sent = self.inner.of_cohort(
+            models_of_few,
+            features[manipulated],
+            mask[manipulated],
+            generators=generators[manipulated],
+        )
         return torch.cat([sent, features[self.clients :]])

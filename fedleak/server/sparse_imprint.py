@@ -66,23 +66,28 @@ class SparseImprint(ModelManipulation):
     def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
         layer = FirstLayer.of(model)
         total, width = model[layer.weight].shape
-        together = max(self.participants or len(clients), 1)
-        own = total // together if self.units is None else self.units
+        participants = max(self.participants or len(clients), 1)
+        units = total // participants if self.units is None else self.units
         require(
-            own >= 2 and own * together <= total,
-            f"at least 2 units for each of {together} clients, of {total} in the first layer",
-            f"{own} units",
+            units >= 2 and units * participants <= total,
+            f"at least 2 units for each of {participants} clients, of {total} in the first layer",
+            f"{units} units",
             "Set model.network.hidden higher, model.manipulation.units or data.clients_per_round lower.",
         )
+        # The imprint, which is the same for all clients.
         row = statistic_row(self.statistic, width, generator)
-        bounds = thresholds(enough(examples, 2, self.name) @ row, own, self.quantiles)
+        bounds = thresholds(enough(examples, 2, self.name) @ row, units, self.quantiles)
         column = next_column(bounds, len(model[layer.after]), generator)
-        weight = torch.zeros(together, total, width, dtype=model[layer.weight].dtype)
-        bias = torch.full((together, total), _DEAD, dtype=torch.float64)
-        for place in range(together):
-            mine = slice(place * own, (place + 1) * own)
-            weight[place, mine], bias[place, mine] = row.to(weight), -bounds
-        same = changed(model, **{layer.after: column[:, None].expand(-1, total)})
-        models = {name: value.expand(together, *value.shape) for name, value in same.items()}
-        models |= {layer.weight: weight.to(model[layer.weight]), layer.bias: bias.to(model[layer.bias])}
-        return SentModels(models=models, index=torch.arange(len(clients)) % together, clients=clients)
+        # One model for each client of a sum, with the imprint on that client's units and all others dead.
+        weight = torch.zeros(participants, total, width, dtype=model[layer.weight].dtype)
+        bias = torch.full((participants, total), _DEAD, dtype=torch.float64)
+        for client in range(participants):
+            units_of_client = slice(client * units, (client + 1) * units)
+            weight[client, units_of_client] = row.to(weight)
+            bias[client, units_of_client] = -bounds
+        # What follows is the same in all models.
+        common = changed(model, **{layer.after: column[:, None].expand(-1, total)})
+        models = {name: parameter.expand(participants, *parameter.shape) for name, parameter in common.items()}
+        models[layer.weight] = weight.to(model[layer.weight])
+        models[layer.bias] = bias.to(model[layer.bias])
+        return SentModels(models=models, index=torch.arange(len(clients)) % participants, clients=clients)

@@ -50,12 +50,14 @@ class Suppression(ModelManipulation):
     participants: AtLeastTwo
 
     def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
-        layers = [name for name, value in model.items() if value.dim() > 1][-2:]
+        layers = [name for name, parameter in model.items() if parameter.dim() > 1][-2:]
         require(len(layers) == 2, "a network of at least two layers", ", ".join(layers) or "none", "Set model.network.")
-        dead = {part for name in layers for part in (name, name.removesuffix("weight") + "bias")}
-        models = {
-            name: torch.stack([value, torch.zeros_like(value) if name in dead else value])
-            for name, value in model.items()
-        }
+        # Weights and biases of the last two layers are zero in the second model.
+        biases = [name.removesuffix("weight") + "bias" for name in layers]
+        models = {}
+        for name, parameter in model.items():
+            is_zero = name in layers or name in biases
+            models[name] = torch.stack([parameter, torch.zeros_like(parameter) if is_zero else parameter])
+        # The first client of each sum gets the first model.
         index = (torch.arange(len(clients)) % self.participants > 0).long()
         return SentModels(models=models, index=index, clients=clients)

@@ -67,11 +67,12 @@ class Targeted(FeatureManipulation):
         if self.others == "silenced":
             sent[..., blocks[0].start : blocks[-1].stop] = 0
         for client, generator in enumerate(generators):
-            place = client % self.participants
-            if place < self.targets:
-                own = slice(client, client + 1)
-                model = {name: value[client] for name, value in models.items()}
-                sent[own] = self._in_block(model, features[own], mask[own], blocks[place], generator)
+            # The targets are the first clients of each aggregate; each has the block of its number.
+            number = client % self.participants
+            if number < self.targets:
+                row = slice(client, client + 1)
+                model = {name: parameter[client] for name, parameter in models.items()}
+                sent[row] = self._in_block(model, features[row], mask[row], blocks[number], generator)
         return sent
 
     def _blocks(self, width: int) -> list[slice]:
@@ -81,7 +82,10 @@ class Targeted(FeatureManipulation):
         return [slice(number * size, (number + 1) * size) for number in range(self.targets)]
 
     def _in_block(self, model: Model, features: Tensor, mask: Tensor, block: slice, generator: Generator) -> Tensor:
-        reading = {name: value if name == OUTPUT else value[..., block] for name, value in model.items()}
+        # The part of the ranker that reads the block: all weights but those of the output have a column per feature.
+        block_model = {}
+        for name, parameter in model.items():
+            block_model[name] = parameter if name == OUTPUT else parameter[..., block]
         sent = torch.zeros_like(features)
-        sent[..., block] = self.inner.features(reading, features[..., block], mask, generator=generator)
+        sent[..., block] = self.inner.features(block_model, features[..., block], mask, generator=generator)
         return sent

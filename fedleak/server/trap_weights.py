@@ -53,8 +53,11 @@ class TrapWeights(ModelManipulation):
     def manipulated(self, model: Model, examples: Tensor, clients: Tensor, *, generator: Generator) -> SentModels:
         layer = FirstLayer.of(model)
         units, width = model[layer.weight].shape
+        # Half of a row's weights are negative, the others the same numbers with the other sign, times s.
         negative = -self.deviation * torch.randn(units, width - width // 2, generator=generator).abs()
-        made = torch.cat([negative, -self.scale * negative[:, : width // 2]], dim=1)
+        positive = -self.scale * negative[:, : width // 2]
+        # In a random order, which differs from row to row.
         order = torch.rand(units, width, generator=generator).argsort(1)
-        weight = torch.empty(units, width).scatter_(1, order, made)
-        return SentModels.same(changed(model, **{layer.weight: weight, layer.bias: torch.zeros(units)}), clients)
+        weight = torch.empty(units, width).scatter_(1, order, torch.cat([negative, positive], dim=1))
+        sent = changed(model, **{layer.weight: weight, layer.bias: torch.zeros(units)})
+        return SentModels.same(sent, clients)

@@ -24,6 +24,8 @@ OLD = {
     "datamodules.base.FederatedDataModule": "fedleak.training.data.FederatedDataModule",
     "datamodules.images.digits.Digits": "fedleak.datamodules.images.digits.Digits",
     "defenses.local_dp.LocalDP": "fedleak.defenses.local_dp.LocalDP",
+    "defenses.manipulation_checks.Correlation": "fedleak.defenses.within_list_checks.Correlation",
+    "fedleak.defenses.manipulation_checks.EqualScores": "fedleak.defenses.within_list_checks.EqualScores",
     "evaluation.guardrail.Guardrail": "fedleak.evaluation.guardrail.Guardrail",
     "experiments.after.devices.Maps": "fedleak.callbacks.steps.devices.Maps",
     "experiments.after.model_quality.Fitted": "fedleak.tables.after.model_quality.Fitted",

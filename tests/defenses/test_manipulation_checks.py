@@ -19,9 +19,8 @@ from fedleak.defenses.manipulation_checks import (
     column_entropy,
     constant_share,
     kolmogorov_smirnov,
-    list_correlations,
-    score_spread,
 )
+from fedleak.defenses.within_list_checks import list_correlations, score_spread
 from fedleak.server.codebook import Codebook
 from fedleak.server.feature_manipulation import FeatureManipulation
 from fedleak.server.fingerprint import Fingerprint

@@ -19,7 +19,9 @@ class AllowList(ModelCheck):
     reads_examples = False
 
     def statistic(self, received: ReceivedModel) -> float:
-        return float(received.allowed is not None and model_hash(received.model) not in received.allowed)
+        if received.allowed is None:
+            return 0.0
+        return float(model_hash(received.model) not in received.allowed)
 
 
 def model_hash(model: Mapping[str, Tensor], names: Collection[str] | None = None) -> str:
@@ -31,7 +33,7 @@ def model_hash(model: Mapping[str, Tensor], names: Collection[str] | None = None
     """
     digest = hashlib.sha256()
     for name in sorted(model if names is None else names):
-        value = model[name].detach().cpu().contiguous()
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.numpy().tobytes())
+        tensor = model[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()

@@ -59,12 +59,14 @@ class ReceivedModel:
     def example_gradients(self) -> dict[str, Tensor]:
         """``(N, *shape)`` gradient of each example's loss at the received model."""
 
-        def loss(model: Model, one: Tensor, label: Tensor) -> Tensor:
-            outputs = functional_call(self.network, dict(model), (one[None],))
+        def loss(model: Model, example: Tensor, label: Tensor) -> Tensor:
+            outputs = functional_call(self.network, dict(model), (example[None],))
             return functional.cross_entropy(outputs, label[None])
 
-        made: dict[str, Tensor] = vmap(grad(loss), in_dims=(None, 0, 0))(dict(self.model), self.inputs, self.labels)
-        return made
+        # One model, of which each example has a gradient of its own.
+        of_examples = vmap(grad(loss), in_dims=(None, 0, 0))
+        gradients: dict[str, Tensor] = of_examples(dict(self.model), self.inputs, self.labels)
+        return gradients
 
     def mean_loss(self, model: Model) -> Tensor:
         """Mean loss of the own examples at a model, a scalar."""
@@ -74,8 +76,9 @@ class ReceivedModel:
     def gradient_norm(self, model: Model) -> Tensor:
         """L2 norm of the gradient of `mean_loss`, a scalar."""
 
-        def loss(own: Model) -> Tensor:
-            return functional.cross_entropy(functional_call(self.network, dict(own), (self.inputs,)), self.labels)
+        def loss(parameters: Model) -> Tensor:
+            outputs = functional_call(self.network, dict(parameters), (self.inputs,))
+            return functional.cross_entropy(outputs, self.labels)
 
         return norm(grad(loss)(dict(model)))
 
@@ -86,22 +89,25 @@ def first_active(network: nn.Module, model: Model, inputs: Tensor) -> Tensor:
     Raises:
         InputError: the network has neither.
     """
-    kinds = [kind for kind in (nn.ReLU, nn.Linear) if any(isinstance(layer, kind) for layer in network.modules())]
-    require(kinds, "a network with a ReLU or a linear layer", type(network).__name__, "Leave out checks of units.")
-    layer = next(layer for layer in network.modules() if isinstance(layer, kinds[0]))
-    found = list[Tensor]()
-    hook = layer.register_forward_hook(lambda _, __, output: found.append(output.detach() > 0))
+    layers: list[nn.Module] = [layer for layer in network.modules() if isinstance(layer, nn.ReLU)]
+    if not layers:
+        layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+    require(layers, "a network with a ReLU or a linear layer", type(network).__name__, "Leave out checks of units.")
+    # A layer may be called several times; its first output counts.
+    is_active = list[Tensor]()
+    hook = layers[0].register_forward_hook(lambda _, __, output: is_active.append(output.detach() > 0))
     try:
         with torch.no_grad():
             functional_call(network, dict(model), (inputs,))
     finally:
         hook.remove()
-    return found[0].flatten(1)
+    return is_active[0].flatten(1)
 
 
 def norm(values: Model) -> Tensor:
     """L2 norm of all numbers of several tensors, a float64 scalar."""
-    return torch.stack([value.double().square().sum() for value in values.values()]).sum().sqrt()
+    squares = [tensor.double().square().sum() for tensor in values.values()]
+    return torch.stack(squares).sum().sqrt()
 
 
 class ModelCheck(abc.ABC):

@@ -17,5 +17,6 @@ class Commitment(ModelCheck):
     def statistic(self, received: ReceivedModel) -> float:
         if not received.commitments:
             return 0.0
-        own = model_hash(received.model)
-        return sum(other != own for other in received.commitments) / len(received.commitments)
+        received_hash = model_hash(received.model)
+        different = sum(commitment != received_hash for commitment in received.commitments)
+        return different / len(received.commitments)

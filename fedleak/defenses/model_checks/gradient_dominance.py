@@ -20,9 +20,15 @@ class GradientDominance(ModelCheck):
 
     def statistic(self, received: ReceivedModel) -> float:
         ratios = []
-        for value in received.example_gradients.values():
-            if value.dim() > 2:
-                norms = value.flatten(1).norm(dim=1).double()
-                rest = norms.sum() - norms.max()
-                ratios.append(float(norms.max() / rest.clamp(min=1e-12)) if float(norms.max()) > 0 else 0.0)
+        for gradients in received.example_gradients.values():
+            # Weights only: (N, *shape) of a bias has two dimensions.
+            if gradients.dim() <= 2:
+                continue
+            norms = gradients.flatten(1).norm(dim=1).double()
+            largest = norms.max()
+            if float(largest) > 0:
+                rest = norms.sum() - largest
+                ratios.append(float(largest / rest.clamp(min=1e-12)))
+            else:
+                ratios.append(0.0)
         return max(ratios, default=0.0)

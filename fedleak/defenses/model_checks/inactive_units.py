@@ -35,12 +35,20 @@ class LoneUnits(ModelCheck):
 
 def excess(received: ReceivedModel, examples: int) -> float:
     """Number of units that as many own examples excite, minus its mean, over its deviation."""
-    active, before = received.active, received.active_before
+    active = received.active
+    active_before = received.active_before
     size, units = active.shape
-    rate = min(max(float(before.double().mean()), 1 / before.numel()), 1 - 1 / before.numel())
-    share = math.comb(size, examples) * rate**examples * (1 - rate) ** (size - examples)
-    return (_units(active, examples) - units * share) / math.sqrt(units * share * (1 - share) + 1)
+    # The mean rate q under the reference model, which is neither 0 nor 1 by chance.
+    rate = float(active_before.double().mean())
+    rate = min(max(rate, 1 / active_before.numel()), 1 - 1 / active_before.numel())
+    # The binomial probability that k of N examples excite a unit, and the law of how many of U units these are.
+    probability = math.comb(size, examples) * rate**examples * (1 - rate) ** (size - examples)
+    mean = units * probability
+    # One more in the variance: a law without any spread would make a single unit an infinite excess.
+    deviation = math.sqrt(units * probability * (1 - probability) + 1)
+    return (_units(active, examples) - mean) / deviation
 
 
 def _units(active: Tensor, examples: int) -> int:
+    """Number of units that as many examples excite."""
     return int((active.sum(0) == examples).sum())

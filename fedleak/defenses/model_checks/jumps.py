@@ -5,6 +5,7 @@ import math
 from fedleak.defenses.model_checks.base import ModelCheck, ReceivedModel
 
 _LEAST = 1e-12
+"""Least loss or norm: the ratio to zero would be infinite."""
 
 
 class LossJump(ModelCheck):
@@ -13,7 +14,9 @@ class LossJump(ModelCheck):
     name = "loss-jump"
 
     def statistic(self, received: ReceivedModel) -> float:
-        return _jump(float(received.mean_loss(received.model)), float(received.mean_loss(received.reference)))
+        now = float(received.mean_loss(received.model))
+        before = float(received.mean_loss(received.reference))
+        return _jump(now, before)
 
 
 class GradientJump(ModelCheck):
@@ -22,8 +25,9 @@ class GradientJump(ModelCheck):
     name = "gradient-jump"
 
     def statistic(self, received: ReceivedModel) -> float:
-        norms = received.gradient_norm(received.model), received.gradient_norm(received.reference)
-        return _jump(*map(float, norms))
+        now = float(received.gradient_norm(received.model))
+        before = float(received.gradient_norm(received.reference))
+        return _jump(now, before)
 
 
 def _jump(now: float, before: float) -> float:

@@ -17,11 +17,17 @@ class NestedUnits(ModelCheck):
 
     def statistic(self, received: ReceivedModel) -> float:
         active = received.active.float()
-        size = active.sum(0)
-        kept = ((size >= 2) & (size <= len(active) - 2)).nonzero().flatten()
-        kept = kept[:: max(1, -(-len(kept) // _MOST_UNITS))]
-        if len(kept) < 2:
+        examples_of_unit = active.sum(0)
+        # Units of almost all or almost no examples are nested in others by chance.
+        has_both = (examples_of_unit >= 2) & (examples_of_unit <= len(active) - 2)
+        units = has_both.nonzero().flatten()
+        units = units[:: max(1, -(-len(units) // _MOST_UNITS))]
+        if len(units) < 2:
             return 0.0
-        active, size = active[:, kept], size[kept]
-        nested = (active.T @ active).eq(size[:, None].minimum(size)).sum() - len(kept)
-        return float(nested) / (len(kept) * (len(kept) - 1))
+        # Two sets are nested if they share as many examples as the smaller one has; a unit with itself does not count.
+        active = active[:, units]
+        examples_of_unit = examples_of_unit[units]
+        shared = active.T @ active
+        smaller = examples_of_unit[:, None].minimum(examples_of_unit)
+        nested = shared.eq(smaller).sum() - len(units)
+        return float(nested) / (len(units) * (len(units) - 1))

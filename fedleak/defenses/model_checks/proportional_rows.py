@@ -17,9 +17,12 @@ class ProportionalRows(ModelCheck):
     reads_examples = False
 
     def statistic(self, received: ReceivedModel) -> float:
-        rows = next(value for value in received.model.values() if value.dim() > 1).flatten(1).float()
+        weight = next(parameter for parameter in received.model.values() if parameter.dim() > 1)
+        rows = weight.flatten(1).float()
         rows = rows[rows.any(1)]
         if len(rows) < 2:
             return 0.0
-        cosines = torch.nn.functional.normalize(rows) @ torch.nn.functional.normalize(rows).T
-        return float(cosines.fill_diagonal_(0).abs().amax(1).mean())
+        directions = torch.nn.functional.normalize(rows)
+        # Each row's cosine with itself, on the diagonal, does not count.
+        cosines = (directions @ directions.T).fill_diagonal_(0)
+        return float(cosines.abs().amax(1).mean())

@@ -25,23 +25,24 @@ class WeightLaw(ModelCheck):
     reads_examples = False
 
     def statistic(self, received: ReceivedModel) -> float:
-        pairs = [
-            (_some(value), _some(received.reference[name]))
-            for name, value in received.model.items()
-            if name in received.reference and value.numel() >= _FEWEST
-        ]
-        return max((kolmogorov_smirnov(*pair) for pair in pairs), default=0.0)
+        statistics = []
+        for name, tensor in received.model.items():
+            if name in received.reference and tensor.numel() >= _FEWEST:
+                statistics.append(kolmogorov_smirnov(_some(tensor), _some(received.reference[name])))
+        return max(statistics, default=0.0)
 
 
-def _some(value: Tensor) -> Tensor:
-    flat = value.detach().flatten().double().cpu()
+def _some(tensor: Tensor) -> Tensor:
+    """At most `_MOST` numbers of a tensor, evenly spaced, in float64."""
+    flat = tensor.detach().flatten().double().cpu()
     return flat[:: max(1, -(-len(flat) // _MOST))]
 
 
 def kolmogorov_smirnov(first: Tensor, second: Tensor) -> float:
     """Scaled largest distance of the empirical distributions of ``(n,)`` and ``(m,)`` numbers."""
     # A number that is none is beyond all others, so that a model of NaN differs from any other.
-    first, second = (numbers.nan_to_num(torch.inf, torch.inf, -torch.inf) for numbers in (first, second))
+    first = first.nan_to_num(torch.inf, torch.inf, -torch.inf)
+    second = second.nan_to_num(torch.inf, torch.inf, -torch.inf)
     # The p-value, which nothing reads, takes longest where it is exact.
     statistic = ks_2samp(first.numpy(), second.numpy(), method="asymp").statistic
     scale = (len(first) * len(second) / (len(first) + len(second))) ** 0.5

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedleak.attacks.composition.one_output import PositiveShare, TargetMean
-from fedleak.attacks.composition.output_mean import GuessedShare, OutputMean, OutputShare, PositiveShare, TargetMean
+from fedleak.attacks.composition.output_mean import GuessedShare, OutputMean, OutputShare
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.network import ModuleAlgorithm
 from fedleak.client.one_output import OneOutput

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.record_membership.batch_order import whitened
-from fedleak.attacks.record_membership.joint_fit import Basis, Fit, fit, without_common_noise
+from fedleak.attacks.record_membership.joint_fit import Basis, fit, without_common_noise
+from fedleak.attacks.record_membership.update_fit import Fit
 from fedleak.core.scoring import auc_per_victim
 
 WEIGHTS = (0.3, 0.5, 0.2)

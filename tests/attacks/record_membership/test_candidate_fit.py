@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from fedleak.attacks.record_membership import CandidateFit, FedMIACosine, GradientCosine, RecordLoss
-from fedleak.attacks.record_membership.candidate_fit import JointFitAttack, _summed
+from fedleak.attacks.record_membership.candidate_fit import JointFitAttack
 from fedleak.attacks.record_membership.effects import AdamScales
 from fedleak.attacks.record_membership.estimates import RecordMembershipEstimate
-from fedleak.attacks.record_membership.joint_fit import Fit
-from fedleak.attacks.record_membership.pool import Pool, PoolAttack
+from fedleak.attacks.record_membership.pool import CandidatePool, PoolAttack
 from fedleak.attacks.source.source_inference import CandidateSource, SmallestLoss
 from fedleak.client.binary_classifier import BinaryClassifierAlgorithm
 from fedleak.client.engine.local_hyperparameters import LocalTraining
@@ -182,18 +181,6 @@ def test_more_pairs_of_candidates_than_memory_are_refused(monkeypatch: pytest.Mo
         run(CandidateFit(), dataclasses.replace(toy()[0]), RecordMembershipEstimate)
 
 
-def test_rounds_of_equal_scores_count_once() -> None:
-    generator = torch.Generator().manual_seed(0)
-    score, zero = torch.randn(500, generator=generator), torch.zeros(500)
-    shift = torch.full((500,), 2.0)
-    one = Fit(score, shift, zero, zero, 1.0, 1.0, 1.0, 1.0)
-    again = _summed([one, one, one, one])
-    torch.testing.assert_close(again.shift, shift)
-    torch.testing.assert_close(again.score, score)
-    others = [dataclasses.replace(one, score=torch.randn(500, generator=generator)) for _ in range(3)]
-    assert float(_summed([one, *others]).shift.mean()) == pytest.approx(4.0, rel=0.1)
-
-
 def test_weight_decay_is_subtracted() -> None:
     decayed = LocalTraining(optimizer="sgd", learning_rate=0.5, weight_decay=0.1)
     assert scored(CandidateFit(), *toy(decayed)) == 1
@@ -295,12 +282,12 @@ def test_one_step_in_float32_is_fitted_by_gradients_in_float64(monkeypatch: pyte
     view, truth = toy()
     view = dataclasses.replace(view)  # without the fits of other tests
     types = set[torch.dtype]()
-    gradients = Pool.gradients
+    gradients = CandidatePool.gradients
 
-    def watched(pool: Pool, model: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> Iterator[Any]:
+    def watched(pool: CandidatePool, model: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> Iterator[Any]:
         types.update(value.dtype for value in model.values())
         return gradients(pool, model, names)
 
-    monkeypatch.setattr(Pool, "gradients", watched)
+    monkeypatch.setattr(CandidatePool, "gradients", watched)
     assert scored(CandidateFit(), view, truth, "auc") == 1
     assert types == {torch.float64}

@@ -11,16 +11,18 @@ from torch import Tensor
 from fedleak.attacks.sums_over_rounds.rounds_to_reveal import bounded
 from fedleak.attacks.sums_over_rounds.tracking import (
     _WIDE,
-    Law,
+    ClientLaw,
     Posterior,
     SumsOf,
     _State,
-    at_least_zero,
     deviations_after,
-    is_refuted,
     laws,
     posterior,
     rank,
+)
+from fedleak.attacks.sums_over_rounds.whole_numbers import (
+    at_least_zero,
+    is_refuted,
     whole_numbers_of,
     within_common_error,
 )
@@ -49,8 +51,8 @@ def exact(weights: list[Tensor], truth: Tensor) -> SumsOf:
     return SumsOf(weights, [own @ truth for own in weights])
 
 
-@pytest.mark.parametrize("law", [Law(spread=0.2, error=1e-12), None])
-def test_mean_of_exact_sums_at_full_rank_is_that_of_least_squares(law: Law | None) -> None:
+@pytest.mark.parametrize("law", [ClientLaw(spread=0.2, error=1e-12), None])
+def test_mean_of_exact_sums_at_full_rank_is_that_of_least_squares(law: ClientLaw | None) -> None:
     sums = exact(random_groups(16), shares())
     assert rank(sums.weights) == CLIENTS
     solved = torch.linalg.lstsq(torch.cat(list(sums.weights)), torch.cat(list(sums.observed))).solution
@@ -62,7 +64,7 @@ def test_mean_of_exact_sums_at_full_rank_is_that_of_least_squares(law: Law | Non
 
 
 def test_posterior_without_drift_is_the_gaussian_one_of_all_sums_together() -> None:
-    law, noise = Law(spread=0.3, error=0.01), [0.002, 0.0, 0.004]
+    law, noise = ClientLaw(spread=0.3, error=0.01), [0.002, 0.0, 0.004]
     weights = random_groups(3, groups=2)
     observed = [torch.rand(2, 3, generator=generator_for(n, "observed")).double() for n in range(3)]
     found, _ = posterior(SumsOf(weights, observed, noise), law)
@@ -96,7 +98,7 @@ def test_likelihood_of_the_rounds_is_that_of_all_sums_together() -> None:
 def test_intervals_cover_at_their_level(drift: float) -> None:
     """The clients of a kind depend on one another, so the kinds are the draws of the binomial tolerance."""
     kinds, generator = 400, generator_for(1, "walk")
-    law, weights = Law(spread=0.1, error=0.01, drift=drift), random_groups(6, groups=2)
+    law, weights = ClientLaw(spread=0.1, error=0.01, drift=drift), random_groups(6, groups=2)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator).double()
@@ -123,7 +125,7 @@ def test_declared_noise_is_the_error_and_equal_for_all_kinds() -> None:
 
 
 def test_deviations_need_no_sum_and_are_those_of_the_posterior() -> None:
-    law, weights = Law(spread=0.2, error=1e-6, drift=0.05), random_groups(7)
+    law, weights = ClientLaw(spread=0.2, error=1e-6, drift=0.05), random_groups(7)
     sums = exact(weights, shares())
     for rounds in (1, 4, 7):
         expected = posterior(sums.first(rounds), law)[0].covariance.diagonal().sqrt()
@@ -135,9 +137,9 @@ def test_fixed_groups_reveal_no_client_however_many_rounds() -> None:
     one = torch.zeros(2, CLIENTS, dtype=torch.float64).scatter_(1, groups, 2 / CLIENTS)
     weights = [one[number % 2][None] for number in range(12)]
     assert rank(weights) == 2
-    deviations = deviations_after(weights, Law(spread=0.2, error=1e-9))
+    deviations = deviations_after(weights, ClientLaw(spread=0.2, error=1e-9))
     torch.testing.assert_close(deviations[1], deviations[-1], atol=1e-6, rtol=0)
-    random = deviations_after(random_groups(16), Law(spread=0.2, error=1e-9))
+    random = deviations_after(random_groups(16), ClientLaw(spread=0.2, error=1e-9))
     assert float(random[-1].max()) < 0.01 < float(deviations[-1].min())
 
 
@@ -186,7 +188,7 @@ def test_whole_numbers_are_recovered_at_full_rank() -> None:
     sums = exact(random_groups(16), truth)
     errors = [1e-4 * torch.randn(own.shape, generator=generator_for(0, "errors")).double() for own in sums.observed]
     observed = [own + error for own, error in zip(sums.observed, errors, strict=True)]
-    found, _ = posterior(SumsOf(sums.weights, observed), Law(spread=0.2, error=1e-6))
+    found, _ = posterior(SumsOf(sums.weights, observed), ClientLaw(spread=0.2, error=1e-6))
     rounded, certain = whole_numbers_of(found, found.mean, examples)
     assert bool(certain.all())
     torch.testing.assert_close(rounded, truth, atol=1e-12, rtol=0)
@@ -195,7 +197,7 @@ def test_whole_numbers_are_recovered_at_full_rank() -> None:
 
 def test_clients_that_are_not_certain_are_not_rounded() -> None:
     examples = torch.full((CLIENTS,), 20)
-    found, _ = posterior(exact(random_groups(3), shares()), Law(spread=0.2, error=1e-9))
+    found, _ = posterior(exact(random_groups(3), shares()), ClientLaw(spread=0.2, error=1e-9))
     rounded, certain = whole_numbers_of(found, found.mean, examples)
     assert not bool(certain.any())
     assert torch.equal(rounded, found.mean)

@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from fedleak.attacks.words import joint_pursuit
-from fedleak.attacks.words.joint_pursuit import Sums, pursue
+from fedleak.attacks.words.joint_pursuit import VectorSums, pursue
 
 NUMBERS, ROWS, VECTORS = 96, 8, 2000
 
 
-def sums(words: int, error: float = 1e-6) -> tuple[Sums, set[int]]:
+def sums(words: int, error: float = 1e-6) -> tuple[VectorSums, set[int]]:
     generator = torch.Generator().manual_seed(words)
     table = torch.randn(VECTORS, NUMBERS, generator=generator)
     chosen = torch.randperm(VECTORS, generator=generator)[:words]
     rows = torch.randn(ROWS, words, generator=generator, dtype=torch.float64) @ table[chosen].double()
-    return Sums(rows, table, error * float(rows.norm())), set(chosen.tolist())
+    return VectorSums(rows, table, error * float(rows.norm())), set(chosen.tolist())
 
 
 @pytest.mark.parametrize("few", [32, NUMBERS])
@@ -34,4 +34,4 @@ def test_random_sums_are_explained_by_no_choice(few: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(joint_pursuit, "_FEW", few)
     system, _ = sums(6)
     noise = torch.randn(system.rows.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    assert not pursue([Sums(noise, system.table, system.error)], 200).explained
+    assert not pursue([VectorSums(noise, system.table, system.error)], 200).explained

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedleak.attacks.words.joint_pursuit import Pursuit, Sums, pursue
+from fedleak.attacks.words.joint_pursuit import Pursuit, VectorSums, pursue
 from fedleak.attacks.words.only_words import are_only_words, log_accidents, no_word_can_be_another, norm_after_swap
 
 VECTORS, NUMBERS, ROWS = 300, 48, 6
@@ -18,16 +18,16 @@ def table_of(seed: int = 0) -> Tensor:
     return torch.randn(VECTORS, NUMBERS, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def sums_of(table: Tensor, words: Tensor, *, rows: int = ROWS, error: float = ERROR, seed: int = 0) -> Sums:
+def sums_of(table: Tensor, words: Tensor, *, rows: int = ROWS, error: float = ERROR, seed: int = 0) -> VectorSums:
     """Sums of the vectors of some words, with an error of the given relative norm."""
     generator = torch.Generator().manual_seed(seed + 1)
     exact = torch.randn(rows, len(words), generator=generator, dtype=torch.float64) @ table[words]
     noise = torch.randn(exact.shape, generator=generator, dtype=torch.float64)
     size = error * float(exact.norm())
-    return Sums(exact + size / 2 * noise / noise.norm(), table, size)
+    return VectorSums(exact + size / 2 * noise / noise.norm(), table, size)
 
 
-def certain(sums: Sums, tokens: Tensor | None = None) -> tuple[bool, set[int]]:
+def certain(sums: VectorSums, tokens: Tensor | None = None) -> tuple[bool, set[int]]:
     """Whether the words that the pursuit finds are certain, and which they are."""
     pursuit = pursue([sums], 100)
     names = torch.arange(VECTORS) if tokens is None else tokens
@@ -82,7 +82,7 @@ def test_the_norm_after_a_swap_is_that_of_the_least_squares_of_every_other_word(
     for place in range(4):
         others = [word for word in range(4) if word != place]
         left = [(sums.rows - exact, [*others, word]) for word in range(4, 20)]
-        slow = min(float(Sums(rows, table, 1.0).without(words).norm()) for rows, words in left) / sums.error
+        slow = min(float(VectorSums(rows, table, 1.0).without(words).norm()) for rows, words in left) / sums.error
         assert float(found[place]) == pytest.approx(slow, rel=1e-6)
 
 
@@ -102,7 +102,7 @@ def test_the_probability_of_an_accident_is_the_measured_one() -> None:
     shares = ((rows - basis @ (basis.mT @ rows)).norm(dim=1) / rows.norm(dim=1)).flatten()
     measured = float((shares < 0.3).double().mean())
     row = torch.ones(1, 6, dtype=torch.float64)
-    sums = Sums(row, torch.zeros(2, 6, dtype=torch.float64), 0.3 * float(row.norm()))
+    sums = VectorSums(row, torch.zeros(2, 6, dtype=torch.float64), 0.3 * float(row.norm()))
     # Of 4,000 draws 32 are expected, with a standard error of 6.
     assert math.exp(log_accidents([sums], 2)) == pytest.approx(measured, abs=4 * 6 / 4000)
 
@@ -112,4 +112,4 @@ def test_what_explains_nothing_is_certain_of_nothing() -> None:
     empty = Pursuit(torch.zeros(0, dtype=torch.int64), left=0.5, strength=torch.zeros(0), numbers=NUMBERS)
     assert not are_only_words([sums], empty, torch.arange(VECTORS))
     noise = torch.randn(ROWS, NUMBERS, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
-    assert not certain(Sums(noise, table_of(), ERROR))[0]
+    assert not certain(VectorSums(noise, table_of(), ERROR))[0]

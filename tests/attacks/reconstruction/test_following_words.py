@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedleak.attacks.reconstruction.next_words import next_words
+from fedleak.attacks.reconstruction.following_words import next_words
 from fedleak.core.seeding import generator_for
 
 

@@ -16,7 +16,7 @@ _SMALLEST = 4
 
 
 @dataclass(frozen=True)
-class NextWords:
+class FollowingWords:
     """Words that follow prefixes.
 
     Attributes:
@@ -30,7 +30,7 @@ class NextWords:
 
 def next_words(
     change: Tensor, states: Tensor, logits: Tensor, started: Tensor, noise: float, *, repeated: float = 1.0
-) -> NextWords:
+) -> FollowingWords:
     """Non-negative least squares for the next words of known prefixes.
 
     A step of gradient descent on the cross-entropy changes the row of word w by ``r sum_p (n_pw - n_p q_pw) z_p``: with
@@ -66,7 +66,7 @@ def next_words(
         largest = amounts.amax(1)
         is_prefix = largest > smallest  # what is no prefix is followed by nothing
         if not bool(is_prefix.any()):
-            return NextWords(torch.zeros_like(amounts, dtype=torch.int64), float("inf"))
+            return FollowingWords(torch.zeros_like(amounts, dtype=torch.int64), float("inf"))
         # Most prefixes are followed once by some word, so the median of their largest amounts is the rate of one.
         unit = float(largest[is_prefix].median())
         prefix_weights = (amounts / unit).round().sum(1) * unit
@@ -75,4 +75,4 @@ def next_words(
     simulated = (counts - counts.sum(1, keepdim=True) * predicted).T @ states
     rate = float((simulated * change).sum() / simulated.square().sum().clamp(min=1e-300))
     unexplained = float((change - rate * simulated).square().mean().sqrt())
-    return NextWords(counts, unexplained / max(noise, 1e-300))
+    return FollowingWords(counts, unexplained / max(noise, 1e-300))
