@@ -23,7 +23,7 @@ from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.client.pretrained_examples import TOKENS
 from fedleak.core.seeding import generator_for
 from fedleak.datamodules.devices.blog import Blog
-from fedleak.datamodules.devices.tokenization import TextOptions
+from fedleak.datamodules.devices.tokenization import TokenizationOptions
 from fedleak.datamodules.devices.user_filter import UserFilter
 from fedleak.defenses.model_checks.allow_list import AllowList, model_hash
 from fedleak.defenses.model_checks.base import ModelCheck, ReceivedModel
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--root", required=True)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     options = parser.parse_args()
-    text = TextOptions(words=WORDS, fewest_words=WORDS)
+    text = TokenizationOptions(words=WORDS, fewest_words=WORDS)
     data = Blog(root=options.root, users=UserFilter(fewest=100, most_users=50), text=text, device_examples=16)
     data.setup("fit")
     own = clients_algorithm()

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from fedleak.core.history import History
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 
 SHAPES = {"table": (180, 40), "hidden.weight": (40, 60), "hidden.bias": (40,), "output.weight": (9, 40)}
 """10,000 numbers."""

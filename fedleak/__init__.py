@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedleak.core.estimates import Estimate as Estimate
     from fedleak.core.estimates import Scores as Scores
     from fedleak.core.history import History as History
-    from fedleak.core.metric_table import Metric as Metric
+    from fedleak.core.metric import Metric as Metric
     from fedleak.core.metric_table import add_metric as add_metric
     from fedleak.core.reconstruction import Reconstruction as Reconstruction
     from fedleak.core.threat_model import ThreatModel as ThreatModel
@@ -60,7 +60,7 @@ else:
             "Estimate": "fedleak.core.estimates",
             "Scores": "fedleak.core.estimates",
             "History": "fedleak.core.history",
-            "Metric": "fedleak.core.metric_table",
+            "Metric": "fedleak.core.metric",
             "add_metric": "fedleak.core.metric_table",
             "Reconstruction": "fedleak.core.reconstruction",
             "ThreatModel": "fedleak.core.threat_model",

@@ -4,7 +4,8 @@ import torch
 
 from fedleak.client.fpdgd import FPDGDAlgorithm
 from fedleak.client.ranking import ranker_parameters
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 from fedleak.server.marked_document import MarkedDocument
 from tests.attacks.runs import plain_view
 

@@ -15,8 +15,9 @@ from fedleak.client.image_classifier import ImageClassifierAlgorithm
 from fedleak.client.nets.classifiers import ClassifierOptions, build_classifier
 from fedleak.core.attack import Attack
 from fedleak.core.history import History
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES, Release, RoundView
+from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES, RoundView
 
 CLIENTS, EACH, CLASSES, SHAPE = 4, 20, 4, (1, 12, 12)
 NETWORK = ClassifierOptions(hidden=32, channels=8, activation="tanh")

@@ -7,8 +7,9 @@ import torch
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.margin_losses import LossName
 from fedleak.client.matrix_factorization import MFAlgorithm
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import ITEM_EMBEDDING, LEANING, Release, RoundView
+from fedleak.core.view import ITEM_EMBEDDING, LEANING, RoundView
 from fedleak.server.probe_answers import Answering, Probed, answer_zeros
 from tests.attacks.runs import plain_view
 

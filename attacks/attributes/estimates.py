@@ -10,7 +10,7 @@ from torch import Tensor
 from fedleak.core.answers import Choices
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Estimate, EstimateError, Scores, check_tensor
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.scoring import wins_over_negatives
 from fedleak.core.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, View
 

@@ -11,7 +11,7 @@ from fedleak.attacks.composition.base import CompositionAttack, certain
 from fedleak.attacks.composition.estimates import CompositionEstimate
 from fedleak.core.estimates import Detail, Scores, check_tensor
 from fedleak.core.largest_remainders import largest_remainders
-from fedleak.core.metric_table import SHARE, Metric
+from fedleak.core.metric import SHARE, Metric
 from fedleak.core.view import View
 
 _SHARP = 0.35

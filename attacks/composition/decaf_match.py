@@ -22,10 +22,11 @@ from fedleak.client.simulated_clients import (
     simulated_changes,
 )
 from fedleak.core.attack import Variants
+from fedleak.core.batch_norm import is_statistic
 from fedleak.core.largest_remainders import largest_remainders
 from fedleak.core.progress import report_progress
 from fedleak.core.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
-from fedleak.core.view import RoundView, is_statistic
+from fedleak.core.view import RoundView
 
 _WIDTH = 1.96
 """Standard errors on both sides of an estimate that hold the true share in 95 % of cases."""

@@ -11,7 +11,7 @@ from fedleak.attacks.applicability import without_classes
 from fedleak.core.answers import Quantities
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.scoring import composition_errors, exact_counts, null_class_errors
 from fedleak.core.view import View
 

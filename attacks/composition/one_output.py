@@ -10,7 +10,7 @@ from torch import Tensor
 from fedleak.attacks.applicability import without_one_output
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Detail, Estimate, Scores, check_tensor
-from fedleak.core.metric_table import CORRELATION, POSITIVE, Metric
+from fedleak.core.metric import CORRELATION, POSITIVE, Metric
 from fedleak.core.view import View
 
 _TINY = 1e-30

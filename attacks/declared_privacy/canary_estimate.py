@@ -18,7 +18,7 @@ from fedleak.core.epsilon_bounds import (
 )
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Estimate, EstimateError, Scores, check_tensor
-from fedleak.core.metric_table import POSITIVE, SHARE, Metric
+from fedleak.core.metric import POSITIVE, SHARE, Metric
 from fedleak.core.view import View
 
 _LARGEST_EPSILON = 1000

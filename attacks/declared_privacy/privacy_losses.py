@@ -3,7 +3,8 @@
 import math
 
 from fedleak.core.gaussian_budget import declared_precision
-from fedleak.core.view import Release, View
+from fedleak.core.release import Release
+from fedleak.core.view import View
 
 
 def privacy_loss(release: Release) -> float:

@@ -20,8 +20,8 @@ from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Detail, Estimate, EstimateError, Scores
 from fedleak.core.gaussian_budget import gaussian_epsilon
 from fedleak.core.history import History
-from fedleak.core.metric_table import POSITIVE, Metric
-from fedleak.core.privacy_ledger import Ledger
+from fedleak.core.metric import POSITIVE, Metric
+from fedleak.core.privacy_ledger import PrivacyLedger
 from fedleak.core.ranges import OpenUnitInterval
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import RoundView, View
@@ -193,7 +193,7 @@ class ReleaseCheck(Attack):
             promised = sum(promised_loss(release) * shared_noise(view, release) for release in clipped)
         declared_deltas = [release.delta for release in view.releases if release.delta]
         delta = self.delta or min(declared_deltas, default=_DELTA)
-        ledger = Ledger.of_history(view, precision=promised, delta=delta)
+        ledger = PrivacyLedger.of_history(view, precision=promised, delta=delta)
         rows = [
             *rows_of(reported),
             _epsilon_row(loss_of_client, delta, most_sends),

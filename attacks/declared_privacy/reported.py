@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedleak.attacks.declared_privacy.findings import Array, Findings
 from fedleak.attacks.declared_privacy.message_tests import WHOLE, MessageTests
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 
 _BREAKING = ("reuse", "clip direction", "order", "numbers without noise")
 """Checks of which a finding leaves no guarantee at all."""

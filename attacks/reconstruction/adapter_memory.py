@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.func import jvp
 
-from fedleak.client.pretrained import TOKENS, PretrainedAlgorithm
+from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.client.pretrained_examples import TOKENS
 from fedleak.core.seeding import generator_for
 
 _TEXTS_AT_ONCE = 2048

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from fedleak.attacks.reconstruction.span import Span, span_of
-from fedleak.client.pretrained import LayerInputs, PretrainedAlgorithm
+from fedleak.client.adapted_layers import LayerInputs
+from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.view import RoundView
 

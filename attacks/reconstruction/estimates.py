@@ -17,7 +17,7 @@ from fedleak.attacks.reconstruction.likeness import identified, likeness, neares
 from fedleak.attacks.reconstruction.table_rows import row_accuracy
 from fedleak.core.attack import Attack
 from fedleak.core.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
-from fedleak.core.metric_table import CORRELATION, POSITIVE, SHARE, Metric
+from fedleak.core.metric import CORRELATION, POSITIVE, SHARE, Metric
 from fedleak.core.record_hash import grid_of, record_hashes
 from fedleak.core.table_columns import COLUMNS, TableColumns
 from fedleak.core.view import View

@@ -13,7 +13,7 @@ from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, Recon
 from fedleak.client.network import NetworkAlgorithm
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.estimates import Estimate, Scores
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from fedleak.core.seeding import PERSISTENT, generator_for
 from fedleak.core.threat_model import ThreatModel

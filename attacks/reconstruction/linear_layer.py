@@ -17,7 +17,7 @@ from fedleak.client.text import TextAlgorithm
 from fedleak.core.declared_noise import noise_is_refuted
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Scores
-from fedleak.core.metric_table import ANY, Metric
+from fedleak.core.metric import ANY, Metric
 from fedleak.core.view import RoundView, View
 
 ELASTIC = "adam", "adadelta"

@@ -15,7 +15,7 @@ from fedleak.attacks.reconstruction.memory_search import RowSearch
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Scores
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.progress import with_progress
 from fedleak.core.ranges import AtLeastTwo, OpenUnitInterval, PositiveInt
 from fedleak.core.threat_model import ThreatModel

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fedleak.attacks.reconstruction.estimates import ReconstructionAttack, reconstruction
 from fedleak.attacks.reconstruction.following_words import FollowingWords, next_words
-from fedleak.attacks.reconstruction.next_words import next_words
 from fedleak.attacks.reconstruction.sentence_prefixes import Prefixes, endings, grown_prefixes
 from fedleak.attacks.reconstruction.span import Span, number_variances, span_of
 from fedleak.attacks.reconstruction.span_estimate import SpanEstimate

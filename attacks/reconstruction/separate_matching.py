@@ -16,7 +16,7 @@ from fedleak.attacks.reconstruction.separated_features import Separated, separat
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Scores
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.progress import with_progress
 from fedleak.core.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from fedleak.core.threat_model import ThreatModel

@@ -9,7 +9,7 @@ from torch import Tensor
 from fedleak.attacks.applicability import without_texts
 from fedleak.attacks.reconstruction.estimates import ReconstructionEstimate
 from fedleak.core.estimates import Scores
-from fedleak.core.metric_table import POSITIVE, SHARE, Metric
+from fedleak.core.metric import POSITIVE, SHARE, Metric
 from fedleak.core.view import View
 
 

@@ -12,7 +12,7 @@ from fedleak.attacks.applicability import without_records
 from fedleak.core.answers import Choices
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import PLACE, ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
-from fedleak.core.metric_table import SHARE, Metric
+from fedleak.core.metric import SHARE, Metric
 from fedleak.core.scoring import auc_per_victim, clopper_pearson, rates_at, roc_per_victim
 from fedleak.core.view import CANDIDATE_LABELS, View
 

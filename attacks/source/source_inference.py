@@ -17,7 +17,7 @@ from fedleak.core.answers import Choices
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Detail, Estimate, Scores, check_tensor
 from fedleak.core.history import History
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.scoring import top_share
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import CANDIDATE_LABELS, View

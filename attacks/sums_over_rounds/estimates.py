@@ -11,7 +11,7 @@ from fedleak.attacks.applicability import without_sums
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Estimate, Scores, check_tensor
 from fedleak.core.history import History
-from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.core.metric import POSITIVE, Metric
 from fedleak.core.scoring import composition_errors, exact_counts
 from fedleak.core.view import View
 

@@ -15,7 +15,7 @@ from fedleak.attacks.sums_over_rounds.tracking import deviations_after, rank
 from fedleak.core.attack import Attack
 from fedleak.core.estimates import Detail, Estimate, EstimateError, Scores
 from fedleak.core.history import History
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import View
 

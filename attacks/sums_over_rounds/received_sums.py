@@ -10,7 +10,8 @@ from torch import Tensor
 from fedleak.client.algorithm import ExampleAlgorithm
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
-from fedleak.core.view import Release, RoundView, View
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView, View
 
 
 @dataclass(frozen=True)

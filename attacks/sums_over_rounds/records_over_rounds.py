@@ -29,7 +29,7 @@ from fedleak.core.attack import Variants
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Estimate, Scores, check_tensor
 from fedleak.core.history import History
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.progress import report_progress
 from fedleak.core.scoring import auc_per_victim, top_share
 from fedleak.core.threat_model import ThreatModel

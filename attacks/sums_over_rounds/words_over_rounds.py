@@ -28,7 +28,7 @@ from fedleak.core.attack import Variants
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Estimate, EstimateError, Scores, check_tensor
 from fedleak.core.history import History
-from fedleak.core.metric_table import Metric
+from fedleak.core.metric import Metric
 from fedleak.core.progress import with_progress
 from fedleak.core.ranges import PositiveFloat
 from fedleak.core.scoring import auc_per_victim, f1_per_victim

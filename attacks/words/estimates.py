@@ -10,7 +10,7 @@ from fedleak.attacks.applicability import without_texts
 from fedleak.attacks.composition.counts import right_when_rounded
 from fedleak.core.answers import Choices
 from fedleak.core.estimates import Candidates, Estimate, Scores, check_tensor
-from fedleak.core.metric_table import SHARE, Metric
+from fedleak.core.metric import SHARE, Metric
 from fedleak.core.scoring import auc_per_victim, average_precision, best_decisions, f1_per_victim, r_precision
 from fedleak.core.view import View
 

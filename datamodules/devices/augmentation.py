@@ -50,12 +50,17 @@ class Mitigation:
 
 
 def mixed_in(
-    own: Tensor, mitigation: Mitigation, *, background: Tensor, modes: Tensor | None, generator: torch.Generator
+    device_examples: Tensor,
+    mitigation: Mitigation,
+    *,
+    background: Tensor,
+    modes: Tensor | None,
+    generator: torch.Generator,
 ) -> Tensor:
     """Training examples of one device after the mitigation.
 
     Args:
-        own: ``(n,)`` numbers of its examples.
+        device_examples: ``(n,)`` numbers of its examples.
         mitigation: the mitigation.
         background: ``(M,)`` numbers of the background examples, which repeat only if more than M are drawn.
         modes: ``(M,)`` cluster of each; needed for ``mm-aug``.
@@ -64,17 +69,24 @@ def mixed_in(
     Returns:
         Numbers of examples, first those that are left of its own.
     """
-    wanted = round(mitigation.amount * len(own))
-    crowd = background
+    wanted = round(mitigation.amount * len(device_examples))
+    candidates = background
     if mitigation.kind == "mm-aug":
+        # All added examples are of one mode, drawn among those that have examples.
         assert modes is not None
         present = torch.unique(modes)
-        crowd = background[modes == present[torch.randint(len(present), (), generator=generator)]]
+        mode = present[torch.randint(len(present), (), generator=generator)]
+        candidates = background[modes == mode]
     if mitigation.kind == "bkg-repl":
-        own = own[torch.randperm(len(own), generator=generator)[wanted:]].sort().values
-    whole, rest = divmod(wanted, len(crowd))
-    rounds = [torch.randperm(len(crowd), generator=generator)[:size] for size in [len(crowd)] * whole + [rest]]
-    return torch.cat([own, crowd[torch.cat(rounds)]])
+        # As many of the device's own leave as are added.
+        order = torch.randperm(len(device_examples), generator=generator)
+        device_examples = device_examples[order[wanted:]].sort().values
+    # Each candidate comes once before any comes again.
+    complete_rounds, rest = divmod(wanted, len(candidates))
+    drawn = []
+    for size in [len(candidates)] * complete_rounds + [rest]:
+        drawn.append(torch.randperm(len(candidates), generator=generator)[:size])
+    return torch.cat([device_examples, candidates[torch.cat(drawn)]])
 
 
 def background_modes(features: Tensor, modes: int, *, generator: torch.Generator) -> Tensor:
@@ -92,24 +104,28 @@ def background_modes(features: Tensor, modes: int, *, generator: torch.Generator
     expected = f"at least {modes} background examples for as many modes"
     require(len(features) >= modes, expected, len(features), "Set a smaller number of modes.")
     seed = int(torch.randint(2**31, (), generator=generator))
-    described = _of_text(features, seed) if features.dim() == 2 else _of_images(features)
-    machine = MiniBatchKMeans(modes, random_state=seed, n_init=1, batch_size=max(1024, modes))
-    return torch.from_numpy(machine.fit_predict(described)).long()
+    # Text has two dimensions, images four.
+    vectors = _of_text(features, seed) if features.dim() == 2 else _of_images(features)
+    clustering = MiniBatchKMeans(modes, random_state=seed, n_init=1, batch_size=max(1024, modes))
+    return torch.from_numpy(clustering.fit_predict(vectors)).long()
 
 
 def _of_text(tokens: Tensor, seed: int) -> np.ndarray:
     """``(M, 50)`` features of length one."""
-    text, place = (tokens >= _COMMON).nonzero(as_tuple=True)
-    words = tokens[text, place].numpy()
+    # Latent semantic analysis: counts of words, times the logarithm of the inverse share of texts that have the word,
+    # normalised, and projected onto the first singular vectors.
+    text, position = (tokens >= _COMMON).nonzero(as_tuple=True)
+    words = tokens[text, position].numpy()
     width = int(tokens.max()) + 1
     counts = csr_array((np.ones(len(words), np.float32), (text.numpy(), words)), shape=(len(tokens), width))
-    spread = np.bincount(counts.tocoo().coords[1], minlength=width)
-    weighed = counts.multiply(np.log(len(tokens) / np.maximum(spread, 1)).astype(np.float32)[None])
+    texts_with_word = np.bincount(counts.tocoo().coords[1], minlength=width)
+    inverse_frequency = np.log(len(tokens) / np.maximum(texts_with_word, 1)).astype(np.float32)
+    weighted = counts.multiply(inverse_frequency[None])
     dimensions = min(_DIMENSIONS, width - 1)
-    analysed = TruncatedSVD(dimensions, random_state=seed).fit_transform(normalize(weighed.tocsr()))
-    return np.asarray(normalize(analysed))
+    projected = TruncatedSVD(dimensions, random_state=seed).fit_transform(normalize(weighted.tocsr()))
+    return np.asarray(normalize(projected))
 
 
 def _of_images(images: Tensor) -> np.ndarray:
-    small = torch.nn.functional.adaptive_avg_pool2d(images.float(), _THUMBNAIL)
-    return np.asarray(normalize(small.flatten(1).numpy()))
+    thumbnails = torch.nn.functional.adaptive_avg_pool2d(images.float(), _THUMBNAIL)
+    return np.asarray(normalize(thumbnails.flatten(1).numpy()))

@@ -78,11 +78,18 @@ class OwnedDataModule(FederatedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        limits = {"most_background": most_background, "known_examples": known_examples}
-        for name, value in {**limits, "device_examples": device_examples}.items():
+        limits = {
+            "most_background": most_background,
+            "known_examples": known_examples,
+            "device_examples": device_examples,
+        }
+        for name, value in limits.items():
             require(value is None or value >= 1, f"{name} of at least 1", value, "Leave it out for all.")
-        self.users, self.devices, self.mitigation = users, devices, mitigation
-        self.most_background, self.known_examples = most_background, known_examples
+        self.users = users
+        self.devices = devices
+        self.mitigation = mitigation
+        self.most_background = most_background
+        self.known_examples = known_examples
         self.device_examples = device_examples
 
     @abc.abstractmethod
@@ -110,7 +117,9 @@ class OwnedDataModule(FederatedDataModule):
     def examples(self) -> OwnedExamples:
         """All examples of the selected users."""
         examples = self.read()
-        return without_poor_users(examples, self.devices) if self.devices.too_few == "drop" else examples
+        if self.devices.too_few == "drop":
+            return without_poor_users(examples, self.devices)
+        return examples
 
     @functools.cached_property
     def background(self) -> Background:
@@ -120,7 +129,9 @@ class OwnedDataModule(FederatedDataModule):
     @functools.cached_property
     def device_split(self) -> DeviceSplit:
         """Assignment of examples to devices: part of the ground truth, which no attack may read."""
-        member = self.profile_members(self.background) if self.devices.profiles else None
+        member = None
+        if self.devices.profiles:
+            member = self.profile_members(self.background)
         return split_devices(self.examples, self.devices, seed=self.seed, member=member)
 
     @property
@@ -141,7 +152,7 @@ class OwnedDataModule(FederatedDataModule):
 
     @property
     def client_known(self) -> Tensor:
-        return torch.tensor([known for _, known, _ in self._clients])
+        return torch.tensor([is_known for _, is_known, _ in self._clients])
 
     @property
     def persons(self) -> Tensor:
@@ -152,8 +163,8 @@ class OwnedDataModule(FederatedDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        own = self.examples
-        arrays = (own.features, own.labels, own.owners, own.days, own.groups)
+        examples = self.examples
+        arrays = (examples.features, examples.labels, examples.owners, examples.days, examples.groups)
         return {"name": self.name, "sha256": sha256_of_arrays(*arrays)}
 
     def candidates(self, options: CandidateOptions) -> CandidatePool:
@@ -162,27 +173,48 @@ class OwnedDataModule(FederatedDataModule):
         None of the latter is of a post, photoset or album of which a device has an example. Whole ratings are classes;
         texts without a rating are of one class.
         """
-        own = self.examples
-        expected, found = "examples with one class, for DeltaRecorder.candidates", f"several labels in {self.name}"
-        require(own.labels.dim() == 1, expected, found, "Remove candidates from the recorder.")
-        groups = own.groups.where(own.groups >= 0, len(own) + torch.arange(len(own)))
-        taken = torch.cat(self.client_examples())
-        rest = (~torch.isin(groups, groups[taken.clamp(max=len(own) - 1)])).nonzero().flatten()
-        classes, labels = torch.unique(own.labels, return_inverse=True)
-        parts = [part[part < len(own)] for part in self.client_examples()]
-        names = [f"{value:g}" for value in classes.tolist()]
-        numbers, holders = draw_numbers(options, parts, rest, labels, classes=names, seed=self.seed)
-        return CandidatePool(own.features[numbers], own.labels[numbers].long(), holders)
+        examples = self.examples
+        require(
+            examples.labels.dim() == 1,
+            "examples with one class, for DeltaRecorder.candidates",
+            f"several labels in {self.name}",
+            "Remove candidates from the recorder.",
+        )
+        # An example without a group is a group of its own.
+        own_groups = len(examples) + torch.arange(len(examples))
+        groups = examples.groups.where(examples.groups >= 0, own_groups)
+        on_devices = torch.cat(self.client_examples())
+        # Background examples, numbered behind all others, have no group here.
+        groups_on_devices = groups[on_devices.clamp(max=len(examples) - 1)]
+        on_no_device = (~torch.isin(groups, groups_on_devices)).nonzero().flatten()
+        classes, labels = torch.unique(examples.labels, return_inverse=True)
+        users_examples = [part[part < len(examples)] for part in self.client_examples()]
+        numbers, holders = draw_numbers(
+            options,
+            users_examples,
+            on_no_device,
+            labels,
+            classes=[f"{value:g}" for value in classes.tolist()],
+            seed=self.seed,
+        )
+        return CandidatePool(examples.features[numbers], examples.labels[numbers].long(), holders)
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """Cohort of some devices; the fields ``(C, N, ...)`` are those of `batch`, padded with 0."""
-        parts = [self._clients[client][2] for client in clients.tolist()]
+        parts = []
+        for client in clients.tolist():
+            _, _, device_examples = self._clients[client]
+            parts.append(device_examples)
         return padded_cohort(round_number, clients, parts, self.fields)
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of every user's test examples: the fields ``(B, ...)`` of `batch`."""
         numbers = torch.cat(self.device_split.test).tolist()
-        return self.evaluation_loader(numbers, lambda batch: self.fields(torch.tensor(batch)))
+
+        def read(batch: list[int]) -> dict[str, Tensor]:
+            return self.fields(torch.tensor(batch))
+
+        return self.evaluation_loader(numbers, read)
 
     def fields(self, numbers: Tensor) -> dict[str, Tensor]:
         """A learner's input for examples ``(n,)``, see `raw_examples`."""
@@ -191,23 +223,32 @@ class OwnedDataModule(FederatedDataModule):
     def raw_examples(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Features and labels of examples ``(n,)``; background examples have the numbers behind all others."""
         of_users = numbers.clamp(max=len(self.examples) - 1)
-        features, labels = self.examples.features[of_users], self.examples.labels[of_users]
-        mixed = numbers >= len(self.examples)
-        if mixed.any():
-            crowd = numbers[mixed] - len(self.examples)
-            features[mixed], labels[mixed] = self.background.features[crowd], self.background.labels[crowd]
+        features = self.examples.features[of_users]
+        labels = self.examples.labels[of_users]
+        is_background = numbers >= len(self.examples)
+        if is_background.any():
+            background_numbers = numbers[is_background] - len(self.examples)
+            features[is_background] = self.background.features[background_numbers]
+            labels[is_background] = self.background.labels[background_numbers]
         return features, labels
 
     @functools.cached_property
     def _clients(self) -> list[tuple[int, bool, Tensor]]:
         """User or profile, whether it is the adversary's, and examples of every device that has any."""
         split = self.device_split
-        known = self._few(self._few(split.known, self.device_examples, "device"), self.known_examples, "known")
+        # First what every device holds, then what the adversary knows of it, and last the mitigation.
+        known = self._few(split.known, self.device_examples, "device")
+        known = self._few(known, self.known_examples, "known")
         if self.mitigation is not None and self.mitigation.adaptive:
             known = self._with_crowd(known, "mitigation of known devices")
         anonymous = self._few(split.anonymous, self.device_examples, "anonymous")
-        sides = ((False, self._with_crowd(anonymous, "mitigation")), (True, known))
-        return [(user, known, part) for known, parts in sides for user, part in enumerate(parts) if len(part)]
+        anonymous = self._with_crowd(anonymous, "mitigation")
+        clients = []
+        for is_known, devices in ((False, anonymous), (True, known)):
+            for user, device_examples in enumerate(devices):
+                if len(device_examples):
+                    clients.append((user, is_known, device_examples))
+        return clients
 
     def _with_crowd(self, parts: Sequence[Tensor], purpose: str) -> list[Tensor]:
         """Examples of devices after the mitigation; `purpose` is that of the draws."""
@@ -218,19 +259,22 @@ class OwnedDataModule(FederatedDataModule):
         if self.mitigation.kind == "mm-aug":
             generator = generator_for(self.seed, "background modes", PERSISTENT)
             modes = background_modes(self.background.features, self.mitigation.modes, generator=generator)
-        draws = (generator_for(self.seed, purpose, PERSISTENT, user) for user in range(len(parts)))
-        return [
-            mixed_in(part, self.mitigation, background=numbers, modes=modes, generator=draw)
-            for part, draw in zip(parts, draws, strict=True)
-        ]
+        mixed = []
+        for user, part in enumerate(parts):
+            generator = generator_for(self.seed, purpose, PERSISTENT, user)
+            mixed.append(mixed_in(part, self.mitigation, background=numbers, modes=modes, generator=generator))
+        return mixed
 
     def _few(self, parts: Sequence[Tensor], most: int | None, kind: str) -> list[Tensor]:
         """A subset of each device's examples; smaller subsets are parts of larger ones."""
         if most is None:
             return list(parts)
-        generators = (generator_for(self.seed, f"{kind} examples", PERSISTENT, user) for user in range(len(parts)))
-        draws = [torch.randperm(len(part), generator=g) for part, g in zip(parts, generators, strict=True)]
-        return [part[d[:most]].sort().values for part, d in zip(parts, draws, strict=True)]
+        subsets = []
+        for user, part in enumerate(parts):
+            generator = generator_for(self.seed, f"{kind} examples", PERSISTENT, user)
+            order = torch.randperm(len(part), generator=generator)
+            subsets.append(part[order[:most]].sort().values)
+        return subsets
 
 
 class Pooled(FederatedDataModule):
@@ -257,4 +301,5 @@ class Pooled(FederatedDataModule):
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         numbers = torch.cat(self.devices.client_examples())
         examples = {name: values[None] for name, values in self.devices.fields(numbers).items()}
-        return Cohort(round_number, clients, examples, torch.ones(1, len(numbers), dtype=torch.bool))
+        is_example = torch.ones(1, len(numbers), dtype=torch.bool)
+        return Cohort(round_number, clients, examples, is_example)

@@ -14,7 +14,7 @@ from fedleak.core.io.files import check_file, check_utf8
 from fedleak.core.io.tables import TEXT, WHOLE, BadRows, Unparsable, matching, read_table
 from fedleak.datamodules.devices.dates import blog_day, days_of
 from fedleak.datamodules.devices.text import OwnedTextDataModule
-from fedleak.datamodules.devices.tokenization import TextOptions
+from fedleak.datamodules.devices.tokenization import TokenizationOptions
 from fedleak.datamodules.devices.user_filter import Posts, UserFilter, ranks_of
 from fedleak.training.people import bands
 
@@ -24,8 +24,18 @@ _FILE_NAME = re.compile(r"([0-9]{1,18})\.([^.]*)\.([^.]*)\.[^.]*\.([^.]*)\.xml")
 """Blogger, gender, age, topic and sign."""
 _GENDERS = ("male", "female")
 _SIGNS = (
-    *("Aries", "Taurus", "Gemini", "Cancer", "Leo", "Virgo"),
-    *("Libra", "Scorpio", "Sagittarius", "Capricorn", "Aquarius", "Pisces"),
+    "Aries",
+    "Taurus",
+    "Gemini",
+    "Cancer",
+    "Leo",
+    "Virgo",
+    "Libra",
+    "Scorpio",
+    "Sagittarius",
+    "Capricorn",
+    "Aquarius",
+    "Pisces",
 )
 _AGES = (20, 30)
 """First age of the second and of the third band; the corpus has no bloggers of 18 to 22 and of 28 to 32."""
@@ -34,7 +44,10 @@ _PERSON = {
     "age": WHOLE,
     "sign": matching("|".join(_SIGNS), "a sign of the zodiac", _SIGNS.index),
 }
-_DATE, _DATE_END, _POST, _POST_END = "<date>", "</date>", "<post>", "</post>"
+_DATE = "<date>"
+_DATE_END = "</date>"
+_POST = "<post>"
+_POST_END = "</post>"
 _NEXT = re.compile(f"{_POST}|{_DATE}")
 _SPACE = re.compile(r"\s*")
 
@@ -70,13 +83,14 @@ class Blog(OwnedTextDataModule):
         self,
         *,
         users: UserFilter = UserFilter(fewest=1000),  # noqa: B008 - frozen
-        text: TextOptions = TextOptions(),  # noqa: B008 - frozen
+        text: TokenizationOptions = TokenizationOptions(),  # noqa: B008 - frozen
         background: Literal["wikipedia", "blog"] = "wikipedia",
         file: str = "blogtext.csv",
         **kwargs: Any,
     ) -> None:
         super().__init__(users=users, text=text, **kwargs)
-        self.background_source, self.file = background, file
+        self.background_source = background
+        self.file = file
 
     def read_posts(self) -> Posts:
         folder = self.data_root() / self.name
@@ -92,10 +106,13 @@ class Blog(OwnedTextDataModule):
             columns, _ = read_table(path, {"id": WHOLE, **_PERSON}, page=_PAGE, bad_rows=self.bad_rows)
         else:
             columns = _attributes_of_files(_xml_files(folder / "blogs"))
+        # A blogger's attributes are those of the first row; rows come in the order of the ids, as the ranks do.
         _, first = np.unique(columns["id"], return_index=True)
-        found = {name: torch.tensor(columns[name])[torch.from_numpy(first)] for name in _PERSON}
+        first_rows = torch.from_numpy(first)
         users = self.examples.owner_ids[self.client_users]  # ranks among all bloggers of the source
-        return {**{name: values[users] for name, values in found.items()}, "age": bands(found["age"][users], _AGES)}
+        attributes = {name: torch.tensor(columns[name])[first_rows][users] for name in _PERSON}
+        attributes["age"] = bands(attributes["age"], _AGES)
+        return attributes
 
     def background_texts(self) -> tuple[Sequence[str], Sequence[float]]:
         texts: Sequence[str]
@@ -124,12 +141,14 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
     The files are not XML: their text is not escaped, and has several encodings. Their tags are therefore searched as
     text, and content that is not UTF-8 is read as Windows-1252, which nearly all of it is.
     """
-    ids, dates, texts = list[int](), list[str](), list[str]()
+    ids: list[int] = []
+    dates: list[str] = []
+    texts: list[str] = []
     total = Unparsable()
-    for path, found in _xml_files(folder):
+    for path, file_name in _xml_files(folder):
         unparsable = Unparsable()
         for date, text in _entries(_decoded(path), unparsable):
-            ids.append(int(found[1]))
+            ids.append(int(file_name[1]))
             dates.append(date)
             texts.append(text)
         unparsable.refuse(path, "a complete post after every date", bad_rows)
@@ -140,54 +159,71 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
 def _xml_files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     """The corpus' own files with what their names say."""
     files = sorted(folder.glob("*.xml"))
-    way_out = f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}."
-    require(files, f"blogtext.csv or the corpus' XML files at {folder.parent}", "neither", way_out)
+    require(
+        files,
+        f"blogtext.csv or the corpus' XML files at {folder.parent}",
+        "neither",
+        f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}.",
+    )
     named = []
     for path in files:
-        found = _FILE_NAME.fullmatch(path.name)
-        way_out = "Leave only the corpus' files in that folder."
-        require(found, "files named like 5114.male.25.indUnk.Scorpio.xml", path, way_out)
-        assert found is not None
-        named.append((path, found))
+        file_name = _FILE_NAME.fullmatch(path.name)
+        require(
+            file_name,
+            "files named like 5114.male.25.indUnk.Scorpio.xml",
+            path,
+            "Leave only the corpus' files in that folder.",
+        )
+        assert file_name is not None
+        named.append((path, file_name))
     return named
 
 
 def _attributes_of_files(files: Sequence[tuple[Path, re.Match[str]]]) -> dict[str, list[int]]:
-    columns: dict[str, list[int]] = {"id": [int(found[1]) for _, found in files]}
-    for place, (name, field) in enumerate(_PERSON.items(), 2):
+    columns: dict[str, list[int]] = {"id": [int(file_name[1]) for _, file_name in files]}
+    # The parts of a name are in the order of _PERSON, after the blogger.
+    for part, (name, field) in enumerate(_PERSON.items(), 2):
         try:
-            columns[name] = [field.convert(found[place]) for _, found in files]
+            columns[name] = [field.convert(file_name[part]) for _, file_name in files]
         except ValueError as error:
-            way_out = "Leave only the corpus' files in that folder."
             raise InputError(
-                expected=f"{field.meaning} in every file's name", found=str(error), way_out=way_out
+                expected=f"{field.meaning} in every file's name",
+                found=str(error),
+                way_out="Leave only the corpus' files in that folder.",
             ) from None
     return columns
 
 
 def _entries(content: str, unparsable: Unparsable) -> Iterator[tuple[str, str]]:
     """Date and text of every post of a file, in one pass: a post ends with its last end tag before the next begins."""
-    end, line, counted = 0, 1, 0
+    end = 0
+    line = 1
+    counted = 0  # up to here, ends of lines are counted in `line`
     while (begin := content.find(_DATE, end)) >= 0 and (close := content.find(_DATE_END, begin)) >= 0:
         end = close + len(_DATE_END)
         text = _post_at(content, end)
         if text is None:
-            line, counted = line + content.count("\n", counted, begin), begin
+            line += content.count("\n", counted, begin)
+            counted = begin
             unparsable.add(line)
         else:
             yield content[begin + len(_DATE) : close], text.strip()
 
 
-def _post_at(content: str, place: int) -> str | None:
+def _post_at(content: str, position: int) -> str | None:
     """The post that begins after a position; None if something else does, or it has no end."""
-    space = _SPACE.match(content, place)
-    begin = place if space is None else space.end()
+    space = _SPACE.match(content, position)
+    begin = position if space is None else space.end()
     if not content.startswith(_POST, begin):
         return None
     begin += len(_POST)
+    # Posts may hold tags, even </post>: the last one before the next entry ends the post.
     following = _NEXT.search(content, begin)
-    close = content.rfind(_POST_END, begin, len(content) if following is None else following.start())
-    return None if close < 0 else content[begin:close]
+    limit = len(content) if following is None else following.start()
+    close = content.rfind(_POST_END, begin, limit)
+    if close < 0:
+        return None
+    return content[begin:close]
 
 
 def _decoded(path: Path) -> str:

@@ -14,28 +14,42 @@ _ISO = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ].*)?")
 
 def days_of(texts: Iterable[str], parse: Callable[[str], int]) -> npt.NDArray[np.int64]:
     """``(N,)`` proleptic ordinals of N dates, by one of the functions below; every different text is parsed once."""
-    known: dict[str, int] = {}
-    return np.array([known[text] if text in known else known.setdefault(text, parse(text)) for text in texts], np.int64)
+    day_of_text: dict[str, int] = {}
+    days = []
+    for text in texts:
+        if text not in day_of_text:
+            day_of_text[text] = parse(text)
+        days.append(day_of_text[text])
+    return np.array(days, np.int64)
 
 
 def blog_day(text: str) -> int:
     """Day of ``02,August,2004``; months in other languages than English are not read."""
-    found = _parsed("".join(text.split()), "%d,%B,%Y")
-    return UNDATED if found is None else found.toordinal()
+    moment = _parsed("".join(text.split()), "%d,%B,%Y")
+    if moment is None:
+        return UNDATED
+    return moment.toordinal()
 
 
 def iso_day(text: str) -> int:
     """Day of ``2011-01-26``, with or without a time after it."""
     match = _ISO.fullmatch(text.strip())
-    found = None if match is None else _parsed(match[1], "%Y-%m-%d")
-    return UNDATED if found is None else found.toordinal()
+    moment = None
+    if match is not None:
+        moment = _parsed(match[1], "%Y-%m-%d")
+    if moment is None:
+        return UNDATED
+    return moment.toordinal()
 
 
 def tweet_moment(text: str) -> tuple[int, int]:
     """Day and second of the day of ``Sat May 16 22:18:35 PDT 2009``; the time zone, nearly always PDT, is ignored."""
     fields = text.split()
-    found = _parsed(" ".join((*fields[1:4], *fields[5:])), "%b %d %H:%M:%S %Y")
-    return (UNDATED, 0) if found is None else (found.toordinal(), found.hour * 3600 + found.minute * 60 + found.second)
+    # Without the name of the day, and without the time zone.
+    moment = _parsed(" ".join((*fields[1:4], *fields[5:])), "%b %d %H:%M:%S %Y")
+    if moment is None:
+        return UNDATED, 0
+    return moment.toordinal(), moment.hour * 3600 + moment.minute * 60 + moment.second
 
 
 def _parsed(text: str, form: str) -> datetime.datetime | None:

@@ -20,7 +20,9 @@ from fedleak.datamodules.devices.split_units import cut_points, in_order, units_
 from fedleak.datamodules.devices.user_examples import UNDATED, OwnedExamples
 
 _UNIT = {"random": "examples", "profile": "examples", "chrono": "posts", "photoset": "photosets"}
-SEEN, UNSEEN, HOLDOUT = 0, 1, 2
+SEEN = 0
+UNSEEN = 1
+HOLDOUT = 2
 """Users whose data the adversary partly knows in the open world, others, and those who only represent others."""
 LEAST = 2
 """Least number of units of a user: one for each side."""
@@ -141,7 +143,8 @@ def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, membe
         _check_dates(examples)
     test, anonymous, known = _thirds(examples, devices, seed)
     if not devices.adversary:
-        anonymous, known = anonymous | known, torch.zeros_like(known)
+        anonymous = anonymous | known
+        known = torch.zeros_like(known)
     split = DeviceSplit(
         anonymous=_by_user(anonymous, examples),
         known=_by_user(known, examples),
@@ -149,15 +152,20 @@ def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, membe
         roles=torch.full((examples.num_users,), SEEN),
     )
     if devices.profiles:
+        # The known devices hold background examples, which are numbered behind those of the users.
         assert member is not None
         names = tuple(profile.name for profile in devices.profiles)
-        found = with_profiles(member, names, seed=seed)
-        return replace(split, known=tuple(len(examples) + part for part in found), profiles=names)
+        background_by_profile = with_profiles(member, names, seed=seed)
+        known_devices = tuple(len(examples) + numbers for numbers in background_by_profile)
+        return replace(split, known=known_devices, profiles=names)
     if devices.world is not None:
+        # Of hold-out users the adversary has data, but no anonymous device trains; of unseen users it has none.
         roles = draw_roles(examples.num_users, devices.world, seed=seed)
         split = replace(split, anonymous=_without(HOLDOUT, split.anonymous, roles), roles=roles)
         split = replace(split, known=_without(UNSEEN, split.known, roles))
-    return _shuffled(split, seed) if devices.iid else split
+    if devices.iid:
+        return _shuffled(split, seed)
+    return split
 
 
 def draw_roles(users: int, world: OpenWorld, *, seed: int) -> Tensor:
@@ -166,30 +174,39 @@ def draw_roles(users: int, world: OpenWorld, *, seed: int) -> Tensor:
     For a larger `seen_fraction` the hold-out is the same, and every seen user stays seen.
     """
     order = torch.randperm(users, generator=generator_for(seed, "open world", PERSISTENT))
-    holdout = round(world.holdout_fraction * users)
-    seen = round(world.seen_fraction * (users - holdout))
+    holdout_users = round(world.holdout_fraction * users)
+    # The seen fraction is one of the users who are not held out.
+    seen_users = round(world.seen_fraction * (users - holdout_users))
     roles = torch.full((users,), UNSEEN)
-    roles[order[:holdout]] = HOLDOUT
-    roles[order[holdout : holdout + seen]] = SEEN
+    roles[order[:holdout_users]] = HOLDOUT
+    roles[order[holdout_users : holdout_users + seen_users]] = SEEN
     return roles
 
 
 def _without(role: int, parts: Sequence[Tensor], roles: Tensor) -> tuple[Tensor, ...]:
     """Users' examples without those of the users in a role."""
-    return tuple(part[:0] if own == role else part for part, own in zip(parts, roles.tolist(), strict=True))
+    remaining = []
+    for part, user_role in zip(parts, roles.tolist(), strict=True):
+        remaining.append(part[:0] if user_role == role else part)
+    return tuple(remaining)
 
 
 def without_poor_users(examples: OwnedExamples, devices: Devices) -> OwnedExamples:
     """The examples of users with at least two units of the prior."""
     units = units_of(examples, devices.prior)
     counts = in_order(examples.owners, units, units).units_per_user(examples.num_users)
-    rich = counts >= LEAST
-    if rich.all():
+    has_enough = counts >= LEAST
+    if has_enough.all():
         return examples
-    expected = f"a user with at least {LEAST} {_UNIT[devices.prior]} for the prior {devices.prior}"
-    require(rich.any(), expected, f"none among {examples.num_users}", "Take more data, or choose another prior.")
-    dropped = replace(examples.dropped, users=examples.dropped.users + int((~rich).sum()))
-    return replace(examples.select(rich[examples.owners].nonzero().flatten()), dropped=dropped)
+    require(
+        has_enough.any(),
+        f"a user with at least {LEAST} {_UNIT[devices.prior]} for the prior {devices.prior}",
+        f"none among {examples.num_users}",
+        "Take more data, or choose another prior.",
+    )
+    dropped = replace(examples.dropped, users=examples.dropped.users + int((~has_enough).sum()))
+    remaining = examples.select(has_enough[examples.owners].nonzero().flatten())
+    return replace(remaining, dropped=dropped)
 
 
 def _check_dates(examples: OwnedExamples) -> None:
@@ -207,21 +224,26 @@ def _thirds(examples: OwnedExamples, devices: Devices, seed: int) -> tuple[Tenso
     """``(N,)`` masks of the test examples, the anonymous ones and the known ones."""
     units = units_of(examples, devices.prior)
     generator = generator_for(seed, "device split", PERSISTENT)
-    test = torch.zeros(len(examples), dtype=torch.bool)
+    # The test examples are drawn first; two units of each user are left for the two devices.
+    is_test = torch.zeros(len(examples), dtype=torch.bool)
     if devices.test_fraction:
         shuffled = in_order(examples.owners, units, torch.rand(len(examples), generator=generator))
-        test[shuffled.numbers[cut_points(shuffled, devices.test_fraction, left_after=LEAST)]] = True
-    rest = (~test).nonzero().flatten()
-    chrono = devices.prior == "chrono"
-    keys = examples.days.double() if chrono else torch.rand(len(examples), generator=generator)
+        is_test[shuffled.numbers[cut_points(shuffled, devices.test_fraction, left_after=LEAST)]] = True
+    rest = (~is_test).nonzero().flatten()
+    # The others are cut in two: by time under the prior chrono, else in a random order.
+    is_chrono = devices.prior == "chrono"
+    keys = examples.days.double() if is_chrono else torch.rand(len(examples), generator=generator)
     order = in_order(examples.owners[rest], units[rest], keys[rest])
     _check_units(examples, order.units_per_user(examples.num_users), devices)
-    first = torch.zeros(len(examples), dtype=torch.bool)
     shares = _shares(examples.num_users, devices.share, seed)
-    cut = cut_points(order, 1 - shares if chrono else shares, left_after=1, left_before=1)
-    first[rest[order.numbers[cut]]] = True
-    second = ~first & ~test
-    return (test, second, first) if chrono else (test, first, second)
+    cut = cut_points(order, 1 - shares if is_chrono else shares, left_after=1, left_before=1)
+    is_first = torch.zeros(len(examples), dtype=torch.bool)
+    is_first[rest[order.numbers[cut]]] = True
+    is_second = ~is_first & ~is_test
+    # By time, the adversary knows the older examples, and the anonymous device has the newer ones.
+    if is_chrono:
+        return is_test, is_second, is_first
+    return is_test, is_first, is_second
 
 
 def _shares(users: int, share: tuple[float, float], seed: int) -> Tensor:
@@ -256,7 +278,11 @@ def _shuffled(split: DeviceSplit, seed: int) -> DeviceSplit:
     parts = [*split.anonymous, *split.known]
     pool = torch.cat(parts)
     order = torch.randperm(len(pool), generator=generator_for(seed, "iid control", PERSISTENT))
-    hands = iter(torch.tensor_split(pool[order], max(sum(len(part) > 0 for part in parts), 1)))
-    dealt = [next(hands).sort().values if len(part) else part for part in parts]
+    # A device without examples stays without: it is no client.
+    devices_with_any = sum(len(part) > 0 for part in parts)
+    hands = iter(torch.tensor_split(pool[order], max(devices_with_any, 1)))
+    dealt = []
+    for part in parts:
+        dealt.append(next(hands).sort().values if len(part) else part)
     users = len(split.anonymous)
     return replace(split, anonymous=tuple(dealt[:users]), known=tuple(dealt[users:]))

@@ -61,20 +61,30 @@ class OpenImages(PhotoDataModule):
 
     def strangers(self) -> TaggedPhotos:
         photos = self.find()
-        return photos.select(np.flatnonzero(~np.isin(photos.owners, self.examples.owner_ids.numpy())))
+        is_user = np.isin(photos.owners, self.examples.owner_ids.numpy())
+        return photos.select(np.flatnonzero(~is_user))
 
 
 def read_open_images(root: Path, *, bad_rows: BadRows) -> TaggedPhotos:
     """The images of ``root/openimages/`` (see `OpenImages`) with a file, in the order of the authors' files."""
     folder = root / OpenImages.name
     files = image_files_by_stem(folder, _PARTS)
-    way_out = f"Download some from {_PAGE} and put them into {folder / 'train'}."
-    require(files, f"images in {folder}", "none", way_out)
+    require(
+        files,
+        f"images in {folder}",
+        "none",
+        f"Download some from {_PAGE} and put them into {folder / 'train'}.",
+    )
+    # Only images with a file and an author count, so the tables of all images are read for these alone.
     bad = Unparsable()
     authors = _authors(folder, files, bad_rows, bad)
     ids = [name for name in authors if name in files]
-    way_out = f"Download the information on the same images from {_PAGE}."
-    require(ids, f"an author of the {len(files)} images in {folder}", "none in *rotation*.csv there", way_out)
+    require(
+        ids,
+        f"an author of the {len(files)} images in {folder}",
+        "none in *rotation*.csv there",
+        f"Download the information on the same images from {_PAGE}.",
+    )
     tags = _tags(folder, set(ids), bad_rows, bad)
     dates = _dates(folder / "dates.csv", bad_rows, bad)
     return TaggedPhotos(
@@ -90,7 +100,8 @@ def read_open_images(root: Path, *, bad_rows: BadRows) -> TaggedPhotos:
 
 def _authors(folder: Path, files: Mapping[str, Traversable], bad_rows: BadRows, bad: Unparsable) -> dict[str, str]:
     """Account of every image's author: the address of the profile, because several authors may have one name."""
-    authors = dict[str, str]()
+    # A table has millions of rows: those of other images are dropped while it is read.
+    authors: dict[str, str] = {}
     for path in _files(folder, "*rotation*.csv", "information on images (ImageID ... Rotation)"):
         columns, unparsable = read_table(
             path,
@@ -100,20 +111,21 @@ def _authors(folder: Path, files: Mapping[str, Traversable], bad_rows: BadRows, 
             keep=lambda row: row[0] in files and bool(row[1] or row[2]),
         )
         bad.merge(unparsable)
-        accounts = (url or name for url, name in zip(columns["AuthorProfileURL"], columns["Author"], strict=True))
-        authors.update(zip(columns["ImageID"], accounts, strict=True))
+        for image, url, name in zip(*columns.values(), strict=True):
+            authors[image] = url or name
     return authors
 
 
 def _tags(folder: Path, ids: set[str], bad_rows: BadRows, bad: Unparsable) -> dict[str, set[str]]:
     """Names of the verified labels of every image."""
-    names = dict[str, str]()
+    names: dict[str, str] = {}
     for path in _files(folder, "*class-descriptions*.csv", "names of labels"):
-        both = {"LabelName": TEXT, "DisplayName": TEXT}
-        columns, _ = read_table(path, both, page=_PAGE, bad_rows=bad_rows, header=None)
+        descriptions = {"LabelName": TEXT, "DisplayName": TEXT}
+        columns, _ = read_table(path, descriptions, page=_PAGE, bad_rows=bad_rows, header=None)
         names.update(zip(columns["LabelName"], columns["DisplayName"], strict=True))
-    tags = dict[str, set[str]]()
+    tags: dict[str, set[str]] = {}
     for path in _files(folder, "*imagelabels*.csv", "image-level labels"):
+        # A confidence of 1 is a label that a person has verified, 0 one that a person has denied.
         columns, unparsable = read_table(
             path,
             {"ImageID": _ID, "LabelName": _LABEL, "Confidence": _CONFIDENCE},

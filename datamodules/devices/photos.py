@@ -44,16 +44,16 @@ class TaggedPhotos:
     tags: Sequence[frozenset[str]]
     unparsable: Unparsable
 
-    def select(self, kept: Ints) -> "TaggedPhotos":
+    def select(self, positions: Ints) -> "TaggedPhotos":
         """The photographs with the given numbers."""
-        numbers = kept.tolist()
+        numbers = positions.tolist()
         return replace(
             self,
             names=[self.names[number] for number in numbers],
             files=[self.files[number] for number in numbers],
-            owners=self.owners[kept],
-            days=self.days[kept],
-            groups=self.groups[kept],
+            owners=self.owners[positions],
+            days=self.days[positions],
+            groups=self.groups[positions],
             tags=[self.tags[number] for number in numbers],
         )
 
@@ -113,10 +113,15 @@ class PhotoDataModule(OwnedDataModule):
     def read_background(self) -> Background:
         """Reads `strangers`; labels are compared in lower case, so that those of COCO match OpenImages'."""
         strangers = self.strangers()
-        lowered = replace(strangers, tags=[frozenset(tag.lower() for tag in own) for own in strangers.tags])
-        wanted = tuple(name.lower() for name in self.class_names)
-        own = examples_of(lowered, wanted, self.image_shape, users_left_out=0, name="the background")
-        return Background(own.features, own.labels)
+        lowered_tags = [_lowered(tags) for tags in strangers.tags]
+        examples = examples_of(
+            replace(strangers, tags=lowered_tags),
+            tuple(name.lower() for name in self.class_names),
+            self.image_shape,
+            users_left_out=0,
+            name="the background",
+        )
+        return Background(examples.features, examples.labels)
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         return {"image": features.float().div_(255), "label": labels}
@@ -127,7 +132,8 @@ class PhotoDataModule(OwnedDataModule):
         Raises:
             InputError: a term of a profile is no label.
         """
-        return torch.stack([self._with_any(profile.terms, examples.labels) for profile in self.devices.profiles])
+        members = [self._with_any(profile.terms, examples.labels) for profile in self.devices.profiles]
+        return torch.stack(members)
 
     def _with_any(self, terms: Sequence[str], labels: Tensor) -> Tensor:
         require(
@@ -142,30 +148,40 @@ class PhotoDataModule(OwnedDataModule):
     def _photos(self) -> tuple[TaggedPhotos, tuple[str, ...], int]:
         """Photographs of the selected users, names of the labels, and the number of users left out."""
         photos = self.find()
-        kept, left_out = kept_posts(
+        positions, left_out = kept_posts(
             photos.owners, photos.days, self.users, dated_only=self.dated_only, seed=self.seed, name=self.name
         )
-        chosen = photos.select(kept)
-        named = None if self.classes is None else tuple(self.classes)
-        tags = named or frequent_tags(chosen.tags, most=self.most_classes, least_share=self.least_share)
+        chosen = photos.select(positions)
+        tags = tuple(self.classes or ())
+        if not tags:
+            tags = frequent_tags(chosen.tags, most=self.most_classes, least_share=self.least_share)
         return chosen, tags, left_out
+
+
+def _lowered(tags: frozenset[str]) -> frozenset[str]:
+    return frozenset(tag.lower() for tag in tags)
 
 
 def frequent_tags(tags: Sequence[frozenset[str]], *, most: int | None, least_share: float) -> tuple[str, ...]:
     """At most `most` labels that a share of the photographs has; most frequent first, ties in alphabetical order."""
-    names, counts = np.unique([name for own in tags for name in own], return_counts=True)
+    all_tags: list[str] = []
+    for photo_tags in tags:
+        all_tags += photo_tags
+    names, counts = np.unique(all_tags, return_counts=True)
+    # Most frequent first; the last key of lexsort is the first one to sort by.
     order = np.lexsort((names, -counts))
-    enough = [number for number in order.tolist() if counts[number] >= least_share * len(tags)]
-    return tuple(str(names[number]) for number in enough[:most])
+    fewest_photos = least_share * len(tags)
+    frequent = [number for number in order.tolist() if counts[number] >= fewest_photos]
+    return tuple(str(names[number]) for number in frequent[:most])
 
 
 def tag_table(tags: Sequence[frozenset[str]], class_names: Sequence[str]) -> Bools:
     """``(N, K)`` True where a photograph has a label."""
-    place: Mapping[str, int] = {name: number for number, name in enumerate(class_names)}
-    pairs = [(row, place[name]) for row, own in enumerate(tags) for name in own if name in place]
+    column_of: Mapping[str, int] = {name: number for number, name in enumerate(class_names)}
     table = np.zeros((len(tags), len(class_names)), bool)
-    if pairs:
-        table[tuple(np.array(pairs).T)] = True
+    for row, photo_tags in enumerate(tags):
+        columns = [column_of[tag] for tag in photo_tags if tag in column_of]
+        table[row, columns] = True
     return table
 
 
@@ -179,6 +195,7 @@ def examples_of(
         f"none that is frequent enough among {len(photos.names)} photographs",
         "Name the labels in classes, or ask for a smaller share.",
     )
+    # Users are numbered from 0 among those whose photographs are read.
     owner_ids, owners = np.unique(photos.owners, return_inverse=True)
     return OwnedExamples(
         features=read_images(photos.files, shape, resized=True, name=name),

@@ -1,5 +1,6 @@
 """PIPA: photo albums from Flickr with their authors, and the objects that a detector finds in them."""
 
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,13 @@ _PAGE = "https://github.com/coallaoh/PIPA_dataset"
 SUBSETS = ("leftover", "train", "val", "test")
 """Folders of the photographs, by the number in the last column of the list."""
 _LIST = {
-    **{"photoset": WHOLE, "photo": WHOLE},
-    **dict.fromkeys(("xmin", "ymin", "width", "height", "identity"), TEXT),
+    "photoset": WHOLE,
+    "photo": WHOLE,
+    "xmin": TEXT,
+    "ymin": TEXT,
+    "width": TEXT,
+    "height": TEXT,
+    "identity": TEXT,
     "subset": matching("[0-3]", "a subset from 0 to 3", int),
 }
 _SCORE = matching(r"(?:[0-9]{1,9}(?:\.[0-9]*)?|\.[0-9]+)(?:e-[0-9]{1,3})?", "a score", float)
@@ -85,32 +91,36 @@ def read_pipa(root: Path, *, least_score: float, bad_rows: BadRows) -> TaggedPho
     bad = Unparsable()
     authors = _table(folder / "authors.csv", {"photo_id": WHOLE, "author": LINE}, bad_rows, bad)
     author_of = dict(zip(authors["photo_id"], authors["author"], strict=True))
-    found = _table(folder / "labels.csv", {"photo_id": WHOLE, "label": LINE, "score": _SCORE}, bad_rows, bad)
-    tags = dict[int, set[str]]()
-    for photo, label, score in zip(*found.values(), strict=True):
+    detections = _table(folder / "labels.csv", {"photo_id": WHOLE, "label": LINE, "score": _SCORE}, bad_rows, bad)
+    tags: dict[int, set[str]] = {}
+    for photo, label, score in zip(*detections.values(), strict=True):
         if score >= least_score:
             tags.setdefault(photo, set()).add(label)
-    files = image_files_by_stem(folder, SUBSETS)
-    there = [
-        (photoset, photo, file)
-        for photo, photoset in photosets.items()
-        if photo in author_of and (file := files.get(f"{photoset}_{photo}")) is not None
-    ]
+    # A photograph counts if it has a file and an author.
+    image_files = image_files_by_stem(folder, SUBSETS)
+    photos: list[int] = []
+    files: list[Traversable] = []
+    albums: list[str] = []
+    for photo, photoset in photosets.items():
+        file = image_files.get(f"{photoset}_{photo}")
+        if photo in author_of and file is not None:
+            photos.append(photo)
+            files.append(file)
+            # Numbers of photosets are those of an account.
+            albums.append(f"{author_of[photo]} {photoset}")
     require(
-        there,
+        photos,
         f"photographs of all_data.txt in {folder} whose author is in authors.csv",
-        f"{len(files)} image files, {len(author_of)} authors, none in common",
+        f"{len(image_files)} image files, {len(author_of)} authors, none in common",
         f"Name the files PHOTOSET_PHOTO.jpg, as {_PAGE} lays them out.",
     )
-    accounts = [author_of[photo] for _, photo, _ in there]
-    albums = [f"{account} {photoset}" for account, (photoset, _, _) in zip(accounts, there, strict=True)]
     return TaggedPhotos(
-        names=[str(photo) for _, photo, _ in there],
-        files=[file for _, _, file in there],
-        owners=ranks_of(accounts),
-        days=np.full(len(there), UNDATED, np.int64),
+        names=[str(photo) for photo in photos],
+        files=files,
+        owners=ranks_of([author_of[photo] for photo in photos]),
+        days=np.full(len(photos), UNDATED, np.int64),
         groups=ranks_of(albums),
-        tags=[frozenset(tags.get(photo, ())) for _, photo, _ in there],
+        tags=[frozenset(tags.get(photo, ())) for photo in photos],
         unparsable=bad,
     )
 
@@ -123,6 +133,6 @@ def _table(path: Path, columns: dict[str, Field], bad_rows: BadRows, bad: Unpars
         "PIPA's own files do not have it: take authors from Flickr's pages of the photographs, and labels from a "
         "detector of COCO's classes.",
     )
-    found, unparsable = read_table(path, columns, page=_PAGE, bad_rows=bad_rows)
+    table, unparsable = read_table(path, columns, page=_PAGE, bad_rows=bad_rows)
     bad.merge(unparsable)
-    return found
+    return table

@@ -23,8 +23,12 @@ class Profile:
     terms: Sequence[str]
 
     def __post_init__(self) -> None:
-        right = self.terms and not isinstance(self.terms, str)
-        require(right, f"a list of words or labels of the profile {self.name}", repr(self.terms), "Give some.")
+        require(
+            self.terms and not isinstance(self.terms, str),
+            f"a list of words or labels of the profile {self.name}",
+            repr(self.terms),
+            "Give some.",
+        )
 
 
 def with_profiles(member: Tensor, names: Sequence[str], *, seed: int) -> tuple[Tensor, ...]:
@@ -43,15 +47,24 @@ def with_profiles(member: Tensor, names: Sequence[str], *, seed: int) -> tuple[T
     """
     count = member.shape[1]
     generator = generator_for(seed, "profiles", PERSISTENT)
+    # Of its profiles, an example goes to the one with the largest random weight; -1 stands for none.
     draw = torch.rand(len(names), count, generator=generator)
     weight = torch.where(member, draw, -1.0)
-    chosen = torch.where(weight.amax(0) >= 0, weight.argmax(0), -1)
-    chosen[torch.randperm(count, generator=generator)[: count // (len(names) + 1)]] = len(names)
-    parts = tuple((chosen == number).nonzero().flatten() for number in range(len(names) + 1))
-    for name, part in zip([*names, "of no kind"], parts, strict=True):
-        way_out = "Give it other words or labels; words must be in the vocabulary."
-        require(len(part), f"examples of the profile {name}", f"none among the background's {count}", way_out)
-    return parts
+    device_of_example = torch.where(weight.amax(0) >= 0, weight.argmax(0), -1)
+    # The last device takes one of P + 1 shares of all examples, whatever their profiles are.
+    contrast = torch.randperm(count, generator=generator)[: count // (len(names) + 1)]
+    device_of_example[contrast] = len(names)
+    parts = []
+    for number, name in enumerate([*names, "of no kind"]):
+        part = (device_of_example == number).nonzero().flatten()
+        require(
+            len(part),
+            f"examples of the profile {name}",
+            f"none among the background's {count}",
+            "Give it other words or labels; words must be in the vocabulary.",
+        )
+        parts.append(part)
+    return tuple(parts)
 
 
 def profile_fit(anonymous: Sequence[Tensor], member: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fedleak.core.io.files import check_file
 from fedleak.core.io.tables import BadRows, Unparsable
 from fedleak.datamodules.devices.dates import tweet_moment
 from fedleak.datamodules.devices.text import OwnedTextDataModule
-from fedleak.datamodules.devices.tokenization import TextOptions
+from fedleak.datamodules.devices.tokenization import TokenizationOptions
 from fedleak.datamodules.devices.user_filter import Posts, UserFilter, ranks_of
 from fedleak.datamodules.devices.yelp import read_amazon
 
@@ -43,7 +43,7 @@ class Sentiment140(OwnedTextDataModule):
         self,
         *,
         users: UserFilter = UserFilter(fewest=10),  # noqa: B008 - frozen
-        text: TextOptions = TextOptions(vocabulary=1000, words=32, fewest_words=1),  # noqa: B008 - frozen
+        text: TokenizationOptions = TokenizationOptions(vocabulary=1000, words=32, fewest_words=1),  # noqa: B008 - frozen
         **kwargs: Any,
     ) -> None:
         super().__init__(users=users, text=text, **kwargs)
@@ -59,41 +59,59 @@ class Sentiment140(OwnedTextDataModule):
 def read_sent140(path: Path, *, bad_rows: BadRows) -> Posts:
     """Tweets of LEAF's file: per user a list of ``[id, date, query, user, text, part]`` and one of labels."""
     check_file(path, _PAGE)
+    # The file has two lists for each user, of the tweets' fields and of their labels.
+    users: list[str] = []
+    tweets: list[_Tweet | None] = []
     try:
         content = json.loads(path.read_bytes())["user_data"]
-        users = [(user, list(zip(own["x"], own["y"], strict=True))) for user, own in content.items()]
+        for user, columns in content.items():
+            for fields, label in zip(columns["x"], columns["y"], strict=True):
+                users.append(user)
+                tweets.append(_tweet(fields, label))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(
             expected="LEAF's user_data with as many x as y of every user",
             found=f"{type(error).__name__}: {error} in {path}",
             way_out=f"Make it again with LEAF's scripts, {_PAGE}.",
         ) from None
-    tweets = [(user, _tweet(*pair)) for user, pairs in users for pair in pairs]
-    bad = [number for number, (_, tweet) in enumerate(tweets, 1) if tweet is None]
+    bad = [number for number, tweet in enumerate(tweets, 1) if tweet is None]
     require(
         not bad or bad_rows == "drop",
         "six fields and a label 0, 1 or 4 of every tweet",
         f"{len(bad)} others in {path}, as numbers {', '.join(map(str, bad[:5]))}",
         "Correct them, or set bad_rows: drop to leave them out.",
     )
-    whole = [(user, tweet) for user, tweet in tweets if tweet is not None]
-    days, seconds = (np.array([tweet[place] for _, tweet in whole], np.int64) for place in (0, 1))
+    complete = [(user, tweet) for user, tweet in zip(users, tweets, strict=True) if tweet is not None]
+    days = np.array([tweet.day for _, tweet in complete], np.int64)
+    seconds = np.array([tweet.second for _, tweet in complete], np.int64)
     posts = Posts(
-        texts=[tweet[2] for _, tweet in whole],
-        owners=ranks_of([user for user, _ in whole]),
+        texts=[tweet.text for _, tweet in complete],
+        owners=ranks_of([user for user, _ in complete]),
         days=days,
-        labels=np.array([tweet[3] for _, tweet in whole], np.float32),
+        labels=np.array([tweet.label for _, tweet in complete], np.float32),
         unparsable=Unparsable(len(bad), bad[:5]),
     )
+    # Oldest first; the file is sorted by user.
     return posts.select(np.lexsort((seconds, days)))
 
 
-def _tweet(fields: Any, label: Any) -> tuple[int, int, str, float] | None:
-    """Day, second of the day, text and label; None if the form is another."""
+class _Tweet(NamedTuple):
+    """A tweet with its day, its second of the day, and its label."""
+
+    day: int
+    second: int
+    text: str
+    label: float
+
+
+def _tweet(fields: Any, label: Any) -> _Tweet | None:
+    """A tweet of the file; None if its form is another."""
     try:
         _, date, _, _, text, *_ = fields
+        # True equals 1, but is no label of the files.
         if isinstance(label, bool):
             return None
-        return (*tweet_moment(str(date)), str(text), _POSITIVE[label])
+        day, second = tweet_moment(str(date))
+        return _Tweet(day, second, str(text), _POSITIVE[label])
     except (KeyError, TypeError, ValueError):
         return None

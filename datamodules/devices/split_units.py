@@ -20,10 +20,14 @@ def units_of(examples: OwnedExamples, prior: str) -> Tensor:
     """
     if prior not in ("chrono", "photoset"):
         return torch.arange(len(examples))
-    alone = examples.groups.max().clamp(min=-1) + 1 + torch.arange(len(examples))
-    groups = torch.where(examples.groups < 0, alone, examples.groups)
-    keys = torch.stack([groups, examples.days if prior == "chrono" else torch.zeros_like(groups)], 1)
-    return torch.from_numpy(np.unique(keys.numpy(), axis=0, return_inverse=True)[1].reshape(-1))
+    # An example without a group gets a number above all groups.
+    ungrouped = examples.groups.max().clamp(min=-1) + 1 + torch.arange(len(examples))
+    groups = torch.where(examples.groups < 0, ungrouped, examples.groups)
+    days = torch.zeros_like(groups)
+    if prior == "chrono":
+        days = examples.days
+    _, units = np.unique(torch.stack([groups, days], 1).numpy(), axis=0, return_inverse=True)
+    return torch.from_numpy(units.reshape(-1))
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,12 @@ def in_order(owners: Tensor, units: Tensor, keys: Tensor) -> Ordered:
     """
     _, first, unit = np.unique(units.numpy(), return_index=True, return_inverse=True)
     key_of_unit = keys.numpy()[first]
+    # By user, then by the unit's key, then by the unit's place in the source (the last key of lexsort is the first).
     order = np.lexsort((first[unit], key_of_unit[unit], owners.numpy()))
     sorted_units = unit[order]
     begins = np.diff(sorted_units, prepend=-1) != 0
-    return Ordered(torch.from_numpy(order), owners[torch.from_numpy(order)], torch.from_numpy(begins))
+    numbers = torch.from_numpy(order)
+    return Ordered(numbers, owners[numbers], torch.from_numpy(begins))
 
 
 def cut_points(order: Ordered, fraction: float | Tensor, *, left_after: int, left_before: int = 0) -> Tensor:
@@ -70,16 +76,26 @@ def cut_points(order: Ordered, fraction: float | Tensor, *, left_after: int, lef
         left_after: least number of units that are not taken; a user with no more than these gives none.
         left_before: least number of units that are taken.
     """
-    taken = np.zeros(len(order.owners), dtype=bool)
+    is_taken = np.zeros(len(order.owners), dtype=bool)
     users, begins = np.unique(order.owners.numpy(), return_index=True)
-    fractions = np.broadcast_to(np.asarray(fraction), (int(users[-1]) + 1 if len(users) else 0,))[users]
-    for begin, end, wanted in zip(begins, [*begins[1:], len(taken)], fractions, strict=True) if len(users) else ():
+    if not len(users):
+        return torch.from_numpy(is_taken)
+    # One fraction for all users, or that of each of those who have examples.
+    fractions = np.broadcast_to(np.asarray(fraction), (int(users[-1]) + 1,))[users]
+    ends = [*begins[1:], len(is_taken)]
+    for begin, end, user_fraction in zip(begins, ends, fractions, strict=True):
         starts = np.flatnonzero(order.unit_begins.numpy()[begin:end])
-        taken[begin : begin + _nearest(starts, wanted * (end - begin), left_before, len(starts) - left_after)] = True
-    return torch.from_numpy(taken)
+        wanted = user_fraction * (end - begin)
+        is_taken[begin : begin + _nearest(starts, wanted, left_before, len(starts) - left_after)] = True
+    return torch.from_numpy(is_taken)
 
 
 def _nearest(starts: npt.NDArray[np.int64], wanted: float, least: int, most: int) -> int:
     """The begin of a unit closest to a number of examples that leaves enough units on both sides."""
-    allowed = starts[least : most + 1] if most >= least else starts[:0]
-    return int(allowed[np.argmin(np.abs(allowed - wanted))]) if len(allowed) else 0
+    # To cut before unit k takes k units, so k lies between the least and the most units that may be taken.
+    if most < least:
+        return 0
+    allowed = starts[least : most + 1]
+    if not len(allowed):
+        return 0
+    return int(allowed[np.argmin(np.abs(allowed - wanted))])

@@ -38,17 +38,17 @@ def synthetic_posts(
     follow the previous one in the language that all users share.
     The arguments are those of `SyntheticPosts`.
     """
-    fewest = {"users": 2, "posts": 2, "vocabulary": _FIRST_WORD + _FOLLOWERS, "length": 4, "habit": 0, "drift": 0}
-    given = {
-        "users": users,
-        "posts": posts,
-        "vocabulary": vocabulary,
-        "length": length,
-        "habit": habit,
-        "drift": drift,
+    limits = {
+        "users": (users, 2),
+        "posts": (posts, 2),
+        "vocabulary": (vocabulary, _FIRST_WORD + _FOLLOWERS),
+        "length": (length, 4),
+        "habit": (habit, 0),
+        "drift": (drift, 0),
     }
-    for name, least in fewest.items():
-        require(given[name] >= least, f"{name} of at least {least}", given[name], "Give a larger number.")
+    for name, (value, least) in limits.items():
+        require(value >= least, f"{name} of at least {least}", value, "Give a larger number.")
+    # The language is a set of words that may follow each word, common to all users; habits are a user's own.
     generator = generator_for(seed, "synthetic posts", PERSISTENT)
     words = vocabulary - _FIRST_WORD
     laws = _laws(users, posts, words, habit, drift, generator).flatten(0, 1)
@@ -67,11 +67,12 @@ def synthetic_posts(
 
 def _laws(users: int, posts: int, words: int, habit: float, drift: float, generator: torch.Generator) -> Tensor:
     """``(U, P, W)`` probability of each word in each post of each user."""
-    common = -torch.arange(1, words + 1).log()
-    start = habit * torch.randn(users, 1, words, generator=generator)
+    # Zipf's law of the language, p ~ 1 / rank, times the habits of a user, which drift from the first post to the last.
+    zipf = -torch.arange(1, words + 1).log()
+    habits = habit * torch.randn(users, 1, words, generator=generator)
     change = drift * torch.randn(users, 1, words, generator=generator)
     time = torch.linspace(0, 1, posts)[None, :, None]
-    return (common + start + time * change).softmax(2)
+    return (zipf + habits + time * change).softmax(2)
 
 
 def _write(laws: Tensor, followers: Tensor, length: int, generator: torch.Generator) -> Tensor:
@@ -79,21 +80,23 @@ def _write(laws: Tensor, followers: Tensor, length: int, generator: torch.Genera
     count, words = laws.shape
     ends = torch.randint(length // 2, length + 1, (count, 1), generator=generator)
     written = torch.empty(count, length, dtype=torch.int64)
-    for place in range(length):
+    for position in range(length):
         law = laws
-        if place:
-            after = one_hot(followers[written[:, place - 1]], words).sum(1) * laws
-            law = 0.5 * laws + 0.5 * after / after.sum(1, keepdim=True)
-        written[:, place] = torch.multinomial(law, 1, generator=generator)[:, 0]
+        if position:
+            # Half of the words follow the one before, in the proportions of the user's habits; the others are free.
+            after_previous = one_hot(followers[written[:, position - 1]], words).sum(1) * laws
+            law = 0.5 * laws + 0.5 * after_previous / after_previous.sum(1, keepdim=True)
+        written[:, position] = torch.multinomial(law, 1, generator=generator)[:, 0]
     return torch.where(torch.arange(length) < ends, written + _FIRST_WORD, 0)
 
 
 def _ratings(tokens: Tensor, vocabulary: int, generator: torch.Generator) -> Tensor:
     """``(N,)`` ratings from 1 to 5: quintile of the mean value of the words."""
     worth = torch.randn(vocabulary, generator=generator)
-    worth[0] = 0
-    mean = worth[tokens].sum(1) / (tokens > 0).sum(1)
-    return 1 + (5 * mean.argsort().argsort() // len(mean)).float()
+    worth[0] = 0  # padding
+    mean_worth = worth[tokens].sum(1) / (tokens > 0).sum(1)
+    rank = mean_worth.argsort().argsort()
+    return 1 + (5 * rank // len(mean_worth)).float()
 
 
 class SyntheticPosts(OwnedDataModule):
@@ -143,8 +146,11 @@ class SyntheticPosts(OwnedDataModule):
 
     def profile_members(self, examples: OwnedExamples | Background) -> Tensor:
         """``(P, N)`` True for the examples of each profile; a term is a token number."""
-        wanted = [torch.tensor([int(term) for term in profile.terms]) for profile in self.devices.profiles]
-        return torch.stack([torch.isin(examples.features, terms).any(1) for terms in wanted])
+        members = []
+        for profile in self.devices.profiles:
+            terms = torch.tensor([int(term) for term in profile.terms])
+            members.append(torch.isin(examples.features, terms).any(1))
+        return torch.stack(members)
 
     def _write(self) -> OwnedExamples:
         options: dict[str, Any] = self._options

@@ -10,7 +10,14 @@ from torch import Tensor
 
 from fedleak.core.io.tables import BadRows
 from fedleak.datamodules.devices.base import Background, OwnedDataModule
-from fedleak.datamodules.devices.tokenization import PADDING, UNKNOWN, TextOptions, Vocabulary, encode_posts, tokens_of
+from fedleak.datamodules.devices.tokenization import (
+    PADDING,
+    UNKNOWN,
+    TokenizationOptions,
+    Vocabulary,
+    encode_posts,
+    tokens_of,
+)
 from fedleak.datamodules.devices.user_examples import OwnedExamples
 from fedleak.datamodules.devices.user_filter import Posts, UserFilter, kept_posts, warn_of_users_alike
 
@@ -35,7 +42,7 @@ class OwnedTextDataModule(OwnedDataModule):
     def __init__(
         self,
         *,
-        text: TextOptions = TextOptions(),  # noqa: B008 - frozen
+        text: TokenizationOptions = TokenizationOptions(),  # noqa: B008 - frozen
         users: UserFilter = UserFilter(),  # noqa: B008 - frozen
         bad_rows: BadRows = "error",
         **kwargs: Any,
@@ -69,32 +76,40 @@ class OwnedTextDataModule(OwnedDataModule):
         texts, ratings = self.background_texts()
         tokens = tokens_of(texts, self.unit, fewest_words=self.text.fewest_words)
         features = self.vocabulary.encode(tokens.words, self.text.words)
-        return Background(features, torch.tensor(ratings, dtype=torch.float32)[torch.from_numpy(tokens.sources)])
+        # Each example has the rating of its text.
+        labels = torch.tensor(ratings, dtype=torch.float32)[torch.from_numpy(tokens.sources)]
+        return Background(features, labels)
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        return {"tokens": features, "label": labels} if self.rated else {"tokens": features}
+        if self.rated:
+            return {"tokens": features, "label": labels}
+        return {"tokens": features}
 
     def raw_features(self) -> dict[str, Tensor]:
         """``words`` ``(num_clients, vocabulary)`` float32: square root of each word's share of a client's."""
         counts = torch.zeros(self.num_clients, self.vocabulary_size)
         for client, numbers in enumerate(self.client_examples()):
-            words = self.raw_examples(numbers)[0].flatten()
+            texts, _ = self.raw_examples(numbers)
+            words = texts.flatten()
             counts[client] = words[words != PADDING].bincount(minlength=self.vocabulary_size)
         shares: Tensor = counts / counts.sum(1, keepdim=True).clamp(min=1)
         return {"words": shares.sqrt()}
 
     def profile_members(self, examples: OwnedExamples | Background) -> Tensor:
         """``(P, N)`` True for the examples of each profile; a word outside the vocabulary is in no example."""
-        terms = [[self.vocabulary.number(term.lower()) for term in profile.terms] for profile in self.devices.profiles]
-        known = [torch.tensor([number for number in own if number != UNKNOWN]) for own in terms]
-        return torch.stack([torch.isin(examples.features, own).any(1) for own in known])
+        members = []
+        for profile in self.devices.profiles:
+            numbers = [self.vocabulary.number(term.lower()) for term in profile.terms]
+            terms = torch.tensor([number for number in numbers if number != UNKNOWN])
+            members.append(torch.isin(examples.features, terms).any(1))
+        return torch.stack(members)
 
     @functools.cached_property
     def _read(self) -> tuple[OwnedExamples, Vocabulary]:
         posts = self.read_posts()
-        kept, left_out = kept_posts(
+        positions, left_out = kept_posts(
             posts.owners, posts.days, self.users, dated_only=self.dated_only, seed=self.seed, name=self.name
         )
-        selected = posts.select(kept)
+        selected = posts.select(positions)
         warn_of_users_alike(selected, self.name)
         return encode_posts(selected, self.unit, self.text, wordless=self.devices.too_few, users_left_out=left_out)

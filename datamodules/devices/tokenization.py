@@ -29,7 +29,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions:
+class TokenizationOptions:
     """Options of the conversion.
 
     Attributes:
@@ -47,7 +47,8 @@ class TextOptions:
     repeats: Literal["drop", "keep"] = "drop"
 
     def __post_init__(self) -> None:
-        for name, least in (("vocabulary", 3), ("words", 1), ("fewest_words", 1)):
+        limits = {"vocabulary": 3, "words": 1, "fewest_words": 1}
+        for name, least in limits.items():
             value = getattr(self, name)
             require(value >= least, f"{name} of at least {least}", value, "Give a larger number.")
 
@@ -67,8 +68,9 @@ def words_of(text: str) -> list[str]:
     >>> words_of("Don't panic &amp; CARRY-on, 2 days")
     ["don't", 'panic', 'carry', 'on', '2', 'days']
     """
-    plain = html.unescape(text) if "&" in text else text
-    return _WORD.findall(plain.lower().replace("\u2019", "'"))
+    unescaped = html.unescape(text) if "&" in text else text
+    # The typographic apostrophe counts as the plain one.
+    return _WORD.findall(unescaped.lower().replace("\u2019", "'"))
 
 
 class Vocabulary:
@@ -81,15 +83,21 @@ class Vocabulary:
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
         self._numbers = {word: number for number, word in enumerate(self.words, RESERVED)}
-        right = len(self._numbers) == len(self.words)
-        require(right, "every word of a vocabulary once", "one twice", "Leave repetitions out.")
+        require(
+            len(self._numbers) == len(self.words),
+            "every word of a vocabulary once",
+            "one twice",
+            "Leave repetitions out.",
+        )
 
     @classmethod
     def most_frequent(cls, texts: Iterable[Sequence[str]], size: int) -> "Vocabulary":
         """The most frequent words, ties in alphabetical order; `size` includes padding and the unknown word."""
         counts = collections.Counter(itertools.chain.from_iterable(texts))
-        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        return cls([word for word, _ in ordered[: max(0, size - RESERVED)]])
+        # By falling count, and then by word.
+        ordered = sorted(counts, key=lambda word: (-counts[word], word))
+        known_words = max(0, size - RESERVED)
+        return cls(ordered[:known_words])
 
     def __len__(self) -> int:
         return RESERVED + len(self.words)
@@ -100,13 +108,13 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[Sequence[str]], length: int) -> Tensor:
         """``(N, L)`` int64 numbers of the first L = `length` words of N texts, padded with 0."""
-        kept = np.fromiter((min(len(text), length) for text in texts), np.int64, len(texts))
-        numbers, unknown = self._numbers, UNKNOWN
-        flat = np.fromiter(
-            (numbers.get(word, unknown) for text in texts for word in text[:length]), np.int64, int(kept.sum())
-        )
+        # One pass over all words into a flat array, and from there into the rows: a call for each text would be slow.
+        lengths = np.fromiter((min(len(text), length) for text in texts), np.int64, len(texts))
+        number_of = self._numbers
+        words = itertools.chain.from_iterable(text[:length] for text in texts)
+        flat = np.fromiter((number_of.get(word, UNKNOWN) for word in words), np.int64, int(lengths.sum()))
         encoded = np.full((len(texts), length), PADDING, np.int64)
-        encoded[np.arange(length) < kept[:, None]] = flat
+        encoded[np.arange(length) < lengths[:, None]] = flat
         return torch.from_numpy(encoded)
 
 
@@ -127,22 +135,24 @@ class Tokens:
 
 def tokens_of(texts: Sequence[str], unit: Literal["sentence", "text"], *, fewest_words: int) -> Tokens:
     """Splits texts into examples: sentences (Blog, section 5 iii) or whole texts (Yelp) of at least so many words."""
-    words, sources = list[list[str]](), list[int]()
-    examples = 0
+    examples: list[list[str]] = []
+    sources: list[int] = []
+    with_any_word = 0  # examples, with those of too few words
     for number, text in enumerate(texts):
-        for part in sentences_of(text) if unit == "sentence" else (text,):
-            found = words_of(part)
-            examples += bool(found)
-            if len(found) >= fewest_words:
-                words.append(found)
+        parts = sentences_of(text) if unit == "sentence" else [text]
+        for part in parts:
+            words = words_of(part)
+            with_any_word += bool(words)
+            if len(words) >= fewest_words:
+                examples.append(words)
                 sources.append(number)
-    return Tokens(words, np.array(sources, np.int64), examples - len(words))
+    return Tokens(examples, np.array(sources, np.int64), with_any_word - len(examples))
 
 
 def encode_posts(
     posts: Posts,
     unit: Literal["sentence", "text"],
-    options: TextOptions,
+    options: TokenizationOptions,
     *,
     wordless: Literal["error", "drop"] = "error",
     users_left_out: int = 0,
@@ -151,6 +161,7 @@ def encode_posts(
     tokens = tokens_of(posts.texts, unit, fewest_words=options.fewest_words)
     vocabulary = Vocabulary.most_frequent(tokens.words, options.vocabulary)
     features = vocabulary.encode(tokens.words, options.words)
+    # Users without an example are left out or refused, and the others numbered again.
     owners = posts.owners[tokens.sources]
     owner_ids, numbers = np.unique(owners, return_inverse=True)
     silent = np.setdiff1d(posts.owners, owner_ids)
@@ -160,6 +171,7 @@ def encode_posts(
         f"none of user {next(iter(silent), None)} ({len(silent)} such users)",
         "Set text.fewest_words lower, or devices.too_few: drop to leave them out.",
     )
+    # A user's example that equals an earlier one adds nothing but could be on both devices.
     first = _first_of_each(features, numbers) if options.repeats == "drop" else np.arange(len(owners))
     days = posts.days[tokens.sources][first]
     examples = OwnedExamples(
@@ -184,6 +196,10 @@ def encode_posts(
 
 def _first_of_each(features: Tensor, owners: Ints) -> Ints:
     """Ascending numbers of the first of every user's equal examples."""
-    rows = np.ascontiguousarray(np.concatenate([owners[:, None], features.numpy()], axis=1).astype(np.int32))
-    whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).reshape(-1)
-    return np.sort(np.unique(whole, return_index=True)[1]).astype(np.int64)
+    keys = np.concatenate([owners[:, None], features.numpy()], axis=1)
+    rows = np.ascontiguousarray(keys.astype(np.int32))
+    # Each row as one value of as many bytes: numpy sorts these faster than rows.
+    row_type = np.dtype((np.void, rows.itemsize * rows.shape[1]))
+    values = rows.view(row_type).reshape(-1)
+    _, first = np.unique(values, return_index=True)
+    return np.sort(first).astype(np.int64)

@@ -62,10 +62,15 @@ class Posts:
     labels: npt.NDArray[np.float32]
     unparsable: Unparsable
 
-    def select(self, kept: Ints) -> "Posts":
+    def select(self, positions: Ints) -> "Posts":
         """The posts with the given numbers, in their order."""
-        texts = [self.texts[number] for number in kept.tolist()]
-        return replace(self, texts=texts, owners=self.owners[kept], days=self.days[kept], labels=self.labels[kept])
+        return replace(
+            self,
+            texts=[self.texts[position] for position in positions.tolist()],
+            owners=self.owners[positions],
+            days=self.days[positions],
+            labels=self.labels[positions],
+        )
 
 
 def ranks_of(accounts: Sequence[str] | Sequence[int]) -> Ints:
@@ -83,32 +88,39 @@ def users_alike(posts: Posts, *, share: float = 0.5) -> list[tuple[int, int]]:
     Returns:
         Owners, the smaller number first, in ascending order.
     """
-    users: dict[str, set[int]] = defaultdict(set)
+    users_of_text: dict[str, set[int]] = defaultdict(set)
     for text, owner in zip(posts.texts, posts.owners.tolist(), strict=True):
-        users["".join(text.split())].add(owner)
-    own = Counter(owner for owners in users.values() for owner in owners)
-    shared = Counter(
-        pair
-        for owners in users.values()
-        if 1 < len(owners) <= _COMMON
-        for pair in itertools.combinations(sorted(owners), 2)
-    )
-    return sorted(
-        pair for pair, count in shared.items() if count >= _FEWEST_SHARED and count > share * min(own[u] for u in pair)
-    )
+        users_of_text["".join(text.split())].add(owner)
+    texts_of_user: Counter[int] = Counter()
+    shared_texts: Counter[tuple[int, int]] = Counter()
+    for users in users_of_text.values():
+        texts_of_user.update(users)
+        # Pairs are counted for rare texts alone; a common phrase would also give very many pairs.
+        if 1 < len(users) <= _COMMON:
+            shared_texts.update(itertools.combinations(sorted(users), 2))
+    alike = []
+    for (first, second), count in shared_texts.items():
+        fewest_texts = min(texts_of_user[first], texts_of_user[second])
+        if count >= _FEWEST_SHARED and count > share * fewest_texts:
+            alike.append((first, second))
+    return sorted(alike)
 
 
 def warn_of_users_alike(posts: Posts, name: str) -> None:
     """Logs a warning if users share most of their texts, since their devices' owners cannot be distinguished."""
     alike = users_alike(posts)
-    if alike:
-        shown = ", ".join(f"{first} and {second}" for first, second in alike[:5])
-        more = ", ..." if len(alike) > 5 else ""
-        _logger.warning(
-            "%s: %d pair(s) of users share most of their texts and may be one person (numbers among all users: %s%s). "
-            "Remove one of each pair from the data.",
-            *(name, len(alike), shown, more),
-        )
+    if not alike:
+        return
+    pairs = ", ".join(f"{first} and {second}" for first, second in alike[:5])
+    more = ", ..." if len(alike) > 5 else ""
+    _logger.warning(
+        "%s: %d pair(s) of users share most of their texts and may be one person (numbers among all users: %s%s). "
+        "Remove one of each pair from the data.",
+        name,
+        len(alike),
+        pairs,
+        more,
+    )
 
 
 def kept_posts(
@@ -127,25 +139,32 @@ def kept_posts(
     Returns:
         Ascending numbers of the selected posts, and the number of users left out because they have too few.
     """
-    there = np.flatnonzero(days != UNDATED) if dated_only else np.arange(len(owners))
-    counts = np.bincount(owners[there], minlength=int(owners.max(initial=-1)) + 1)
-    enough = np.flatnonzero(counts >= users.fewest)
+    positions = np.arange(len(owners))
+    if dated_only:
+        positions = np.flatnonzero(days != UNDATED)
+    counts = np.bincount(owners[positions], minlength=int(owners.max(initial=-1)) + 1)
+    with_enough = np.flatnonzero(counts >= users.fewest)
+    dated = "dated " if dated_only else ""
     require(
-        len(enough),
-        f"a user of {name} with at least {users.fewest} {'dated ' if dated_only else ''}posts or photos",
+        len(with_enough),
+        f"a user of {name} with at least {users.fewest} {dated}posts or photos",
         f"{len(np.unique(owners))} users with at most {int(counts.max(initial=0))}",
         "Set users.fewest lower; the paper's number assumes the whole data set.",
     )
-    chosen = enough[np.argsort(-counts[enough], kind="stable")][: users.most_users]
-    there = there[np.isin(owners[there], chosen)]
+    # Those with most posts come first; of equal ones, the smaller number.
+    order = np.argsort(-counts[with_enough], kind="stable")
+    chosen = with_enough[order][: users.most_users]
+    positions = positions[np.isin(owners[positions], chosen)]
     if users.most_examples is not None:
-        there = _at_most(there, owners, users.most_examples, seed)
-    return there, len(np.unique(owners)) - len(enough)
+        positions = _at_most(positions, owners, users.most_examples, seed)
+    return positions, len(np.unique(owners)) - len(with_enough)
 
 
 def _at_most(numbers: Ints, owners: Ints, most: int, seed: int) -> Ints:
+    # Every post of the source has a random key, so that another selection of users keeps the same posts of a user.
     keys = torch.rand(len(owners), generator=generator_for(seed, "posts of a user", PERSISTENT)).numpy()[numbers]
     order = np.lexsort((keys, owners[numbers]))
     sorted_owners = owners[numbers][order]
-    begins = np.searchsorted(sorted_owners, sorted_owners, side="left")
-    return np.sort(numbers[order[np.arange(len(order)) - begins < most]])
+    first_of_owner = np.searchsorted(sorted_owners, sorted_owners, side="left")
+    rank_within_owner = np.arange(len(order)) - first_of_owner
+    return np.sort(numbers[order[rank_within_owner < most]])

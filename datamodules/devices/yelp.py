@@ -21,7 +21,7 @@ from fedleak.core.io.tables import (
 )
 from fedleak.datamodules.devices.dates import days_of, iso_day
 from fedleak.datamodules.devices.text import OwnedTextDataModule
-from fedleak.datamodules.devices.tokenization import TextOptions
+from fedleak.datamodules.devices.tokenization import TokenizationOptions
 from fedleak.datamodules.devices.user_filter import Ints, Posts, UserFilter, ranks_of
 
 _PAGE = "https://www.yelp.com/dataset"
@@ -53,7 +53,7 @@ class Yelp(OwnedTextDataModule):
         self,
         *,
         users: UserFilter = UserFilter(fewest=500),  # noqa: B008 - frozen
-        text: TextOptions = TextOptions(vocabulary=1000, words=200, fewest_words=1),  # noqa: B008 - frozen
+        text: TokenizationOptions = TokenizationOptions(vocabulary=1000, words=200, fewest_words=1),  # noqa: B008 - frozen
         **kwargs: Any,
     ) -> None:
         super().__init__(users=users, text=text, **kwargs)
@@ -77,7 +77,10 @@ def read_yelp_json(path: Path, *, fewest: int, bad_rows: BadRows) -> Posts:
 
     The file is read line by line, and reviews of other users use no memory.
     """
-    users, begins, unparsable = list[str](), list[int](), Unparsable()
+    # The file has some GB: the first pass keeps only users and positions, the second one reads the chosen reviews.
+    users: list[str] = []
+    begins: list[int] = []
+    unparsable = Unparsable()
     lines = read_json_lines(path, _user_of, page=_PAGE)
     for number, begin, user in tqdm(lines, unit="review", desc=path.name, delay=2, leave=False, disable=None):
         if user is None:
@@ -87,15 +90,19 @@ def read_yelp_json(path: Path, *, fewest: int, bad_rows: BadRows) -> Posts:
             begins.append(begin)
     unparsable.refuse(path, "a review with user_id, date, stars and text in every line", bad_rows)
     owners = ranks_of(users)
-    enough = np.bincount(owners) >= fewest if users else np.empty(0, bool)
-    kept = np.flatnonzero(enough[owners])
-    reviews = list[Any]()
+    has_enough = np.bincount(owners) >= fewest if users else np.empty(0, bool)
+    chosen = np.flatnonzero(has_enough[owners])
+    texts: list[str] = []
+    dates: list[str] = []
+    stars: list[float] = []
     with path.open("rb") as file:
-        for row in kept.tolist():
+        for row in chosen.tolist():
             file.seek(begins[row])
-            reviews.append(parse_json_line(file.readline(), _review))
-    texts, dates, stars = ([review[place] for review in reviews] for place in range(3))
-    return _oldest_first(texts, owners[kept], dates, stars, unparsable)
+            text, date, star = parse_json_line(file.readline(), _review)
+            texts.append(text)
+            dates.append(date)
+            stars.append(star)
+    return _oldest_first(texts, owners[chosen], dates, stars, unparsable)
 
 
 def _review(value: Any) -> tuple[str, str, float]:
@@ -121,6 +128,7 @@ def _oldest_first(
         labels=np.fromiter(stars, np.float32, len(texts)),
         unparsable=unparsable,
     )
+    # ISO dates are in the order of time if they are in that of texts.
     return posts.select(np.argsort(np.array(dates, dtype=str), kind="stable"))
 
 
@@ -128,9 +136,14 @@ def read_amazon(root: Path, *, bad_rows: BadRows) -> tuple[list[str], list[float
     """Texts and stars from 1 to 5 of the CSV files in ``root/amazon/``, in the order of their names."""
     folder = root / "amazon"
     files = sorted(folder.glob("*.csv"))
-    way_out = f"Download some with the columns reviewText and overall, e.g. from {_AMAZON}."
-    require(files, f"Amazon reviews as CSV files in {folder}", "none", way_out)
-    texts, stars = list[str](), list[float]()
+    require(
+        files,
+        f"Amazon reviews as CSV files in {folder}",
+        "none",
+        f"Download some with the columns reviewText and overall, e.g. from {_AMAZON}.",
+    )
+    texts: list[str] = []
+    stars: list[float] = []
     for path in files:
         columns, _ = read_table(path, {"reviewText": TEXT, "overall": STARS}, page=_AMAZON, bad_rows=bad_rows)
         texts += columns["reviewText"]

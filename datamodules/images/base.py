@@ -41,7 +41,9 @@ class LabelledImages:
 
     def select(self, numbers: Tensor) -> "LabelledImages":
         """The images with the given numbers."""
-        groups = None if self.groups is None else self.groups[numbers]
+        groups = self.groups
+        if groups is not None:
+            groups = groups[numbers]
         return LabelledImages(self.images[numbers], self.labels[numbers], groups)
 
 
@@ -74,9 +76,15 @@ class ClassificationDataModule(FederatedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        expected = "auxiliary_per_class of at least 0"
-        require(auxiliary_per_class >= 0, expected, auxiliary_per_class, "Decaf's attacker has 2 to 100; 0 for none.")
-        self.split, self.auxiliary_per_class, self.renewed = split, auxiliary_per_class, renewed
+        require(
+            auxiliary_per_class >= 0,
+            "auxiliary_per_class of at least 0",
+            auxiliary_per_class,
+            "Decaf's attacker has 2 to 100; 0 for none.",
+        )
+        self.split = split
+        self.auxiliary_per_class = auxiliary_per_class
+        self.renewed = renewed
 
     @abc.abstractmethod
     def read_train(self) -> LabelledImages:
@@ -105,7 +113,9 @@ class ClassificationDataModule(FederatedDataModule):
 
     def class_counts(self) -> Tensor:
         """``(num_clients, K)`` number of each client's images of every class, the target of Decaf."""
-        return torch.stack([self._train.labels[part].bincount(minlength=self.num_classes) for part in self._parts[0]])
+        labels = self._train.labels
+        counts = [labels[numbers].bincount(minlength=self.num_classes) for numbers in self._parts[0]]
+        return torch.stack(counts)
 
     def auxiliary_images(self) -> Tensor:
         """``(K, k)`` numbers of the attacker's training images by class; a smaller k gives a prefix of each row."""
@@ -121,24 +131,36 @@ class ClassificationDataModule(FederatedDataModule):
         The latter are training images that were not assigned, or test images. None is of a group (a lesion) of which a
         client or the attacker has an image.
         """
-        way_out = "Remove DeltaRecorder.candidates or data.renewed."
-        require(not self.renewed, "data that do not change, for candidates", f"renewed of {self.renewed}", way_out)
-        train, test = self._train, self._test
+        require(
+            not self.renewed,
+            "data that do not change, for candidates",
+            f"renewed of {self.renewed}",
+            "Remove DeltaRecorder.candidates or data.renewed.",
+        )
+        train = self._train
+        test = self._test
+        # Non-members share no group, e.g. no lesion, with an image that somebody has.
+        count = len(train.labels)
+        groups = torch.arange(count) if train.groups is None else train.groups
         taken = torch.cat([*self.client_images(), self.auxiliary_images().flatten()])
-        own = torch.arange(len(train.labels)) if train.groups is None else train.groups
-        rest = (~torch.isin(own, own[taken])).nonzero().flatten()
+        unheld = (~torch.isin(groups, groups[taken])).nonzero().flatten()
+        # Test images are numbered behind those of the training.
         numbers, holders = draw_numbers(
             options,
             self.client_images(),
-            torch.cat([rest, len(own) + torch.arange(len(test.labels))]),
+            torch.cat([unheld, count + torch.arange(len(test.labels))]),
             torch.cat([train.labels, test.labels]),
             classes=self.class_names,
             seed=self.seed,
         )
-        inside = numbers < len(own)
-        parts = [self._examples(train, numbers[inside]), self._examples(test, numbers[~inside] - len(own))]
-        images, labels = (torch.cat([part[name] for part in parts]) for name in ("image", "label"))
-        return CandidatePool(images, labels, torch.cat([holders[inside], holders[~inside]]))
+        of_train = numbers < count
+        train_examples = self._examples(train, numbers[of_train])
+        test_examples = self._examples(test, numbers[~of_train] - count)
+        return CandidatePool(
+            torch.cat([train_examples["image"], test_examples["image"]]),
+            torch.cat([train_examples["label"], test_examples["label"]]),
+            torch.cat([holders[of_train], holders[~of_train]]),
+        )
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """Cohort of some clients.
@@ -147,45 +169,59 @@ class ClassificationDataModule(FederatedDataModule):
         padded with 0.
         """
         parts = [self._images_in(round_number, client) for client in clients.tolist()]
-        return padded_cohort(round_number, clients, parts, partial(self._examples, self._train))
+        read = partial(self._examples, self._train)
+        return padded_cohort(round_number, clients, parts, read)
 
     def _images_in(self, round_number: int, client: int) -> Tensor:
         """Numbers of a client's images in a round: a window that moves over its first ones, then over drawn ones."""
-        own = self._parts[0][client]
-        start = round(round_number * self.renewed * len(own))
+        first_images = self._parts[0][client]
+        start = round(round_number * self.renewed * len(first_images))
         if start == 0:
-            return own
+            return first_images
         require(
-            len(self._unused), "images that no client has, to renew data", "none", "Set data.split.examples_per_client."
+            len(self._unused),
+            "images that no client has, to renew data",
+            "none",
+            "Set data.split.examples_per_client.",
         )
         generator = generator_for(self.seed, "new images", PERSISTENT, client)
         # A client keeps its images from round to round, because more draws of a generator begin with the same ones.
         drawn = self._unused[torch.randint(len(self._unused), (start,), generator=generator)]
-        return torch.cat([own, drawn])[start:]
+        return torch.cat([first_images, drawn])[start:]
 
     @functools.cached_property
     def _unused(self) -> Tensor:
+        count = len(self._train.labels)
         taken = torch.cat([*self._parts[0], self._parts[1].flatten()])
-        return (~torch.isin(torch.arange(len(self._train.labels)), taken)).nonzero().flatten()
+        is_taken = torch.isin(torch.arange(count), taken)
+        return (~is_taken).nonzero().flatten()
 
     def raw_features(self) -> dict[str, Tensor]:
         """``image`` ``(num_clients, F)``, the mean; ``colours``, roots of histograms; ``classes``, their shares."""
         counts = self.class_counts()
-        levels = torch.arange(_COLOURS)[:, None, None]
-        means, colours = [], []
-        for part in self._parts[0]:
+        levels = torch.arange(_COLOURS)[:, None]
+        means = []
+        colours = []
+        for numbers in self._parts[0]:
             # Below 1, so that the largest of 256 levels is in the last bin.
-            images = self._train.images[part].float() / 256
+            images = self._train.images[numbers].float() / 256
             means.append(images.mean(0).flatten())
-            bins = (images.transpose(0, 1).flatten(1) * _COLOURS).long()  # of each channel
-            colours.append((bins == levels.flatten(1)[..., None]).float().mean(2).sqrt().flatten())
+            pixels_by_channel = images.transpose(0, 1).flatten(1)
+            bins = (pixels_by_channel * _COLOURS).long()
+            # Roots of shares: their distance is that of Hellinger.
+            histograms = (bins == levels[..., None]).float().mean(2)
+            colours.append(histograms.sqrt().flatten())
         shares = counts / counts.sum(1, keepdim=True)
         return {"image": torch.stack(means), "colours": torch.stack(colours), "classes": shares}
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of test images: ``image (B, ch, h, w)`` float32 in [0, 1] and ``label (B,)``."""
         numbers = range(len(self._test.labels))
-        return self.evaluation_loader(numbers, lambda batch: self._examples(self._test, torch.tensor(batch)))
+
+        def read(batch: list[int]) -> dict[str, Tensor]:
+            return self._examples(self._test, torch.tensor(batch))
+
+        return self.evaluation_loader(numbers, read)
 
     @staticmethod
     def _examples(source: LabelledImages, numbers: Tensor) -> dict[str, Tensor]:
@@ -201,6 +237,7 @@ class ClassificationDataModule(FederatedDataModule):
 
     @functools.cached_property
     def _parts(self) -> tuple[list[Tensor], Tensor]:
+        # The attacker's images come from the end of the shuffled pool, the clients' from its beginning.
         pool = shuffled_pool(
             self._train.labels,
             class_names=self.class_names,
@@ -212,10 +249,10 @@ class ClassificationDataModule(FederatedDataModule):
 
 
 def split_test(
-    whole: LabelledImages, *, class_names: Sequence[str], fraction: float, seed: int
+    images: LabelledImages, *, class_names: Sequence[str], fraction: float, seed: int
 ) -> tuple[LabelledImages, LabelledImages]:
     """Training and test images, a fraction of every class, of a set without an official split; no group is in both."""
     generator = generator_for(seed, "test images", PERSISTENT)
-    pool = shuffled_pool(whole.labels, class_names=class_names, generator=generator, groups=whole.groups)
+    pool = shuffled_pool(images.labels, class_names=class_names, generator=generator, groups=images.groups)
     train, test = split_off(pool, fraction)
-    return whole.select(train), whole.select(test)
+    return images.select(train), images.select(test)

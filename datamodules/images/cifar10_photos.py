@@ -28,7 +28,9 @@ class HeldBackPhotos(ImageSet):
     classes: int = len(CIFAR10.class_names)
 
     def __init__(self, *, root: str | None, per_class: int, seed: int = 0) -> None:
-        self.root, self.per_class, self.seed = root, per_class, seed
+        self.root = root
+        self.per_class = per_class
+        self.seed = seed
 
     def __len__(self) -> int:
         return self.per_class * self.classes
@@ -38,8 +40,8 @@ class HeldBackPhotos(ImageSet):
         return {"root": self.root, "per_class": self.per_class, "seed": self.seed}
 
     def image(self, number: int) -> Image.Image:
-        made: Image.Image = to_pil_image(self._held_back[0][number])
-        return made
+        picture: Image.Image = to_pil_image(self._held_back[0][number])
+        return picture
 
     def labels(self, numbers: Sequence[int]) -> Tensor:
         return self._held_back[1][list(numbers)]

@@ -39,6 +39,7 @@ class Digits(ClassificationDataModule):
     @functools.cached_property
     def _read(self) -> tuple[LabelledImages, LabelledImages]:
         values, labels = load_digits(return_X_y=True)
+        # Grey levels from 0 to 16 become those of 8-bit images.
         images = np.rint(values.reshape(-1, *self.image_shape) * (255 / _LEVELS)).astype(np.uint8)
-        whole = LabelledImages(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
-        return split_test(whole, class_names=self.class_names, fraction=0.2, seed=self.seed)
+        digits = LabelledImages(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
+        return split_test(digits, class_names=self.class_names, fraction=0.2, seed=self.seed)

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,13 @@ FILES = {"fer2013.csv": True, "icml_face_data.csv": True, "train.csv": False}
 """CSV files of the challenge, and whether each has the test images too."""
 _PAGE = "https://www.kaggle.com/datasets/msambare/fer2013"
 _TEST_FRACTION = 0.125
+"""Share of the test images of a file without them."""
 _CLASS_OF_CODE = np.array([0, 1, 2, 3, 5, 6, 4])
 """The files count angry, disgust, fear, happy, sad, surprise, neutral; the folders are in alphabetical order."""
 
 
 def _pixels(text: str) -> npt.NDArray[np.uint8]:
+    # Checked first, because numpy reads signs and other forms of numbers too.
     if not set(text) <= set("0123456789 "):
         raise ValueError(text)
     values = np.array(text.split(), dtype=np.int64)
@@ -72,25 +75,30 @@ class FER(ClassificationDataModule):
         folder = self.data_root() / self.name
         for file, with_test in FILES.items():
             if (folder / file).is_file():
-                images, labels, training = read_fer(folder / file)
-                whole = LabelledImages(images, labels)
-                if with_test:
-                    return whole.select(training.nonzero().flatten()), whole.select((~training).nonzero().flatten())
-                return split_test(whole, class_names=self.class_names, fraction=_TEST_FRACTION, seed=self.seed)
-        for tree in trees(folder):
-            parts = tree.joinpath("train"), tree.joinpath("test")
-            if all(part.is_dir() for part in parts):
-                found = [files_by_class(part, self.class_names) for part in parts]
-                train, test = (
-                    LabelledImages(read_images(files, self.image_shape, resized=False, name=self.name), labels)
-                    for files, labels in found
-                )
+                images, labels, is_training = read_fer(folder / file)
+                faces = LabelledImages(images, labels)
+                if not with_test:
+                    return split_test(faces, class_names=self.class_names, fraction=_TEST_FRACTION, seed=self.seed)
+                train = faces.select(is_training.nonzero().flatten())
+                test = faces.select((~is_training).nonzero().flatten())
                 return train, test
+        for tree in trees(folder):
+            train_folder = tree.joinpath("train")
+            test_folder = tree.joinpath("test")
+            if train_folder.is_dir() and test_folder.is_dir():
+                # Both are listed before any image is decoded, so that a missing class is found at once.
+                train_files = files_by_class(train_folder, self.class_names)
+                test_files = files_by_class(test_folder, self.class_names)
+                return self._decoded(*train_files), self._decoded(*test_files)
         raise InputError(
             expected=f"FER-2013 at {folder}",
             found="neither train and test folders nor one of the CSV files",
             way_out=f"Download it from {_PAGE} and put it there.",
         )
+
+    def _decoded(self, files: Sequence[Traversable], labels: Tensor) -> LabelledImages:
+        images = read_images(files, self.image_shape, resized=False, name=self.name)
+        return LabelledImages(images, labels)
 
 
 def read_fer(path: Path) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,22 +123,30 @@ def _is_complete(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bool:
     """Whether a cache holds what `_parse` makes."""
     if arrays.keys() != {"images", "labels", "training"}:
         return False
-    images, labels, training = (arrays[name] for name in ("images", "labels", "training"))
+    images = arrays["images"]
+    labels = arrays["labels"]
+    training = arrays["training"]
     count = len(images) if images.ndim else 0
-    shapes = images.shape == (count, 1, SIZE, SIZE) and labels.shape == training.shape == (count,)
-    types = [str(array.dtype) for array in (images, labels, training)] == ["uint8", "int64", "bool"]
-    return bool(shapes and types and np.isin(labels, _CLASS_OF_CODE).all())
+    has_shapes = images.shape == (count, 1, SIZE, SIZE) and labels.shape == training.shape == (count,)
+    has_types = [str(array.dtype) for array in (images, labels, training)] == ["uint8", "int64", "bool"]
+    return bool(has_shapes and has_types and np.isin(labels, _CLASS_OF_CODE).all())
 
 
 def _parse(path: Path, *, with_test: bool) -> dict[str, npt.NDArray[np.generic]]:
-    columns, _ = read_table(path, _COLUMNS | (_USAGE if with_test else {}), page=_PAGE)
+    fields = _COLUMNS
+    if with_test:
+        fields = _COLUMNS | _USAGE
+    columns, _ = read_table(path, fields, page=_PAGE)
     count = len(columns["emotion"])
-    training = np.array(columns["Usage"]) == "Training" if with_test else np.ones(count, dtype=bool)
+    # Both of the challenge's test sets, public and private, are the test.
+    is_training = np.ones(count, dtype=bool)
+    if with_test:
+        is_training = np.array(columns["Usage"]) == "Training"
     require(
-        count and not (with_test and (training.all() or not training.any())),
+        count and not (with_test and (is_training.all() or not is_training.any())),
         f"images for training and for the test in {path.name}",
-        f"{int(training.sum())} and {int((~training).sum())} at {path}",
+        f"{int(is_training.sum())} and {int((~is_training).sum())} at {path}",
         "Download it again.",
     )
     labels = _CLASS_OF_CODE[np.array(columns["emotion"])]
-    return {"images": np.stack(columns["pixels"]), "labels": labels, "training": training}
+    return {"images": np.stack(columns["pixels"]), "labels": labels, "training": is_training}

@@ -51,12 +51,17 @@ class ImageSet(abc.ABC):
     def pixels(self, numbers: Sequence[int], crop: Crop) -> Tensor:
         """``(N, 3, size, size)`` uint8 cropped images with the given numbers."""
         with ThreadPoolExecutor() as pool:
-            return torch.stack(list(pool.map(lambda number: crop.of(self.image(number)), numbers)))
+            cropped = pool.map(lambda number: crop.of(self.image(number)), numbers)
+            return torch.stack(list(cropped))
 
     def first(self, count: int) -> list[int]:
         """Ascending numbers of `count` images, drawn with a fixed seed because neighbours may be of one class."""
-        way_out = "Ask for fewer images, or items in a smaller ratio to the features."
-        require(count <= len(self), f"{count} images in {self.name}", len(self), way_out)
+        require(
+            count <= len(self),
+            f"{count} images in {self.name}",
+            len(self),
+            "Ask for fewer images, or items in a smaller ratio to the features.",
+        )
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(self))[:count]
         return sorted(int(number) for number in order)
 
@@ -73,29 +78,37 @@ class GeneratedImages(ImageSet):
     name = "synthetic-photos"
 
     def __init__(self, *, count: int = 64, size: int = 64, seed: int = 0) -> None:
-        self.count, self.size, self.seed = count, size, seed
+        self.count = count
+        self.size = size
+        self.seed = seed
 
     def __len__(self) -> int:
         return self.count
 
     def image(self, number: int) -> Image.Image:
         draws = np.random.default_rng((self.seed, number))
-        coarse = Image.fromarray(draws.integers(0, 256, (5, 5, 3), dtype=np.uint8))
-        smooth = np.asarray(coarse.resize((self.size, self.size), Image.Resampling.BICUBIC), dtype=np.float64)
+        # 5 x 5 random colours, enlarged smoothly, with noise of 8 grey levels on each number.
+        colours = Image.fromarray(draws.integers(0, 256, (5, 5, 3), dtype=np.uint8))
+        enlarged = colours.resize((self.size, self.size), Image.Resampling.BICUBIC)
+        smooth = np.asarray(enlarged, dtype=np.float64)
         noisy = smooth + draws.normal(0, 8, smooth.shape)
-        return Image.fromarray(noisy.clip(0, 255).round().astype(np.uint8))
+        pixels = noisy.clip(0, 255).round().astype(np.uint8)
+        return Image.fromarray(pixels)
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        described = f"{self.name} {self.count} {self.size} {self.seed}"
-        return {"name": self.name, "sha256": hashlib.sha256(described.encode()).hexdigest()}
+        # The images follow from these numbers.
+        description = f"{self.name} {self.count} {self.size} {self.seed}"
+        digest = hashlib.sha256(description.encode())
+        return {"name": self.name, "sha256": digest.hexdigest()}
 
 
 class StoredImages(ImageSet):
     """PNG images that were written one by one, under their numbers."""
 
     def __init__(self, folder: Path, *, name: str) -> None:
-        self.folder, self.name = folder, name
+        self.folder = folder
+        self.name = name
 
     def __len__(self) -> int:
         return sum(1 for _ in self.folder.glob("*.png"))
@@ -130,5 +143,6 @@ class StoredImages(ImageSet):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        names = "\n".join(sorted(path.name for path in self.folder.glob("*.png")))
-        return {"name": self.name, "sha256": hashlib.sha256(names.encode()).hexdigest()}
+        names = sorted(path.name for path in self.folder.glob("*.png"))
+        digest = hashlib.sha256("\n".join(names).encode())
+        return {"name": self.name, "sha256": digest.hexdigest()}

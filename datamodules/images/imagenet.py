@@ -23,7 +23,8 @@ from fedleak.training.data_folder import data_root
 
 NAME = "imagenet"
 _PAGE = "https://image-net.org/challenges/LSVRC/2012/2012-downloads.php"
-_ARCHIVE, _DEVKIT = (imagenet.ARCHIVE_META[part][0] for part in ("val", "devkit"))
+_ARCHIVE = imagenet.ARCHIVE_META["val"][0]
+_DEVKIT = imagenet.ARCHIVE_META["devkit"][0]
 _UNFINISHED = "val.unfinished"
 
 
@@ -56,29 +57,30 @@ class ValidationImages(ImageSet):
 
     def labels(self, numbers: Sequence[int]) -> Tensor:
         info = ImageNetInfo()
-        known = {info.index_to_label_name(place): place for place in range(self.classes)}
-        return torch.tensor([known.get(_synset(self._files[number]), -1) for number in numbers])
+        class_of_synset = {info.index_to_label_name(number): number for number in range(self.classes)}
+        return torch.tensor([class_of_synset.get(_synset(self._files[number]), -1) for number in numbers])
 
     @property
     def fingerprint(self) -> dict[str, str]:
         """``sha256`` is of the files' names, because reading 6 GB takes longer than most tables."""
         names = "\n".join(file.name for file in self._files)
-        return {"name": self.name, "sha256": hashlib.sha256(names.encode()).hexdigest()}
+        digest = hashlib.sha256(names.encode())
+        return {"name": self.name, "sha256": digest.hexdigest()}
 
     @functools.cached_property
     def _files(self) -> list[Traversable]:
         folder = data_root(self.root) / self.name
-        found = _in_trees(folder)
-        if not found and (folder / _ARCHIVE).is_file():
+        images = _in_trees(folder)
+        if not images and (folder / _ARCHIVE).is_file():
             unpack(folder)
-            found = _in_trees(folder)
+            images = _in_trees(folder)
         require(
-            found,
+            images,
             f"ImageNet's validation images at {folder / 'val'}",
             "no val/SYNSET/*.JPEG, no zip file of that form and no archive",
             f"Download {_ARCHIVE} and {_DEVKIT} from {_PAGE} and put both there.",
         )
-        return found
+        return images
 
 
 class ImageNet(ImageVoters):
@@ -104,6 +106,7 @@ def unpack(folder: Path) -> None:
     Raises:
         InputError: the archive or the development kit is missing, or has another hash than its owners publish.
     """
+    # What an interrupted run has left is of no use.
     shutil.rmtree(folder / _UNFINISHED, ignore_errors=True)
     try:
         imagenet.parse_devkit_archive(folder)
@@ -126,8 +129,12 @@ def _in_trees(folder: Path) -> list[Traversable]:
     """The images of the first tree that has any, synset after synset."""
     for tree in trees(folder):
         part = tree.joinpath("val")
-        synsets = sorted(part.iterdir(), key=lambda entry: entry.name) if part.is_dir() else []
-        found = [file for synset in synsets if synset.is_dir() for file in image_files(synset)]
-        if found:
-            return found
+        if not part.is_dir():
+            continue
+        images: list[Traversable] = []
+        for synset in sorted(part.iterdir(), key=lambda entry: entry.name):
+            if synset.is_dir():
+                images += image_files(synset)
+        if images:
+            return images
     return []

@@ -14,7 +14,12 @@ from fedleak.datamodules.images.base import ClassificationDataModule, LabelledIm
 
 CLASSES = 10
 _SIZE = 28
-_FILES = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 _DAMAGED = (OSError, ValueError, TypeError, RuntimeError, AssertionError, KeyError, IndexError)
 """What torchvision's readers raise on a file of another form."""
 
@@ -76,8 +81,12 @@ class MNIST(ClassificationDataModule):
 
     def _file(self, name: str, read: Callable[[str], Tensor]) -> Tensor:
         path = self._folder / name
-        way_out = f"Set download: true, or download it from {self._page} and unpack it there."
-        require(path.is_file(), f"the file {name}", f"nothing at {path}", way_out)
+        require(
+            path.is_file(),
+            f"the file {name}",
+            f"nothing at {path}",
+            f"Set download: true, or download it from {self._page} and unpack it there.",
+        )
         try:
             return read(str(path))
         except _DAMAGED as error:

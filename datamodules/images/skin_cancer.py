@@ -26,11 +26,21 @@ _COLUMNS = {
     "dx": matching("|".join(_KINDS), f"a kind ({', '.join(_KINDS)})", _KINDS.index),
 }
 _REGIONS = {
-    **dict.fromkeys(("face", "neck", "scalp", "ear"), 0),
-    **dict.fromkeys(("back", "trunk", "abdomen", "chest", "genital"), 1),
-    **dict.fromkeys(("upper extremity", "hand"), 2),
-    **dict.fromkeys(("lower extremity", "foot"), 3),
-    **dict.fromkeys(("acral", "unknown"), UNKNOWN),
+    "face": 0,
+    "neck": 0,
+    "scalp": 0,
+    "ear": 0,
+    "back": 1,
+    "trunk": 1,
+    "abdomen": 1,
+    "chest": 1,
+    "genital": 1,
+    "upper extremity": 2,
+    "hand": 2,
+    "lower extremity": 3,
+    "foot": 3,
+    "acral": UNKNOWN,
+    "unknown": UNKNOWN,
 }
 _AGES = (40, 60)
 """First age of the second and of the third band."""
@@ -89,19 +99,31 @@ class SkinCancer(ClassificationDataModule):
         path = folder / _METADATA
         columns, _ = read_table(path, _COLUMNS, page=_PAGE)
         names = columns["image_id"]
-        again = np.setdiff1d(np.arange(len(names)), np.unique(names, return_index=True)[1])
-        line = int(again[0]) + 2 if len(again) else 1
-        expected, way_out = "images that are named once each", "The file may be cut short: download it again."
-        require(names and not len(again), expected, f"no image, or one again, in line {line} of {path}", way_out)
+        _, first = np.unique(names, return_index=True)
+        repeated = np.setdiff1d(np.arange(len(names)), first)
+        # Rows count from 0, lines from 1, and the first line is the header.
+        line = 1
+        if len(repeated):
+            line = int(repeated[0]) + 2
+        require(
+            names and not len(repeated),
+            "images that are named once each",
+            f"no image, or one again, in line {line} of {path}",
+            "The file may be cut short: download it again.",
+        )
         images = read_images(_find(names, folder), self.image_shape, resized=True, name=self.name)
-        lesions = np.unique(columns["lesion_id"], return_inverse=True)[1]
-        whole = LabelledImages(images, torch.tensor(columns["dx"]), torch.from_numpy(lesions))
-        return split_test(whole, class_names=self.class_names, fraction=0.3, seed=self.seed)
+        _, lesions = np.unique(columns["lesion_id"], return_inverse=True)
+        photographs = LabelledImages(images, torch.tensor(columns["dx"]), torch.from_numpy(lesions))
+        return split_test(photographs, class_names=self.class_names, fraction=0.3, seed=self.seed)
 
     def read_attributes(self) -> dict[str, Tensor]:
         assert self._train.groups is not None
-        lesions = [torch.unique(self._train.groups[part]) for part in self.client_images()]
-        several = next((client for client, own in enumerate(lesions) if len(own) > 1), None)
+        lesions_of_clients = [torch.unique(self._train.groups[numbers]) for numbers in self.client_images()]
+        several = None
+        for client, lesions in enumerate(lesions_of_clients):
+            if len(lesions) > 1:
+                several = client
+                break
         require(
             several is None,
             "clients with the photographs of one lesion each, whose patient has the attributes",
@@ -109,18 +131,22 @@ class SkinCancer(ClassificationDataModule):
             "Set data.split.scheme to groups, or leave data.attributes out.",
         )
         columns, _ = read_table(self.data_root() / self.name / _METADATA, _PERSON, page=_PAGE)
-        first = torch.from_numpy(np.unique(columns["lesion_id"], return_index=True)[1])[torch.cat(lesions)]
-        age, sex, site = (torch.tensor(columns[name])[first] for name in ("age", "sex", "localization"))
+        # Lesions are numbered in the order of their names; a patient's row is that of the first photograph.
+        _, first = np.unique(columns["lesion_id"], return_index=True)
+        rows = torch.from_numpy(first)[torch.cat(lesions_of_clients)]
+        age = torch.tensor(columns["age"])[rows]
+        sex = torch.tensor(columns["sex"])[rows]
+        site = torch.tensor(columns["localization"])[rows]
         return {"age": bands(age, _AGES), "sex": sex, "site": site}
 
 
 def _find(names: Sequence[str], folder: Path) -> list[Traversable]:
-    found = image_files_by_stem(folder, _FOLDERS)
-    missing = [name for name in names if name not in found]
+    file_of_image = image_files_by_stem(folder, _FOLDERS)
+    missing = [name for name in names if name not in file_of_image]
     require(
         not missing,
         f"{len(names)} images in {folder}",
         f"no {next(iter(missing), '')}.jpg ({len(missing)} are missing)",
         f"Download HAM10000 from {_PAGE} and unpack both parts there.",
     )
-    return [found[name] for name in names]
+    return [file_of_image[name] for name in names]

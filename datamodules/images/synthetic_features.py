@@ -12,7 +12,9 @@ WIDTHS = {"resnet18": 512, "regnet_y_800mf": 784, "densenet121": 1024, "mnasnet1
 """Features of the networks in RAIFLE's table IV."""
 Width = Literal["resnet18", "regnet_y_800mf", "densenet121", "mnasnet1_3"]
 _SHIFT = 0.8
+"""Added before the rectifier, in standard deviations: about a fifth of the features are 0."""
 _DECAY = 0.5
+"""Exponent with which the standard deviation falls from axis to axis."""
 
 
 class SyntheticFeatures(Voters):
@@ -35,8 +37,10 @@ class SyntheticFeatures(Voters):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        described = f"{self.name} {self.extractor} {_SHIFT} {_DECAY}"
-        return {"name": self.name, "sha256": hashlib.sha256(described.encode()).hexdigest()}
+        # The features follow from these numbers and the seeds of the server.
+        description = f"{self.name} {self.extractor} {_SHIFT} {_DECAY}"
+        digest = hashlib.sha256(description.encode())
+        return {"name": self.name, "sha256": digest.hexdigest()}
 
     def draw(self, items: int, *, generator: torch.Generator) -> Tensor:
         """``(R, F)`` features like those of real images, see `natural_features`."""
@@ -49,9 +53,10 @@ def natural_features(items: int, features: int, *, generator: torch.Generator) -
     max(0, 0.8 + z), where z is Gaussian with unit variance and a covariance of spectrum 1/k along random axes. Their
     mean is 0.92, their standard deviation 0.82, and the cosine between two items 0.55.
     """
+    # Random axes, along which the spread falls as k^-0.5; the mean variance is 1.
     axes = torch.linalg.qr(torch.randn(features, features, generator=generator)).Q
     spread = torch.arange(1, features + 1).float().pow(-_DECAY)
     spread = spread / spread.square().mean().sqrt()
-    drawn = (torch.randn(items, features, generator=generator) * spread) @ axes.T
-    rectified: Tensor = (drawn + _SHIFT).clamp(min=0)
+    correlated = (torch.randn(items, features, generator=generator) * spread) @ axes.T
+    rectified: Tensor = (correlated + _SHIFT).clamp(min=0)
     return rectified

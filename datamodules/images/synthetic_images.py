@@ -13,6 +13,7 @@ from fedleak.core.seeding import PERSISTENT, generator_for
 from fedleak.datamodules.images.base import ClassificationDataModule, LabelledImages
 
 _COARSE = 4
+"""Height and width of the random values of a prototype, which is interpolated between them."""
 
 
 class SyntheticImages(ClassificationDataModule):
@@ -47,8 +48,10 @@ class SyntheticImages(ClassificationDataModule):
             "Give larger numbers.",
         )
         self.class_names = tuple(str(number) for number in range(classes))
-        self.image_shape, self.noise = shape, noise
-        self.train_per_class, self.test_per_class = train_per_class, test_per_class
+        self.image_shape = shape
+        self.noise = noise
+        self.train_per_class = train_per_class
+        self.test_per_class = test_per_class
 
     def read_train(self) -> LabelledImages:
         return self._draw("train", self.train_per_class)
@@ -68,4 +71,5 @@ class SyntheticImages(ClassificationDataModule):
         labels = torch.arange(self.num_classes).repeat_interleave(per_class)
         images = self._prototypes[labels]
         images += self.noise * torch.randn(images.shape, generator=generator)
-        return LabelledImages((images.clamp_(0, 1) * 255).round_().to(torch.uint8), labels)
+        pixels = (images.clamp_(0, 1) * 255).round_().to(torch.uint8)
+        return LabelledImages(pixels, labels)

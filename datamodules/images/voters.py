@@ -24,9 +24,14 @@ class Voters(FederatedDataModule):
 
     def __init__(self, *, users: PositiveInt = 200, item_sets: PositiveInt = 4, **kwargs: Any) -> None:
         super().__init__(clients_per_round=1.0, **kwargs)
-        found = f"{users} users of {item_sets} sets"
-        require(users >= item_sets, "as many users as item_sets, or more", found, "The paper has 200 users.")
-        self.users, self.item_sets = users, item_sets
+        require(
+            users >= item_sets,
+            "as many users as item_sets, or more",
+            f"{users} users of {item_sets} sets",
+            "The paper has 200 users.",
+        )
+        self.users = users
+        self.item_sets = item_sets
 
     @property
     def num_clients(self) -> int:
@@ -64,7 +69,10 @@ class ImageVoters(Voters):
     @property
     def numbers(self) -> list[int]:
         """Numbers of the images that are shown."""
-        return self.photos.first(len(self.photos) if self.images is None else self.images)
+        count = self.images
+        if count is None:
+            count = len(self.photos)
+        return self.photos.first(count)
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -83,7 +91,8 @@ class SyntheticPhotos(ImageVoters):
 
     def __init__(self, *, generated: PositiveInt = 64, size: PositiveInt = 64, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.generated, self.size = generated, size
+        self.generated = generated
+        self.size = size
 
     @property
     def photos(self) -> GeneratedImages:

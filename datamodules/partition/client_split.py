@@ -53,14 +53,16 @@ class ClientSplit:
             require(getattr(self, name) >= 1, f"{name} of at least 1", getattr(self, name), "Give a larger number.")
         require(0 < self.alpha < float("inf"), "alpha above 0", self.alpha, "0.1 is very uneven, 100 nearly even.")
         if self.composition is not None:
-            _given(self.composition)
+            _composition_table(self.composition)
         sizes = self.examples_per_client
-        require(
-            sizes is None or min([sizes] if isinstance(sizes, int) else sizes, default=0) >= FEWEST,
-            f"examples_per_client of at least {FEWEST}",
-            sizes,
-            "Give each client more examples.",
-        )
+        if sizes is not None:
+            smallest = sizes if isinstance(sizes, int) else min(sizes, default=0)
+            require(
+                smallest >= FEWEST,
+                f"examples_per_client of at least {FEWEST}",
+                sizes,
+                "Give each client more examples.",
+            )
         require(
             self.scheme not in ("shards", "groups") or sizes is None,
             f"no examples_per_client for {self.scheme}",
@@ -103,16 +105,17 @@ def split_clients(pool: Pool, split: ClientSplit, *, seed: int, data: str) -> li
         return deal_evenly(pool, split.clients, size if isinstance(size, int) else None)
     if split.scheme == "dirichlet" and split.examples_per_client is None:
         return deal_dirichlet(pool, split.clients, split.alpha, generator=generator)
+    # With given sizes, a client's classes are what is drawn or tabulated: a row of proportions for each client.
     if split.scheme == "dirichlet":
         proportions = dirichlet_table(split.clients, len(pool.class_names), split.alpha, generator=generator)
     else:
-        own = data if data in set(decaf_compositions()["data"]) else _TEN_CLASSES
-        proportions = _given(split.composition or own)
+        tabulated = data if data in set(decaf_compositions()["data"]) else _TEN_CLASSES
+        proportions = _composition_table(split.composition or tabulated)
     assert split.examples_per_client is not None
     return deal_by_counts(pool, composition_counts(proportions, split.examples_per_client))
 
 
-def _given(composition: str | Sequence[Sequence[float]]) -> Tensor:
+def _composition_table(composition: str | Sequence[Sequence[float]]) -> Tensor:
     if isinstance(composition, str):
         return decaf_composition(composition)
     try:
@@ -136,6 +139,7 @@ def deal_by_counts(pool: Pool, counts: Tensor) -> list[Tensor]:
         f"one of shape {tuple(counts.shape)}",
         "Give one row per client and one column per class.",
     )
+    # Class after class, clients take the next examples of the pool; what nobody takes stays at -1.
     client = torch.full((len(pool),), -1)
     for number in range(len(pool.class_names)):
         positions = (pool.labels == number).nonzero().flatten()
@@ -148,10 +152,16 @@ def deal_by_counts(pool: Pool, counts: Tensor) -> list[Tensor]:
 def deal_evenly(pool: Pool, clients: int, size: int | None = None) -> list[Tensor]:
     """Clients with independent and identically distributed examples: `size` of each, or None for all in equal parts."""
     if size is None:
-        return _by_client(pool, group_begins(pool.groups) * clients // max(len(pool), 1), clients)
+        # The example at position i goes to client i * C / N, with its whole group.
+        client = group_begins(pool.groups) * clients // max(len(pool), 1)
+        return _by_client(pool, client, clients)
     client, needed = _owners(pool.groups, torch.full((clients,), size))
-    expected = f"{needed} examples for {clients} clients of {size}"
-    require(needed <= len(pool), expected, len(pool), "Give fewer clients, or fewer examples to each.")
+    require(
+        needed <= len(pool),
+        f"{needed} examples for {clients} clients of {size}",
+        len(pool),
+        "Give fewer clients, or fewer examples to each.",
+    )
     return _by_client(pool, client, clients)
 
 
@@ -161,37 +171,50 @@ def deal_dirichlet(pool: Pool, clients: int, alpha: float, *, generator: torch.G
     client = torch.zeros(len(pool), dtype=torch.int64)
     for number, share in enumerate(shares):
         positions = (pool.labels == number).nonzero().flatten()
-        begins = (group_begins(pool.groups[positions]) + 0.5) / max(len(positions), 1)
-        client[positions] = torch.searchsorted(share.cumsum(0), begins).clamp(max=clients - 1)
+        # Examples lie in the middle of intervals of length 1 / n, and clients' shares end at their cumulated sums.
+        midpoints = (group_begins(pool.groups[positions]) + 0.5) / max(len(positions), 1)
+        owners = torch.searchsorted(share.cumsum(0), midpoints)
+        # Rounding may leave the last sum below 1.
+        client[positions] = owners.clamp(max=clients - 1)
     return _by_client(pool, client, clients)
 
 
 def deal_shards(pool: Pool, clients: int, shards_per_client: int, *, generator: torch.Generator) -> list[Tensor]:
     """All examples, sorted by class and cut into equal shards, several per client (McMahan 2017, section 3)."""
     shards = clients * shards_per_client
-    owner = torch.empty(shards, dtype=torch.int64)
-    owner[torch.randperm(shards, generator=generator)] = torch.arange(shards) // shards_per_client
+    owner_of_shard = torch.empty(shards, dtype=torch.int64)
+    owner_of_shard[torch.randperm(shards, generator=generator)] = torch.arange(shards) // shards_per_client
+    # Sorted by class, the example at position i lies in shard i * S / N, with its whole group.
     order = pool.labels.argsort(stable=True)
+    shard = group_begins(pool.groups[order]) * shards // max(len(pool), 1)
     client = torch.empty_like(pool.labels)
-    client[order] = owner[group_begins(pool.groups[order]) * shards // max(len(pool), 1)]
+    client[order] = owner_of_shard[shard]
     return _by_client(pool, client, clients)
 
 
 def deal_groups(pool: Pool, clients: int) -> list[Tensor]:
     """One group for each client, among the groups of at least `FEWEST` examples."""
+    # Groups lie together in a pool; each ends where the next one begins.
     begins = (group_begins(pool.groups) == torch.arange(len(pool))).nonzero().flatten()
-    parts = torch.split(pool.examples, begins.diff(append=torch.tensor([len(pool)])).tolist())
-    large = [part for part in parts if len(part) >= FEWEST]
-    expected = f"{clients} groups of at least {FEWEST} examples for as many clients"
-    require(clients <= len(large), expected, len(large), "Take fewer clients.")
-    return large[:clients]
+    sizes = begins.diff(append=torch.tensor([len(pool)]))
+    groups = torch.split(pool.examples, sizes.tolist())
+    large_groups = [group for group in groups if len(group) >= FEWEST]
+    require(
+        clients <= len(large_groups),
+        f"{clients} groups of at least {FEWEST} examples for as many clients",
+        len(large_groups),
+        "Take fewer clients.",
+    )
+    return large_groups[:clients]
 
 
 def dirichlet_table(rows: int, columns: int, alpha: float, *, generator: torch.Generator) -> Tensor:
     """``(rows, columns)`` float64 draws from a symmetric Dirichlet distribution of concentration ``alpha > 0``."""
     # numpy's draws, because torch's logarithms underflow at a small alpha and take no generator.
     seed = int(torch.randint(2**62, (), generator=generator))
-    return torch.from_numpy(np.random.default_rng(seed).dirichlet(np.full(columns, alpha), rows))
+    draws = np.random.default_rng(seed)
+    concentrations = np.full(columns, alpha)
+    return torch.from_numpy(draws.dirichlet(concentrations, rows))
 
 
 def _owners(groups: Tensor, sizes: Tensor) -> tuple[Tensor, int]:
@@ -201,14 +224,19 @@ def _owners(groups: Tensor, sizes: Tensor) -> tuple[Tensor, int]:
         ``(n,)`` run of each position, -1 for none, and the number of positions needed, above n if there are too few.
     """
     starts = (groups.diff(prepend=groups[:1] - 1) != 0).nonzero().flatten().numpy()
-    owners, begin, needed = torch.full((len(groups),), -1), 0, 0
+    owners = torch.full((len(groups),), -1)
+    begin = 0
+    needed = 0
     for owner, size in enumerate(sizes.tolist()):
         if not size:
             continue
         needed = begin + size
         owners[begin:needed] = owner
+        # The next run begins with the next group; where there is none, what it needs is more than there is.
         following = np.searchsorted(starts, needed)
-        begin = int(starts[following]) if following < len(starts) else max(needed, len(groups))
+        begin = max(needed, len(groups))
+        if following < len(starts):
+            begin = int(starts[following])
     return owners, needed
 
 
@@ -216,11 +244,13 @@ def _by_client(pool: Pool, client: Tensor, clients: int) -> list[Tensor]:
     """Numbers of the examples of every client, in the order of the pool."""
     sizes = client[client >= 0].bincount(minlength=clients)
     if int(sizes.min()) < FEWEST:
-        poor = int(sizes.argmin())
+        poorest = int(sizes.argmin())
         raise InputError(
             expected=f"clients of at least {FEWEST} examples",
-            found=f"client {poor} with {int(sizes[poor])}",
+            found=f"client {poorest} with {int(sizes[poorest])}",
             way_out="Give each client more examples, or take fewer clients or a larger alpha.",
         )
-    order = client.argsort(stable=True)[int((client < 0).sum()) :]
+    # Unassigned examples, of client -1, come first and are left out.
+    unassigned = int((client < 0).sum())
+    order = client.argsort(stable=True)[unassigned:]
     return list(torch.split(pool.examples[order], sizes.tolist()))

@@ -33,9 +33,9 @@ class Pool:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def select(self, kept: Tensor) -> "Pool":
-        """The examples at `kept`, positions or a mask."""
-        return Pool(self.examples[kept], self.labels[kept], self.groups[kept], self.class_names)
+    def select(self, selected: Tensor) -> "Pool":
+        """The examples at `selected`, positions or a mask."""
+        return Pool(self.examples[selected], self.labels[selected], self.groups[selected], self.class_names)
 
 
 def shuffled_pool(
@@ -49,14 +49,23 @@ def shuffled_pool(
         generator: source of the order.
         groups: ``(n,)`` int64 groups; None if every example is one.
     """
-    member = torch.arange(len(labels)) if groups is None else torch.unique(groups, return_inverse=True)[1]
-    count = int(member.max()) + 1 if len(member) else 0
-    class_of_group = torch.zeros(count, dtype=torch.int64).scatter_(0, member, labels)
-    if not torch.equal(class_of_group[member], labels):
-        found = f"a group with example {int((class_of_group[member] != labels).nonzero()[0])} of another class"
-        raise InputError(expected="groups of one class each", found=found, way_out="Group examples that share a label.")
-    order = torch.randperm(count, generator=generator)[member].argsort(stable=True)
-    return Pool(order, labels[order], member[order], class_names)
+    # Without groups, each example is one by itself.
+    group = torch.arange(len(labels))
+    if groups is not None:
+        group = torch.unique(groups, return_inverse=True)[1]
+    count = int(group.max()) + 1 if len(group) else 0
+    class_of_group = torch.zeros(count, dtype=torch.int64).scatter_(0, group, labels)
+    is_alike = class_of_group[group] == labels
+    if not is_alike.all():
+        example = int((~is_alike).nonzero()[0])
+        raise InputError(
+            expected="groups of one class each",
+            found=f"a group with example {example} of another class",
+            way_out="Group examples that share a label.",
+        )
+    rank_of_group = torch.randperm(count, generator=generator)
+    order = rank_of_group[group].argsort(stable=True)
+    return Pool(order, labels[order], group[order], class_names)
 
 
 def hold_back(pool: Pool, per_class: int, *, purpose: str) -> tuple[Tensor, Pool]:
@@ -71,12 +80,15 @@ def hold_back(pool: Pool, per_class: int, *, purpose: str) -> tuple[Tensor, Pool
         ``(K, k)`` numbers of the examples, where a smaller k gives the first columns of a larger one, and the other
         examples.
     """
-    classes = range(len(pool.class_names))
-    chosen = [(pool.labels == number).nonzero().flatten().flip(0)[:per_class] for number in classes]
-    for number, positions in enumerate(chosen):
+    last_of_classes = []
+    for number in range(len(pool.class_names)):
+        positions = (pool.labels == number).nonzero().flatten()
+        last_of_classes.append(positions.flip(0)[:per_class])
+    for number, positions in enumerate(last_of_classes):
         if len(positions) < per_class:
             raise too_few(pool, number, needed=per_class, there=len(positions), purpose=purpose)
-    taken = torch.stack(chosen)
+    taken = torch.stack(last_of_classes)
+    # No other example of their groups may go to a client.
     rest = pool.select(~torch.isin(pool.groups, pool.groups[taken.flatten()]))
     return pool.examples[taken], rest
 
@@ -87,17 +99,18 @@ def split_off(pool: Pool, fraction: float) -> tuple[Tensor, Tensor]:
     Returns:
         Ascending numbers of the examples of the first part and of the second.
     """
-    second = torch.zeros(len(pool), dtype=torch.bool)
+    is_second = torch.zeros(len(pool), dtype=torch.bool)
     for number in range(len(pool.class_names)):
         positions = (pool.labels == number).nonzero().flatten()
-        second[positions] = group_begins(pool.groups[positions]) < fraction * len(positions)
-    return pool.examples[~second].sort().values, pool.examples[second].sort().values
+        # A group is in the second part if it begins there.
+        is_second[positions] = group_begins(pool.groups[positions]) < fraction * len(positions)
+    return pool.examples[~is_second].sort().values, pool.examples[is_second].sort().values
 
 
 def group_begins(groups: Tensor) -> Tensor:
     """``(n,)`` position at which each example's group begins."""
-    begins = groups.diff(prepend=groups[:1] - 1) != 0
-    return torch.where(begins, torch.arange(len(groups)), 0).cummax(0).values
+    is_begin = groups.diff(prepend=groups[:1] - 1) != 0
+    return torch.where(is_begin, torch.arange(len(groups)), 0).cummax(0).values
 
 
 def too_few(pool: Pool, number: int, *, needed: int, there: int, purpose: str) -> InputError:

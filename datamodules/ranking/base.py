@@ -50,13 +50,23 @@ class RankingDataModule(FederatedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        expected = "queries_per_client of at least 1"
-        require(queries_per_client >= 1, expected, queries_per_client, "The paper uses 4, 8 and 16.")
-        expected = f"at most {aggregate} targets, all clients of an aggregate"
-        way_out = "Give data.aggregate the number of its clients."
-        require(targets is None or targets <= aggregate, expected, targets, way_out)
-        self.queries_per_client, self.users, self.private_retrieval = queries_per_client, users, private_retrieval
-        self.aggregate, self.targets = aggregate, targets or aggregate
+        require(
+            queries_per_client >= 1,
+            "queries_per_client of at least 1",
+            queries_per_client,
+            "The paper uses 4, 8 and 16.",
+        )
+        require(
+            targets is None or targets <= aggregate,
+            f"at most {aggregate} targets, all clients of an aggregate",
+            targets,
+            "Give data.aggregate the number of its clients.",
+        )
+        self.queries_per_client = queries_per_client
+        self.users = users
+        self.private_retrieval = private_retrieval
+        self.aggregate = aggregate
+        self.targets = targets or aggregate
 
     @abc.abstractmethod
     def read_train(self) -> Queries:
@@ -91,13 +101,17 @@ class RankingDataModule(FederatedDataModule):
     @functools.cached_property
     def _rankable(self) -> Tensor:
         """``(N,)`` numbers of the queries with more than one document."""
+        # A list of one document has one order: nothing is ranked, and there is no gradient.
         queries = torch.from_numpy(np.flatnonzero(self._train.lengths > 1))
         dropped = self._train.num_queries - len(queries)
         if dropped:
             _logger.info("%d of %d queries have one document and are left out", dropped, self._train.num_queries)
-        expected = f"queries_per_client of at most {len(queries)}, the queries of more than one document"
-        way_out = "Give each client fewer queries."
-        require(len(queries) >= self.queries_per_client, expected, self.queries_per_client, way_out)
+        require(
+            len(queries) >= self.queries_per_client,
+            f"queries_per_client of at most {len(queries)}, the queries of more than one document",
+            self.queries_per_client,
+            "Give each client fewer queries.",
+        )
         return queries
 
     @property
@@ -109,9 +123,12 @@ class RankingDataModule(FederatedDataModule):
     def _per_round(self) -> int:
         """Number of clients of a round, in whole aggregates."""
         size = participants_per_round(self.clients_per_round, self._per_deal)
-        expected = f"at most {size} clients in an aggregate, the clients of a round"
-        way_out = "Give each client fewer queries, or aggregate fewer of them."
-        require(size >= self.aggregate, expected, self.aggregate, way_out)
+        require(
+            size >= self.aggregate,
+            f"at most {size} clients in an aggregate, the clients of a round",
+            self.aggregate,
+            "Give each client fewer queries, or aggregate fewer of them.",
+        )
         return size // self.aggregate * self.aggregate
 
     @functools.cached_property
@@ -119,17 +136,23 @@ class RankingDataModule(FederatedDataModule):
         """Number of rounds in which `users` take part."""
         if self.users is None:
             return None
-        return math.ceil(self.users / (self._per_round // self.aggregate * self.targets))
+        # Of each aggregate, only the targets count as users.
+        users_per_round = self._per_round // self.aggregate * self.targets
+        return math.ceil(self.users / users_per_round)
 
     @functools.cached_property
     def client_queries(self) -> Tensor:
         """``(num_clients, Q)`` numbers of the training queries of every client."""
-        order = torch.randperm(len(self._rankable), generator=generator_for(self.seed, "users", PERSISTENT, 0))
-        return self._rankable[order[: self._per_deal * self.queries_per_client]].reshape(-1, self.queries_per_client)
+        generator = generator_for(self.seed, "users", PERSISTENT, 0)
+        order = torch.randperm(len(self._rankable), generator=generator)
+        # What does not fill a client is left out.
+        dealt = order[: self._per_deal * self.queries_per_client]
+        return self._rankable[dealt].reshape(-1, self.queries_per_client)
 
     def participants(self, round_number: int) -> Tensor:
         generator = self.secret_draws("cohort", round_number)
-        return torch.randperm(self._per_deal, generator=generator)[: self._per_round].sort().values
+        order = torch.randperm(self._per_deal, generator=generator)
+        return order[: self._per_round].sort().values
 
     @property
     def grade_law(self) -> list[float]:
@@ -147,12 +170,15 @@ class RankingDataModule(FederatedDataModule):
         get it.
         """
         queries = self.client_queries[clients]
+        # Documents of all clients in one table, and for each query their positions in it, padded with -1.
         document, row = _documents(self._train, queries.flatten())
-        grade = torch.from_numpy(self._train.grades)[row][document.clamp(min=0)].where(document >= 0, 0)
+        grades = torch.from_numpy(self._train.grades)[row]
+        grade = grades[document.clamp(min=0)].where(document >= 0, 0)
         shape = (*queries.shape, document.shape[1])
         examples = {"document": document.reshape(shape), "grade": grade.reshape(shape)}
         shared = {"features": torch.from_numpy(self._train.features)[row], "row": row}
         if self.private_retrieval:
+            # Half of the clients hold the planted document.
             order = torch.randperm(len(clients), generator=self.secret_draws("holders", round_number))
             examples["holder"] = (order < len(clients) // 2)[:, None].expand(queries.shape)
             shared["planted"] = self.planted_document
@@ -165,10 +191,17 @@ class RankingDataModule(FederatedDataModule):
         Raises:
             InputError: there is none.
         """
-        known, document = (_as_bytes(queries.features) for queries in (self._train, self._test))
-        unlike = np.flatnonzero(~np.isin(document, known))
-        require(len(unlike), "a test document unlike all of the training's", "none", "Take another fold or data set.")
-        return torch.from_numpy(self._test.features[unlike[0]])
+        train_documents = _as_bytes(self._train.features)
+        test_documents = _as_bytes(self._test.features)
+        is_new = ~np.isin(test_documents, train_documents)
+        new_documents = np.flatnonzero(is_new)
+        require(
+            len(new_documents),
+            "a test document unlike all of the training's",
+            "none",
+            "Take another fold or data set.",
+        )
+        return torch.from_numpy(self._test.features[new_documents[0]])
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of test queries: ``features (B, D, F)``, ``grade (B, D)``, ``mask (B, D)`` True for documents."""
@@ -176,16 +209,18 @@ class RankingDataModule(FederatedDataModule):
 
     def _padded(self, queries: list[int]) -> dict[str, Tensor]:
         document, row = _documents(self._test, torch.tensor(queries))
-        mask, at = document >= 0, document.clamp(min=0)
-        features = torch.from_numpy(self._test.features)[row][at].where(mask[..., None], 0.0)
-        grade = torch.from_numpy(self._test.grades)[row][at].where(mask, 0)
+        mask = document >= 0
+        positions = document.clamp(min=0)
+        features = torch.from_numpy(self._test.features)[row][positions].where(mask[..., None], 0.0)
+        grade = torch.from_numpy(self._test.grades)[row][positions].where(mask, 0)
         return {"features": features, "grade": grade, "mask": mask}
 
 
 def _as_bytes(features: NDArray[np.float32]) -> NDArray[np.void]:
     """``(M,)`` each row as one comparable value; adding 0.0 turns -0.0, which has other bytes, into 0.0."""
     rows = np.ascontiguousarray(features + np.float32(0))
-    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    row_type = np.dtype((np.void, rows.itemsize * rows.shape[1]))
+    return rows.view(row_type)[:, 0]
 
 
 def _documents(source: Queries, queries: Tensor) -> tuple[Tensor, Tensor]:
@@ -196,7 +231,9 @@ def _documents(source: Queries, queries: Tensor) -> tuple[Tensor, Tensor]:
     """
     starts = torch.from_numpy(source.offsets)[queries]
     lengths = torch.from_numpy(source.lengths)[queries]
+    # Where each query begins among the documents of all of them, and from there to its rows in the source.
     begins = lengths.cumsum(0) - lengths
     row = torch.arange(int(lengths.sum())) + (starts - begins).repeat_interleave(lengths)
-    column = torch.arange(int(lengths.max()) if len(lengths) else 0)
+    longest = int(lengths.max()) if len(lengths) else 0
+    column = torch.arange(longest)
     return (begins[:, None] + column).where(column < lengths[:, None], -1), row

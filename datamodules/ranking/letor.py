@@ -72,7 +72,8 @@ class LETOR(FoldedRanking):
     """
 
     folders = ("MQ2007", "MQ2008")
-    features, grades = 46, 3
+    features = 46
+    grades = 3
     page = "https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval/letor-4-0/"
 
     def __init__(self, *, name: Literal["MQ2007", "MQ2008"] = "MQ2008", fold: int = 1, **kwargs: Any) -> None:

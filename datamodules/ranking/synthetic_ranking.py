@@ -24,6 +24,7 @@ class _Shape:
 
 _SHAPES = {"mslr": _Shape(136, (0.52, 0.84, 0.97, 0.99)), "letor": _Shape(46, (0.80, 0.93))}
 _NOISE = 0.5
+"""Standard deviation of the noise on a score, in those of the scores."""
 
 
 class SyntheticRanking(RankingDataModule):
@@ -50,12 +51,23 @@ class SyntheticRanking(RankingDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        expected, found = "1 <= fewest_documents <= most_documents", f"{fewest_documents}, {most_documents}"
-        require(1 <= fewest_documents <= most_documents, expected, found, "Give a range of numbers of documents.")
-        found = f"{queries}, {test_queries}"
-        require(min(queries, test_queries) >= 1, "queries and test_queries of at least 1", found, "Give more queries.")
-        self.shape, self.queries, self.test_queries = shape, queries, test_queries
-        self.fewest_documents, self.most_documents = fewest_documents, most_documents
+        require(
+            1 <= fewest_documents <= most_documents,
+            "1 <= fewest_documents <= most_documents",
+            f"{fewest_documents}, {most_documents}",
+            "Give a range of numbers of documents.",
+        )
+        require(
+            min(queries, test_queries) >= 1,
+            "queries and test_queries of at least 1",
+            f"{queries}, {test_queries}",
+            "Give more queries.",
+        )
+        self.shape = shape
+        self.queries = queries
+        self.test_queries = test_queries
+        self.fewest_documents = fewest_documents
+        self.most_documents = most_documents
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:
@@ -85,23 +97,25 @@ class SyntheticRanking(RankingDataModule):
     def _parts(self) -> tuple[Queries, Queries]:
         """Training and test queries with the same relation between features and grades."""
         generator = generator_for(self.seed, "synthetic ranking", PERSISTENT)
-        lengths = torch.randint(
-            self.fewest_documents, self.most_documents + 1, (self.queries + self.test_queries,), generator=generator
-        )
+        num_queries = self.queries + self.test_queries
+        lengths = torch.randint(self.fewest_documents, self.most_documents + 1, (num_queries,), generator=generator)
+        # MSLR's features are standardised, LETOR's lie between 0 and 1.
         draw = torch.randn if self.shape == "mslr" else torch.rand
         features = draw(int(lengths.sum()), self.num_features, generator=generator)
         weights = torch.randn(self.num_features, generator=generator)
         scores = features @ weights
         scores += _NOISE * scores.std() * torch.randn(len(scores), generator=generator)
+        # Grades are cut at the quantiles of the scores that the data set has.
         # numpy's quantile: torch's refuses more than 16 million values.
-        thresholds = torch.from_numpy(np.quantile(scores.numpy(), _SHAPES[self.shape].below)).to(scores.dtype)
+        quantiles = np.quantile(scores.numpy(), _SHAPES[self.shape].below)
+        thresholds = torch.from_numpy(quantiles).to(scores.dtype)
         grades = torch.bucketize(scores, thresholds, right=True)
         offsets = np.concatenate([[0], lengths.cumsum(0).numpy()])
-        whole = Queries(features.numpy(), grades.numpy(), offsets)
-        return _between(whole, 0, self.queries), _between(whole, self.queries, whole.num_queries)
+        queries = Queries(features.numpy(), grades.numpy(), offsets)
+        return _between(queries, 0, self.queries), _between(queries, self.queries, num_queries)
 
 
-def _between(whole: Queries, begin: int, end: int) -> Queries:
-    offsets = whole.offsets[begin : end + 1]
+def _between(queries: Queries, begin: int, end: int) -> Queries:
+    offsets = queries.offsets[begin : end + 1]
     rows = slice(offsets[0], offsets[-1])
-    return Queries(whole.features[rows], whole.grades[rows], offsets - offsets[0])
+    return Queries(queries.features[rows], queries.grades[rows], offsets - offsets[0])

@@ -61,12 +61,23 @@ class RecommenderDataModule(FederatedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        way_out = "The papers use 4; without negatives nothing is hidden."
-        require(negatives_per_positive > 0, "negatives_per_positive > 0", negatives_per_positive, way_out)
-        self.negatives_per_positive = negatives_per_positive if likes is None else (1 - likes) / likes
-        self.holdout, self.negatives, self.evaluation_negatives = holdout, negatives, evaluation_negatives
-        self.degenerate_users, self.fewest_labels = degenerate_users, fewest_labels
-        self.repeated_selection, self.public_users = repeated_selection, public_users
+        require(
+            negatives_per_positive > 0,
+            "negatives_per_positive > 0",
+            negatives_per_positive,
+            "The papers use 4; without negatives nothing is hidden.",
+        )
+        if likes is not None:
+            # A share q of likes: (1 - q) / q negatives for each like.
+            negatives_per_positive = (1 - likes) / likes
+        self.negatives_per_positive = negatives_per_positive
+        self.holdout = holdout
+        self.negatives = negatives
+        self.evaluation_negatives = evaluation_negatives
+        self.degenerate_users = degenerate_users
+        self.fewest_labels = fewest_labels
+        self.repeated_selection = repeated_selection
+        self.public_users = public_users
         self._selected: dict[bytes | None, Tensor] = {}
         """Clients that the server selects repeatedly, by the secret key that they were drawn from."""
 
@@ -77,14 +88,21 @@ class RecommenderDataModule(FederatedDataModule):
     @functools.cached_property
     def _parts(self) -> tuple[Interactions, Interactions]:
         """Interactions of the clients, and of the public users."""
-        whole = refuse_degenerate(self.read(), drop=self.degenerate_users == "drop", source=type(self).__name__)
+        everyone = refuse_degenerate(self.read(), drop=self.degenerate_users == "drop", source=type(self).__name__)
         if not self.public_users:
-            return whole, keep_users(whole, np.zeros(0, dtype=np.int64))
-        expected = f"public_users below the number of users, {whole.num_users}"
-        require(self.public_users < whole.num_users, expected, self.public_users, "Set a smaller number.")
-        order = torch.randperm(whole.num_users, generator=generator_for(self.seed, "public users")).numpy()
-        public, clients = np.sort(order[: self.public_users]), np.sort(order[self.public_users :])
-        return keep_users(whole, clients), keep_users(whole, public)
+            nobody = np.zeros(0, dtype=np.int64)
+            return everyone, keep_users(everyone, nobody)
+        require(
+            self.public_users < everyone.num_users,
+            f"public_users below the number of users, {everyone.num_users}",
+            self.public_users,
+            "Set a smaller number.",
+        )
+        # Public users are drawn at random, and both kinds keep the order of the data.
+        order = torch.randperm(everyone.num_users, generator=generator_for(self.seed, "public users")).numpy()
+        public_users = np.sort(order[: self.public_users])
+        clients = np.sort(order[self.public_users :])
+        return keep_users(everyone, clients), keep_users(everyone, public_users)
 
     def auxiliary(self) -> dict[str, Tensor]:
         """``public_interactions (P, 2)``: a public user's number, and an item that it interacted with."""
@@ -95,12 +113,21 @@ class RecommenderDataModule(FederatedDataModule):
 
     @functools.cached_property
     def _split(self) -> tuple[Interactions, Ints]:
-        whole = self._parts[0]
-        rest, held = whole.hold_out_last() if self.holdout else (whole, np.full(whole.num_users, -1, dtype=np.int64))
-        kept = np.flatnonzero(self._label_counts(rest) >= self.fewest_labels)
-        way_out = "Set a smaller data.fewest_labels."
-        require(len(kept), f"users with at least {self.fewest_labels} labelled items", "none", way_out)
-        return (rest, held) if len(kept) == rest.num_users else (keep_users(rest, kept), held[kept])
+        training = self._parts[0]
+        held_out = np.full(training.num_users, -1, dtype=np.int64)
+        if self.holdout:
+            training, held_out = training.hold_out_last()
+        # Counted after the held-out items are gone: a client trains on what remains.
+        with_enough = np.flatnonzero(self._label_counts(training) >= self.fewest_labels)
+        require(
+            len(with_enough),
+            f"users with at least {self.fewest_labels} labelled items",
+            "none",
+            "Set a smaller data.fewest_labels.",
+        )
+        if len(with_enough) == training.num_users:
+            return training, held_out
+        return keep_users(training, with_enough), held_out[with_enough]
 
     def _label_counts(self, interactions: Interactions) -> Ints:
         """``(num_users,)`` labelled items of each user, sampled negatives included."""
@@ -117,7 +144,9 @@ class RecommenderDataModule(FederatedDataModule):
     @functools.cached_property
     def _dislikes(self) -> list[Ints] | None:
         """Disliked items of each user; None if the data have no dislikes."""
-        return None if self._split[0].liked is None else self._per_user(liked=False)
+        if self._split[0].liked is None:
+            return None
+        return self._per_user(liked=False)
 
     def _per_user(self, *, liked: bool) -> list[Ints]:
         interactions = self._split[0]
@@ -139,20 +168,26 @@ class RecommenderDataModule(FederatedDataModule):
 
     def raw_features(self) -> dict[str, Tensor]:
         """``likes`` and ``dislikes`` ``(num_clients, I)`` float32: 1 for each such item of a user."""
-        held = {"likes": self._positives} | ({} if self._dislikes is None else {"dislikes": self._dislikes})
-        found = {name: torch.zeros(self.num_clients, self.num_items) for name in held}
-        for name, items_of_users in held.items():
+        items_by_kind = {"likes": self._positives}
+        if self._dislikes is not None:
+            items_by_kind["dislikes"] = self._dislikes
+        features = {}
+        for kind, items_of_users in items_by_kind.items():
+            features[kind] = torch.zeros(self.num_clients, self.num_items)
             for user, items in enumerate(items_of_users):
-                found[name][user, torch.from_numpy(items)] = 1
-        return found
+                features[kind][user, torch.from_numpy(items)] = 1
+        return features
 
     @property
     def rate(self) -> float | None:
         """Share of likes that sampled negatives lead to; None if the data have dislikes."""
-        return None if self._dislikes is not None else 1 / (1 + self.negatives_per_positive)
+        if self._dislikes is not None:
+            return None
+        return 1 / (1 + self.negatives_per_positive)
 
     def draw_clients(self, count: int, *, among: Tensor | None = None) -> Tensor:
-        everyone, generator = self.build_cohort(0, torch.arange(self.num_clients)), self.secret_draws("victims")
+        everyone = self.build_cohort(0, torch.arange(self.num_clients))
+        generator = self.secret_draws("victims")
         return draw_identifiable(everyone, count, among=among, rate=self.rate, generator=generator)
 
     def participants(self, round_number: int) -> Tensor:
@@ -160,17 +195,25 @@ class RecommenderDataModule(FederatedDataModule):
         if repeated is None or round_number < repeated.after:
             return super().participants(round_number)
         if self.secret not in self._selected:
-            before = torch.cat([self.participants(number) for number in range(repeated.after)])
-            self._selected[self.secret] = self.draw_clients(repeated.clients, among=before)
+            # The server selects among those whose updates it has seen.
+            earlier_participants = [self.participants(number) for number in range(repeated.after)]
+            among = torch.cat(earlier_participants)
+            self._selected[self.secret] = self.draw_clients(repeated.clients, among=among)
         return self._selected[self.secret]
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """The cohort of some clients; example k of a client is about row k of its item table."""
+        # Part of the key of the draw of negatives: new ones in each round, or the same in all of them.
         moment = round_number + 1 if self.negatives == "per_round" else PERSISTENT
-        pairs = [self._labelled(client, moment) for client in clients.tolist()]
-        rows = pad_sequence([torch.from_numpy(items) for items, _ in pairs], batch_first=True, padding_value=-1)
-        labels = pad_sequence([torch.from_numpy(labels) for _, labels in pairs], batch_first=True)
-        return Cohort(round_number, clients, {"label": labels}, rows >= 0, {ITEM_EMBEDDING: rows})
+        items_of_clients = []
+        labels_of_clients = []
+        for client in clients.tolist():
+            items, labels = self._labelled(client, moment)
+            items_of_clients.append(torch.from_numpy(items))
+            labels_of_clients.append(torch.from_numpy(labels))
+        rows = pad_sequence(items_of_clients, batch_first=True, padding_value=-1)
+        label = pad_sequence(labels_of_clients, batch_first=True)
+        return Cohort(round_number, clients, {"label": label}, rows >= 0, {ITEM_EMBEDDING: rows})
 
     def _labelled(self, client: int, moment: int) -> tuple[Ints, npt.NDArray[np.float32]]:
         if self._dislikes is not None:
@@ -185,20 +228,25 @@ class RecommenderDataModule(FederatedDataModule):
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of users with candidates: ``clients (B,)``, ``items (B, K)`` padded with -1, ``target (B, K)``."""
-        (rank, world), held = self._rank_and_world, self._split[1]
-        users = [int(user) for user in np.flatnonzero(held >= 0) if user % world == rank]
+        rank, world = self._rank_and_world
+        _, held_out = self._split
+        # Each process evaluates its share of the users who have a held-out item.
+        users = [int(user) for user in np.flatnonzero(held_out >= 0) if user % world == rank]
         return DataLoader(users, batch_size=256, collate_fn=self._candidates)  # type: ignore[arg-type]
 
     def _candidates(self, users: list[int]) -> dict[str, Tensor]:
-        held, rows = self._split[1], []
+        _, held_out = self._split
+        size = self.num_items
+        if self.evaluation_negatives is not None:
+            size = self.evaluation_negatives
+        rows = []
         for user in users:
-            seen = np.append(self._positives[user], held[user])
+            rated = np.append(self._positives[user], held_out[user])
             if self._dislikes is not None:
-                seen = np.append(seen, self._dislikes[user])
-            size = self.num_items if self.evaluation_negatives is None else self.evaluation_negatives
-            unseen = sample_unseen(seen, size, self.num_items, generator_for(self.seed, "evaluation", user))
+                rated = np.append(rated, self._dislikes[user])
+            unseen = sample_unseen(rated, size, self.num_items, generator_for(self.seed, "evaluation", user))
             # Sorted, so that an untrained model, all of whose scores tie, does not rank the held-out item first.
-            rows.append(torch.from_numpy(np.sort(np.append(unseen, held[user]))))
+            rows.append(torch.from_numpy(np.sort(np.append(unseen, held_out[user]))))
         items = pad_sequence(rows, batch_first=True, padding_value=-1)
-        target = items == torch.from_numpy(held[users])[:, None]
+        target = items == torch.from_numpy(held_out[users])[:, None]
         return {"clients": torch.tensor(users), "items": items, "target": target}

@@ -45,20 +45,25 @@ class Interactions:
         Returns:
             The other interactions, and ``(num_users,)`` held-out items, -1 if there is none.
         """
-        position = np.arange(len(self.items)) if self.liked is None else np.flatnonzero(self.liked)
-        owner = self.users[position]
-        several = np.bincount(owner, minlength=self.num_users) > 1
-        is_last = np.append(owner[1:] != owner[:-1], True)
-        last = position[is_last & several[owner]]
-        held = np.full(self.num_users, -1, dtype=np.int64)
-        held[several] = self.items[last]
-        keep = np.ones(len(self.items), dtype=bool)
-        keep[last] = False
-        return self.select(keep), held
+        positions = np.arange(len(self.items))
+        if self.liked is not None:
+            positions = np.flatnonzero(self.liked)
+        owners = self.users[positions]
+        has_several = np.bincount(owners, minlength=self.num_users) > 1
+        # Sorted by user: the last of a user stands before the first of the next one.
+        is_last = np.append(owners[1:] != owners[:-1], True)
+        last = positions[is_last & has_several[owners]]
+        held_out = np.full(self.num_users, -1, dtype=np.int64)
+        held_out[has_several] = self.items[last]
+        remains = np.ones(len(self.items), dtype=bool)
+        remains[last] = False
+        return self.select(remains), held_out
 
     def select(self, keep: Bools) -> "Interactions":
         """The interactions for which `keep` ``(P,)`` is true."""
-        liked = None if self.liked is None else self.liked[keep]
+        liked = self.liked
+        if liked is not None:
+            liked = liked[keep]
         return dataclasses.replace(self, users=self.users[keep], items=self.items[keep], liked=liked)
 
 
@@ -68,9 +73,11 @@ def unique_interactions(
     """Sorts interactions by user and time, and keeps the first of every repeated pair."""
     order = np.lexsort((items, times, users))
     pairs = users[order] * num_items + items[order]
-    chosen = order[np.sort(np.unique(pairs, return_index=True)[1])]
-    kept = None if liked is None else liked[chosen]
-    return Interactions(users[chosen], items[chosen], num_users, num_items, kept)
+    _, first_of_pair = np.unique(pairs, return_index=True)
+    chosen = order[np.sort(first_of_pair)]
+    if liked is not None:
+        liked = liked[chosen]
+    return Interactions(users[chosen], items[chosen], num_users, num_items, liked)
 
 
 def sample_unseen(positives: Ints, size: int, num_items: int, generator: torch.Generator) -> Ints:
@@ -115,25 +122,32 @@ def refuse_degenerate(interactions: Interactions, *, drop: bool, source: str) ->
     Raises:
         InputError: there is such a user and `drop` is false.
     """
-    users = interactions.users if interactions.liked is None else interactions.users[interactions.liked]
+    users = interactions.users
+    if interactions.liked is not None:
+        users = users[interactions.liked]
     counts = np.bincount(users, minlength=interactions.num_users)
-    bad = np.flatnonzero((counts == 0) | (counts >= interactions.num_items))
-    if not len(bad):
+    # Without a positive there is nothing to train; with all items liked, no negative is left to draw.
+    degenerate = np.flatnonzero((counts == 0) | (counts >= interactions.num_items))
+    if not len(degenerate):
         return interactions
     if not drop:
+        first = degenerate[0]
         raise InputError(
             expected="users with at least one interaction and at least one item left",
-            found=f"user {bad[0]} of {source} with {counts[bad[0]]} of {interactions.num_items} items"
-            f" ({len(bad)} such users)",
+            found=f"user {first} of {source} with {counts[first]} of {interactions.num_items} items"
+            f" ({len(degenerate)} such users)",
             way_out="Set degenerate_users to drop to leave them out.",
         )
-    return keep_users(interactions, np.setdiff1d(np.arange(interactions.num_users), bad))
+    return keep_users(interactions, np.setdiff1d(np.arange(interactions.num_users), degenerate))
 
 
-def keep_users(interactions: Interactions, kept: Ints) -> Interactions:
+def keep_users(interactions: Interactions, kept_users: Ints) -> Interactions:
     """The interactions of some users, given in ascending order and numbered again from 0."""
-    number = np.full(interactions.num_users, -1, dtype=np.int64)
-    number[kept] = np.arange(len(kept))
-    rest = interactions.select(number[interactions.users] >= 0)
-    ranks = kept if interactions.ranks is None else interactions.ranks[kept]
-    return dataclasses.replace(rest, users=number[rest.users], num_users=len(kept), ranks=ranks)
+    new_number = np.full(interactions.num_users, -1, dtype=np.int64)
+    new_number[kept_users] = np.arange(len(kept_users))
+    remaining = interactions.select(new_number[interactions.users] >= 0)
+    # Ranks are those among all users of the source, whoever was left out before.
+    ranks = kept_users
+    if interactions.ranks is not None:
+        ranks = interactions.ranks[kept_users]
+    return dataclasses.replace(remaining, users=new_number[remaining.users], num_users=len(kept_users), ranks=ranks)

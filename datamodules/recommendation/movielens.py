@@ -22,9 +22,27 @@ LIKED = 4.0
 """Stars from which a rating means that the user liked the film."""
 _COLUMNS = {"userId": WHOLE, "movieId": WHOLE, "rating": number(0.5, 5), "timestamp": WHOLE}
 _OCCUPATIONS = (
-    *("administrator", "artist", "doctor", "educator", "engineer", "entertainment", "executive", "healthcare"),
-    *("homemaker", "lawyer", "librarian", "marketing", "none", "other", "programmer", "retired", "salesman"),
-    *("scientist", "student", "technician", "writer"),
+    "administrator",
+    "artist",
+    "doctor",
+    "educator",
+    "engineer",
+    "entertainment",
+    "executive",
+    "healthcare",
+    "homemaker",
+    "lawyer",
+    "librarian",
+    "marketing",
+    "none",
+    "other",
+    "programmer",
+    "retired",
+    "salesman",
+    "scientist",
+    "student",
+    "technician",
+    "writer",
 )
 _GENDER = matching("[MF]", "M or F", "MF".index)
 _NAMED = matching("|".join(_OCCUPATIONS), "one of the 21 occupations of u.occupation", _OCCUPATIONS.index)
@@ -35,7 +53,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _Variant:
     file: str
     separator: str
     archive: Archive | None
@@ -53,30 +71,32 @@ class _People:
     ages: tuple[int, int]
 
 
-_LAYOUTS: dict[str, _Layout] = {
-    "ml-100k": _Layout(
+_VARIANTS: dict[str, _Variant] = {
+    "ml-100k": _Variant(
         "u.data",
         "\t",
         Archive(f"{_FILES}ml-100k.zip", "0e33842e24a9c977be4e0107933c0723"),
         "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
         _People(
-            *("u.user", "|"),
+            "u.user",
+            "|",
             {"userId": WHOLE, "age": WHOLE, "gender": _GENDER, "occupation": _NAMED, "zip": TEXT},
             (35, 46),
         ),
     ),
-    "ml-1m": _Layout(
+    "ml-1m": _Variant(
         "ratings.dat",
         "::",
         Archive(f"{_FILES}ml-1m.zip", "c4d9eecfca2ab87c1945afe126590906"),
         people=_People(  # its ages are the first of 1 to 17, 18 to 24, 25 to 34, 35 to 44, 45 to 49, 50 to 55, 56 on
-            *("users.dat", "::"),
+            "users.dat",
+            "::",
             {"userId": WHOLE, "gender": _GENDER, "age": WHOLE, "occupation": _NUMBERED, "zip": TEXT},
             (35, 45),
         ),
     ),
     # Its owners change it from time to time, so there is no hash to check.
-    "ml-latest-small": _Layout("ratings.csv", ",", None),
+    "ml-latest-small": _Variant("ratings.csv", ",", None),
 }
 
 
@@ -102,7 +122,7 @@ class MovieLens(RecommenderDataModule):
         F. M. Harper and J. A. Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5(4), 2015.
     """
 
-    folders = tuple(_LAYOUTS)
+    folders = tuple(_VARIANTS)
 
     def __init__(
         self,
@@ -113,7 +133,9 @@ class MovieLens(RecommenderDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.variant, self.download, self.preferences = variant, download, preferences
+        self.variant = variant
+        self.download = download
+        self.preferences = preferences
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:
@@ -121,7 +143,7 @@ class MovieLens(RecommenderDataModule):
 
     @property
     def _path(self) -> Path:
-        return self.data_root() / self.variant / _LAYOUTS[self.variant].file
+        return self.data_root() / self.variant / _VARIANTS[self.variant].file
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
@@ -130,7 +152,7 @@ class MovieLens(RecommenderDataModule):
     def prepare_data(self) -> None:
         if not self.download:
             return
-        archive = _LAYOUTS[self.variant].archive
+        archive = _VARIANTS[self.variant].archive
         if archive is not None:
             fetch_archive(archive, self.data_root(), target=self._path)
         else:  # its owners allow no automatic download
@@ -139,23 +161,30 @@ class MovieLens(RecommenderDataModule):
 
     def read(self) -> Interactions:
         self.prepare_data()
-        layout = _LAYOUTS[self.variant]
-        page = _PAGE if layout.archive is None else f"{_PAGE} (or set download: true)"
+        variant = _VARIANTS[self.variant]
+        page = _PAGE
+        if variant.archive is not None:
+            page = f"{_PAGE} (or set download: true)"
         columns, _ = read_table(
-            self._path, _COLUMNS, page=page, separator=layout.separator, header=layout.separator == ","
+            self._path, _COLUMNS, page=page, separator=variant.separator, header=variant.separator == ","
         )
-        found = self.fingerprint["sha256"]
-        if layout.sha256 not in (None, found):
-            _logger.warning("%s is not the published file: its sha256 is %s, not %s.", self._path, found, layout.sha256)
+        sha256 = self.fingerprint["sha256"]
+        if variant.sha256 not in (None, sha256):
+            _logger.warning(
+                "%s is not the published file: its sha256 is %s, not %s.", self._path, sha256, variant.sha256
+            )
+        # Users and films are numbered from 0 in the order of their identifiers.
         user_ids, item_ids, ratings, times = (np.array(values) for values in columns.values())
         users, user = np.unique(user_ids, return_inverse=True)
         items, item = np.unique(item_ids, return_inverse=True)
         self._all_users = users
-        liked = ratings >= LIKED if self.preferences == "liked" else None
+        liked = None
+        if self.preferences == "liked":
+            liked = ratings >= LIKED
         return unique_interactions(user, item, times, num_users=len(users), num_items=len(items), liked=liked)
 
     def read_attributes(self) -> dict[str, Tensor]:
-        people = _LAYOUTS[self.variant].people
+        people = _VARIANTS[self.variant].people
         if people is None:
             raise InputError(
                 expected="ml-100k or ml-1m, which have a file of their users' attributes",
@@ -164,13 +193,24 @@ class MovieLens(RecommenderDataModule):
             )
         path = self._path.with_name(people.file)
         columns, _ = read_table(path, people.columns, page=_PAGE, separator=people.separator, header=False)
-        rows = {user: row for row, user in enumerate(columns["userId"])}
+        row_of_user = {user: row for row, user in enumerate(columns["userId"])}
+        # Clients are numbered by rank; the file has the users' identifiers.
+        user_ids = self._all_users
         ranks = self._split[0].ranks
-        users = (self._all_users if ranks is None else self._all_users[ranks]).tolist()  # identifiers in the file
-        absent = next((user for user in users if user not in rows), None)
+        if ranks is not None:
+            user_ids = user_ids[ranks]
+        users = user_ids.tolist()
+        absent = next((user for user in users if user not in row_of_user), None)
         require(
-            absent is None, f"every user of {self._path.name} in {path}", f"no line of user {absent}", "Copy it again."
+            absent is None,
+            f"every user of {self._path.name} in {path}",
+            f"no line of user {absent}",
+            "Copy it again.",
         )
-        chosen = torch.tensor([rows[user] for user in users])
-        ages, gender, occupation = (torch.tensor(columns[name])[chosen] for name in ("age", "gender", "occupation"))
-        return {"age": bands(ages, people.ages), "gender": gender, "occupation": occupation}
+        rows = torch.tensor([row_of_user[user] for user in users])
+        ages = torch.tensor(columns["age"])[rows]
+        return {
+            "age": bands(ages, people.ages),
+            "gender": torch.tensor(columns["gender"])[rows],
+            "occupation": torch.tensor(columns["occupation"])[rows],
+        }

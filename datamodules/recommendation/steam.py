@@ -39,4 +39,11 @@ class Steam(RecommenderDataModule):
         columns, _ = read_table(self._path, _COLUMNS, page=_PAGE, header=False)
         users, user = np.unique(columns["user"], return_inverse=True)
         games, game = np.unique(columns["game"], return_inverse=True)
-        return unique_interactions(user, game, np.arange(len(user)), num_users=len(users), num_items=len(games))
+        # The file has no times: its order stands for them.
+        return unique_interactions(
+            user,
+            game,
+            np.arange(len(user)),
+            num_users=len(users),
+            num_items=len(games),
+        )

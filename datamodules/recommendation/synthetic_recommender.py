@@ -13,6 +13,7 @@ from fedleak.datamodules.recommendation.base import RecommenderDataModule
 from fedleak.datamodules.recommendation.interactions import Interactions, unique_interactions
 
 _TASTES = 8
+"""Dimensions of the tastes."""
 
 
 class SyntheticRecommender(RecommenderDataModule):
@@ -45,8 +46,11 @@ class SyntheticRecommender(RecommenderDataModule):
             f"{fewest_interactions}, {mean_interactions}, {items}",
             "Give a larger catalogue or fewer interactions.",
         )
-        self.users, self.items, self.spread = users, items, spread
-        self.mean_interactions, self.fewest_interactions = mean_interactions, fewest_interactions
+        self.users = users
+        self.items = items
+        self.spread = spread
+        self.mean_interactions = mean_interactions
+        self.fewest_interactions = fewest_interactions
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
@@ -56,20 +60,28 @@ class SyntheticRecommender(RecommenderDataModule):
         """Draws the interactions; a Gumbel draw on the logits is a sample without replacement."""
         random = np.random.default_rng(generator_for(self.seed, "synthetic", PERSISTENT).initial_seed() % 2**63)
         counts = self._counts(random)
+        # Logits of an item for a user: popularity, which falls as rank^-0.8, and the product of two vectors of tastes.
         popularity = -0.8 * np.log(1 + random.permutation(self.items))
-        tastes = random.normal(size=(self.users, _TASTES)) @ random.normal(size=(_TASTES, self.items)) / _TASTES**0.5
+        user_vectors = random.normal(size=(self.users, _TASTES))
+        item_vectors = random.normal(size=(_TASTES, self.items))
+        tastes = user_vectors @ item_vectors / _TASTES**0.5
         keys = popularity + tastes + random.gumbel(size=tastes.shape)
         ranked = np.argsort(-keys, axis=1)
-        chosen = np.arange(self.items) < counts[:, None]
+        is_chosen = np.arange(self.items) < counts[:, None]
         user = np.repeat(np.arange(self.users), counts)
         return unique_interactions(
-            user, ranked[chosen], np.arange(len(user)), num_users=self.users, num_items=self.items
+            user,
+            ranked[is_chosen],
+            np.arange(len(user)),
+            num_users=self.users,
+            num_items=self.items,
         )
 
     def _counts(self, random: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
         extra = self.mean_interactions - self.fewest_interactions
         # The mean of a lognormal is exp(mu + s^2 / 2).
         draws = np.exp(self.spread * random.normal(size=self.users) - self.spread**2 / 2) * extra
+        # At most half of the items, so that negatives are left.
         counts: np.ndarray[Any, np.dtype[np.int64]] = np.clip(
             self.fewest_interactions + draws.astype(np.int64), 1, self.items // 2
         )

@@ -49,7 +49,11 @@ class TableDataModule(RowsDataModule):
     @property
     def image_shape(self) -> tuple[int, int, int]:  # type: ignore[override]
         """One line of as many numbers as the network has inputs."""
-        return (1, 1, sum(1 if column.kind == "number" else column.size for column in self.schema))
+        inputs = 0
+        for column in self.schema:
+            # A category has an input for each of its values.
+            inputs += 1 if column.kind == "number" else column.size
+        return (1, 1, inputs)
 
     @property
     def record_grid(self) -> tuple[Tensor, Tensor]:
@@ -59,10 +63,14 @@ class TableDataModule(RowsDataModule):
 
     def record_copies(self, records: Tensor) -> Tensor:
         """``(M,)`` number of rows of the whole table that equal each of ``records (M, 1, 1, D)``."""
-        everyone, counts = np.unique(self.encoding.values.numpy(), axis=0, return_counts=True)
-        known = {row.tobytes(): int(count) for row, count in zip(everyone, counts, strict=True)}
+        distinct_rows, counts = np.unique(self.encoding.values.numpy(), axis=0, return_counts=True)
+        # Rows are looked up by their bytes.
+        copies_of_row = {}
+        for row, count in zip(distinct_rows, counts, strict=True):
+            copies_of_row[row.tobytes()] = int(count)
         values = self.encoding.columns.decode(records).numpy()
-        return torch.tensor([known.get(row.tobytes(), 0) for row in values], dtype=torch.int64)
+        copies = [copies_of_row.get(row.tobytes(), 0) for row in values]
+        return torch.tensor(copies, dtype=torch.int64)
 
     def auxiliary(self) -> dict[str, Tensor]:
         """The attacker's rows and classes, and the description of the columns, see `fedleak.core.table_columns`."""
@@ -81,5 +89,6 @@ class TableDataModule(RowsDataModule):
     def rows(self) -> tuple[LabelledImages, LabelledImages]:  # type: ignore[override]
         """Rows for the training and for the test."""
         _, labels, groups = self._rows
-        whole = LabelledImages(self.encoding.rows.float().reshape(-1, *self.image_shape), labels, groups)
-        return split_test(whole, class_names=self.class_names, fraction=0.2, seed=self.seed)
+        vectors = self.encoding.rows.float().reshape(-1, *self.image_shape)
+        table = LabelledImages(vectors, labels, groups)
+        return split_test(table, class_names=self.class_names, fraction=0.2, seed=self.seed)

@@ -44,13 +44,23 @@ class CsvTable(TableDataModule):
     ) -> None:
         super().__init__(auxiliary_per_class=auxiliary_per_class, **kwargs)
         names = [column.name for column in schema]
-        different = len({*names, label}) == len(names) + 1 and len(names) > 0
-        require(different, "columns of different names, without the label", f"{names}, label {label}", "Correct them.")
-        self.name, self.file, self.schema = Path(file).stem, file, schema
-        self.label, self.class_names, self.group = label, class_names, group
+        require(
+            len({*names, label}) == len(names) + 1 and len(names) > 0,
+            "columns of different names, without the label",
+            f"{names}, label {label}",
+            "Correct them.",
+        )
+        self.name = Path(file).stem
+        self.file = file
+        self.schema = schema
+        self.label = label
+        self.class_names = class_names
+        self.group = group
 
     def read_rows(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        path = Path(self.file) if Path(self.file).is_absolute() else self.data_root() / self.file
+        path = Path(self.file)
+        if not path.is_absolute():
+            path = self.data_root() / self.file
         return read_schema(path, self.schema, self.label, self.class_names, group=self.group, page="its source")
 
 
@@ -77,16 +87,19 @@ def read_schema(
         separator: delimiter.
         names: all columns of a file without a first line that names them.
     """
-    wanted = {column.name: column.field for column in schema}
-    wanted[label] = Column(name=label, values=classes).field
+    fields = {column.name: column.field for column in schema}
+    fields[label] = Column(name=label, values=classes).field
     if group is not None:
-        wanted[group] = TEXT
+        fields[group] = TEXT
     if names is not None:
-        wanted = {name: wanted.get(name, TEXT) for name in names}
-    columns, _ = read_table(path, wanted, page=page, separator=separator, header=names is None)
+        # Without a header, every column of the file must be named, in order; the others are read as text.
+        fields = {name: fields.get(name, TEXT) for name in names}
+    columns, _ = read_table(path, fields, page=page, separator=separator, header=names is None)
     values = torch.tensor([columns[column.name] for column in schema], dtype=torch.int64).T.contiguous()
     groups = None
     if group is not None:
-        number = {text: place for place, text in enumerate(dict.fromkeys(columns[group]))}
-        groups = torch.tensor([number[text] for text in columns[group]])
+        # Groups are numbered in the order in which they come first.
+        distinct_groups = dict.fromkeys(columns[group])
+        number_of = {text: number for number, text in enumerate(distinct_groups)}
+        groups = torch.tensor([number_of[text] for text in columns[group]])
     return values, torch.tensor(columns[label], dtype=torch.int64), groups

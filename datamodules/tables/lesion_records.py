@@ -11,8 +11,21 @@ from fedleak.datamodules.tables.schema import Column
 
 _PAGE = "https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000"
 _SITES = (
-    *("abdomen", "acral", "back", "chest", "ear", "face", "foot", "genital", "hand"),
-    *("lower extremity", "neck", "scalp", "trunk", "upper extremity", "unknown"),
+    "abdomen",
+    "acral",
+    "back",
+    "chest",
+    "ear",
+    "face",
+    "foot",
+    "genital",
+    "hand",
+    "lower extremity",
+    "neck",
+    "scalp",
+    "trunk",
+    "upper extremity",
+    "unknown",
 )
 
 

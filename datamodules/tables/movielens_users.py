@@ -11,9 +11,27 @@ from fedleak.datamodules.tables.schema import Column
 
 _PAGE = "https://grouplens.org/datasets/movielens/100k/"
 _OCCUPATIONS = (
-    *("administrator", "artist", "doctor", "educator", "engineer", "entertainment", "executive", "healthcare"),
-    *("homemaker", "lawyer", "librarian", "marketing", "none", "other", "programmer", "retired", "salesman"),
-    *("scientist", "student", "technician", "writer"),
+    "administrator",
+    "artist",
+    "doctor",
+    "educator",
+    "engineer",
+    "entertainment",
+    "executive",
+    "healthcare",
+    "homemaker",
+    "lawyer",
+    "librarian",
+    "marketing",
+    "none",
+    "other",
+    "programmer",
+    "retired",
+    "salesman",
+    "scientist",
+    "student",
+    "technician",
+    "writer",
 )
 
 

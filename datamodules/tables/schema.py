@@ -14,6 +14,7 @@ from fedleak.core.table_columns import TableColumns
 
 Kind = Literal["number", "category"]
 _OFF_RANGE = 1e-9
+"""By which a number may lie outside of its range, after decimals were rounded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,29 +48,45 @@ class Column:
         kinds = get_args(Kind)
         require(self.kind in kinds, f"a kind among {', '.join(kinds)} for {where}", self.kind, "Correct the schema.")
         if self.kind == "number":
-            levels = (self.highest - self.lowest) / self.step if self.step > 0 else -1.0
-            whole = levels > 0 and math.isclose(levels, round(levels), abs_tol=1e-6)
-            found = f"{self.lowest} to {self.highest} in steps of {self.step}"
-            require(whole, f"lowest below highest, a whole number of steps apart, for {where}", found, "Correct them.")
+            self._check_steps(where)
             return
-        values = len(set(self.values))
-        found = f"{list(self.values)[:8]}"
+        distinct = len(set(self.values))
         require(
-            values > 1 and values == len(self.values), f"two different values or more for {where}", found, "List them."
+            distinct > 1 and distinct == len(self.values),
+            f"two different values or more for {where}",
+            f"{list(self.values)[:8]}",
+            "List them.",
+        )
+
+    def _check_steps(self, where: str) -> None:
+        steps = -1.0
+        if self.step > 0:
+            steps = (self.highest - self.lowest) / self.step
+        require(
+            steps > 0 and math.isclose(steps, round(steps), abs_tol=1e-6),
+            f"lowest below highest, a whole number of steps apart, for {where}",
+            f"{self.lowest} to {self.highest} in steps of {self.step}",
+            "Correct them.",
         )
 
     @property
     def size(self) -> int:
         """Number of possible values."""
-        return round((self.highest - self.lowest) / self.step) + 1 if self.kind == "number" else len(self.values)
+        if self.kind == "number":
+            return round((self.highest - self.lowest) / self.step) + 1
+        return len(self.values)
 
     @property
     def field(self) -> Field:
         """How its text is read: to the number of a value from 0, or -1 for a missing number."""
-        empty = "" if self.missing is None else ", or nothing"
+        or_nothing = ""
+        if self.missing is not None:
+            or_nothing = ", or nothing"
         if self.kind == "number":
-            return Field(f"a number from {self.lowest:g} to {self.highest:g}{empty}", self._level)
-        return Field(f"one of {', '.join(self.values)}{empty}", self._place)
+            meaning = f"a number from {self.lowest:g} to {self.highest:g}{or_nothing}"
+            return Field(meaning, self._level)
+        meaning = f"one of {', '.join(self.values)}{or_nothing}"
+        return Field(meaning, self._index)
 
     def _level(self, text: str) -> int:
         if not text and self.missing == "median":
@@ -79,7 +96,7 @@ class Column:
             raise ValueError(text)
         return round((value - self.lowest) / self.step)
 
-    def _place(self, text: str) -> int:
+    def _index(self, text: str) -> int:
         return list(self.values).index(text or self.missing or "")
 
 
@@ -106,16 +123,23 @@ def encode(schema: Sequence[Column], values: Tensor) -> Encoding:
         values: ``(N, C)`` int64 numbers of the values, -1 for a missing number, which becomes the median of the others
             (the lower of two).
     """
-    made = []
+    # A row for each input, in the order of `TableColumns`: column, category, step, origin, lowest, highest.
+    inputs = []
     values = values.clone()
-    for place, column in enumerate(schema):
-        own = values[:, place]
+    for number, column in enumerate(schema):
+        column_values = values[:, number]
         if column.kind == "category":
-            made += [(place, 1.0, 1.0, 0.0, 0.0, 1.0)] * column.size
+            inputs += [(number, 1.0, 1.0, 0.0, 0.0, 1.0)] * column.size
             continue
-        own[own < 0] = own[own >= 0].median() if bool((own >= 0).any()) else 0
-        exact = own.double()
+        # In place: a missing number becomes the median of the others.
+        is_present = column_values >= 0
+        median: Tensor | int = 0
+        if bool(is_present.any()):
+            median = column_values[is_present].median()
+        column_values[~is_present] = median
+        exact = column_values.double()
+        # Level l has the input (l - mean) / deviation: a step of 1 / deviation from the origin -mean / deviation.
         deviation = float(exact.std(correction=0)) or 1.0
-        made.append((place, 0.0, 1 / deviation, -float(exact.mean()) / deviation, 0.0, column.size - 1.0))
-    columns = TableColumns.of(torch.tensor(made, dtype=torch.float64))
+        inputs.append((number, 0.0, 1 / deviation, -float(exact.mean()) / deviation, 0.0, column.size - 1.0))
+    columns = TableColumns.of(torch.tensor(inputs, dtype=torch.float64))
     return Encoding(columns, values, columns.encode(values))

@@ -64,7 +64,9 @@ class SklearnTable(RowsDataModule):
     def record_grid(self) -> tuple[Tensor, Tensor]:
         """Step and origin ``(1, 1, D)`` of the standardised columns."""
         _, _, step, mean, deviation = self._table
-        return tuple(torch.from_numpy(v).reshape(self.image_shape) for v in (step / deviation, -mean / deviation))  # type: ignore[return-value]
+        standardised_step = torch.from_numpy(step / deviation).reshape(self.image_shape)
+        standardised_origin = torch.from_numpy(-mean / deviation).reshape(self.image_shape)
+        return standardised_step, standardised_origin
 
     @functools.cached_property
     def _table(self) -> tuple[npt.NDArray[np.float64], ...]:
@@ -72,13 +74,18 @@ class SklearnTable(RowsDataModule):
         if self.name == "diabetes":
             values, target = sklearn.datasets.load_diabetes(return_X_y=True, scaled=False)
             labels = target >= np.median(target)
+        elif self.name == "breast-cancer":
+            values, labels = sklearn.datasets.load_breast_cancer(return_X_y=True)
         else:
-            load = sklearn.datasets.load_breast_cancer if self.name == "breast-cancer" else sklearn.datasets.load_digits
-            values, labels = load(return_X_y=True)
+            values, labels = sklearn.datasets.load_digits(return_X_y=True)
+        # The step of a column is the last of `_DIGITS` digits of its largest value, and at least 1 for whole numbers.
         largest = np.abs(values).max(0)
-        step = 10.0 ** (np.floor(np.log10(largest, where=largest > 0, out=np.zeros_like(largest))) + 1 - _DIGITS)
-        step = np.where((values == np.rint(values)).all(0), np.maximum(step, 1.0), step)
+        magnitude = np.floor(np.log10(largest, where=largest > 0, out=np.zeros_like(largest)))
+        step = 10.0 ** (magnitude + 1 - _DIGITS)
+        are_whole = (values == np.rint(values)).all(0)
+        step = np.where(are_whole, np.maximum(step, 1.0), step)
         values = np.rint(values / step) * step
+        # A constant column is only moved to 0.
         deviation = values.std(0)
         return values, labels, step, values.mean(0), np.where(deviation > 0, deviation, 1.0)
 
@@ -86,6 +93,7 @@ class SklearnTable(RowsDataModule):
     def rows(self) -> tuple[LabelledImages, LabelledImages]:  # type: ignore[override]
         """Rows for the training and for the test."""
         values, labels, _, mean, deviation = self._table
-        rows = torch.from_numpy(((values - mean) / deviation).astype(np.float32)).reshape(-1, *self.image_shape)
-        whole = LabelledImages(rows, torch.from_numpy(labels.astype(np.int64)))
-        return split_test(whole, class_names=self.class_names, fraction=0.2, seed=self.seed)
+        standardised = ((values - mean) / deviation).astype(np.float32)
+        images = torch.from_numpy(standardised).reshape(-1, *self.image_shape)
+        table = LabelledImages(images, torch.from_numpy(labels.astype(np.int64)))
+        return split_test(table, class_names=self.class_names, fraction=0.2, seed=self.seed)

@@ -11,7 +11,8 @@ from docs.tools.included_page import definition
 from fedleak.client.algorithm import ClientAlgorithm
 from fedleak.core.attack import Attack
 from fedleak.core.io.files import write_whole
-from fedleak.core.metric_table import JUDGED_BY, METRICS, Metric
+from fedleak.core.metric import Metric
+from fedleak.core.metric_table import JUDGED_BY, METRICS
 from fedleak.core.threat_model import Need, described_need
 from fedleak.evaluation.registry import REGISTRY
 from fedleak.recordings.named_algorithm import ALGORITHMS

@@ -71,18 +71,23 @@ class Choices:
 
         `rescored` takes log odds ``(V, R)``, minus infinity outside the mask.
         """
-        kept = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
-        places = torch.arange(len(kept))[:, None].expand(kept.shape)
+        in_mask = mask
+        if in_mask is None:
+            in_mask = torch.ones_like(labels, dtype=torch.bool)
+        # Row v of the matrix is about client v.
+        clients = torch.arange(len(in_mask))[:, None].expand(in_mask.shape)
 
         def of_rows(odds: Tensor) -> Any:
-            return rescored(torch.full(kept.shape, -torch.inf, dtype=torch.float64).masked_scatter(kept, odds))
+            # The flat log odds go back to their places in the matrix; what is outside of the mask is impossible.
+            impossible = torch.full(in_mask.shape, -torch.inf, dtype=torch.float64)
+            return rescored(impossible.masked_scatter(in_mask, odds))
 
         return cls(
-            scores=scores[kept].double(),
-            labels=labels[kept] > 0.5,
-            places=places[kept],
+            scores=scores[in_mask].double(),
+            labels=labels[in_mask] > 0.5,
+            places=clients[in_mask],
             rescored=of_rows,
-            decided=None if decided is None else decided[kept],
+            decided=None if decided is None else decided[in_mask],
         )
 
 

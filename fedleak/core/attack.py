@@ -141,9 +141,13 @@ class Attack(abc.ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Reads off `run` which view it takes, and checks what an attack must declare."""
         super().__init_subclass__(**kwargs)
-        taken = inspect.get_annotations(cls.__dict__["run"]).get("view") if "run" in cls.__dict__ else None
-        if getattr(taken, "__name__", taken) == History.__name__:
+        # The annotation may be the class or, with postponed evaluation, its name.
+        view_type = None
+        if "run" in cls.__dict__:
+            view_type = inspect.get_annotations(cls.__dict__["run"]).get("view")
+        if getattr(view_type, "__name__", view_type) == History.__name__:
             cls.view = History
+        # Not inherited: what is derived from a method for comparison runs as usual unless it says otherwise.
         if "for_comparison" not in cls.__dict__:
             cls.for_comparison = False
         if hasattr(cls, "name"):  # others are bases of attacks
@@ -174,8 +178,8 @@ class Attack(abc.ABC):
     @classmethod
     def public_names(cls) -> Taxonomy:
         """Names of the question in public taxonomies, with the letter of its threat model."""
-        known = cls.taxonomy or TAXONOMY.get(cls.family, NONE_FITS)
-        return dataclasses.replace(known, letter=known.letter or cls.threat_model.letter)
+        taxonomy = cls.taxonomy or TAXONOMY.get(cls.family, NONE_FITS)
+        return dataclasses.replace(taxonomy, letter=taxonomy.letter or cls.threat_model.letter)
 
     def misfit(self, view: View, truth: Mapping[str, Tensor]) -> Misfit | None:
         """Why the ground truth of a view, which has all that the estimate asks for, cannot judge what is inferred.
@@ -222,5 +226,5 @@ class Attack(abc.ABC):
     def __repr__(self) -> str:
         """The class and its hyper-parameters, as in a call of the constructor."""
         names = inspect.signature(type(self)).parameters
-        given = ", ".join(f"{name}={getattr(self, name)!r}" for name in names if hasattr(self, name))
-        return f"{type(self).__name__}({given})"
+        arguments = ", ".join(f"{name}={getattr(self, name)!r}" for name in names if hasattr(self, name))
+        return f"{type(self).__name__}({arguments})"

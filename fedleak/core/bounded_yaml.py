@@ -41,17 +41,19 @@ class BoundedLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """The next value with all that is in it, counted."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        # The depth is checked before the parser goes deeper, the number of values after it comes back.
         if self._depth > _DEEPEST:
             self._refuse("values that are nested too deeply", event)
-        before = self._values
+        values_before = self._values
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
         assert node is not None
         if not isinstance(event, yaml.AliasEvent):
             self._values += 1
-            self._values_of[node] = self._values - before
+            self._values_of[node] = self._values - values_before
         elif node in self._values_of:
+            # An alias counts as all that its anchor's value holds.
             self._values += self._values_of[node]
         else:  # its anchor's value is not yet whole
             self._refuse("values that hold themselves", event)
@@ -99,10 +101,12 @@ class PlainLoader(BoundedLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """A mapping whose keys stand once."""
+        # Keys that are lists or mappings are refused later, by the base class, because they cannot be hashed.
         counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        most = max(counts, key=counts.__getitem__, default="")
-        if counts[most] > 1:
-            raise ValueError(f"the key {most[:60]!r} twice in line {node.start_mark.line + 1}")
+        most_frequent = max(counts, key=counts.__getitem__, default="")
+        if counts[most_frequent] > 1:
+            line = node.start_mark.line + 1
+            raise ValueError(f"the key {most_frequent[:60]!r} twice in line {line}")
         return super().construct_mapping(node, deep)
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -122,8 +126,9 @@ def load_yaml(text: str, *, plain: bool = False) -> Any:
     Raises:
         ValueError: it is no YAML, or exceeds the bounds; the message is one line, with the place.
     """
+    loader = PlainLoader if plain else BoundedLoader
     try:
-        return yaml.load(text, PlainLoader if plain else BoundedLoader)
+        return yaml.load(text, loader)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
     except (LookupError, OverflowError, AttributeError) as error:  # as of `!!bool x`, `!!int ""` and "\UFFFFFFFF"

@@ -12,5 +12,7 @@ def cache_folder() -> Path:
     Raises:
         RuntimeError: there is no home folder.
     """
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path.home() / ".cache" / "fedleak"
+    folder = os.environ.get(CACHE_VARIABLE)
+    if folder:
+        return Path(folder)
+    return Path.home() / ".cache" / "fedleak"

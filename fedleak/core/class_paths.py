@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from fedleak.core.additions import room
 from fedleak.core.errors import InputError, require
 from fedleak.core.moved import current_path
 
@@ -42,6 +41,7 @@ def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
     Raises:
         InputError: there is none, it is no subclass of `base`, it is abstract, or it lacks an attribute.
     """
+    # Older paths of this project's classes still stand in configurations.
     module, _, name = current_path(path).rpartition(".")
     find_in_current_folder()
     try:
@@ -78,15 +78,21 @@ def classes_in(package: ModuleType, base: type[_Kind], *, without: str | None = 
 
     Modules of the folder `without` in the package are not imported.
     """
-    found = []
-    files = [(root, path) for root in package.__path__ for path in Path(root).rglob("*.py")]
-    below = [path.relative_to(root).with_suffix("").parts for root, path in files if path.name != "__init__.py"]
-    below = [parts for parts in below if parts[0] != without]
-    for name in sorted(".".join([package.__name__, *parts]) for parts in below):
-        members = vars(importlib.import_module(name)).values()
-        own = [one for one in members if isinstance(one, type) and one.__module__ == name]
-        found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
-    return found
+    modules = []
+    for root in package.__path__:
+        for path in Path(root).rglob("*.py"):
+            parts = path.relative_to(root).with_suffix("").parts
+            # Packages define nothing in their __init__.py; a class that they export would come twice.
+            if path.name != "__init__.py" and parts[0] != without:
+                modules.append(".".join([package.__name__, *parts]))
+    classes: list[type[_Kind]] = []
+    for module in sorted(modules):
+        for member in vars(importlib.import_module(module)).values():
+            # What a module imports from elsewhere belongs to the module that defines it.
+            is_defined_here = isinstance(member, type) and member.__module__ == module
+            if is_defined_here and issubclass(member, base) and member is not base and not inspect.isabstract(member):
+                classes.append(member)
+    return classes
 
 
 def named_classes(package: ModuleType, base: type[_Kind]) -> dict[str, type[_Kind]]:
@@ -97,15 +103,18 @@ def named_classes(package: ModuleType, base: type[_Kind]) -> dict[str, type[_Kin
 def room_of(kind: type) -> str:
     """Package of a class: a room of this project, or the top-level package of others."""
     top, *below = kind.__module__.split(".")
-    return f"{top}.{below[0]}" if top == "fedleak" and below else top
+    if top == "fedleak" and below:
+        return f"{top}.{below[0]}"
+    return top
 
 
 def concrete_classes(base: type[_Kind]) -> Iterator[type[_Kind]]:
     """Concrete classes of a base: all of this project's, and those that the user's imports have defined."""
     if room_of(base) in ROOMS:
+        # Python knows a subclass only once its module is imported, so all modules of the folder are.
         above = base.__module__.rpartition(".")[0]
-        package = room(_ADDED_IN[above]) if above in _ADDED_IN else importlib.import_module(above)
-        classes_in(package, base)  # imports what defines them
+        path = f"fedleak.{_ADDED_IN[above]}" if above in _ADDED_IN else above
+        classes_in(importlib.import_module(path), base)
     for kind in subclasses(base):
         if not inspect.isabstract(kind):
             yield kind

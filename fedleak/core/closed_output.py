@@ -30,6 +30,7 @@ def silent_without_reader() -> Iterator[None]:
 def _reader_has_gone() -> bool:
     if sys.stdout is None:
         return False
+    # POLLERR on the writing end of a pipe: nobody has its reading end open. It is reported without being asked for (0).
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -22,11 +22,15 @@ FINEST = 2.0**-24
 
 def is_last_noise(view: View, name: str) -> bool:
     """Whether all clients add noise to a parameter, and declare nothing after it that could make the update shorter."""
-    own = [release for release in view.releases if name in release.parameters]
-    noisy = [place for place, release in enumerate(own) if release.noise_scale > 0]
-    if not noisy or any(release.bits is not None or not release.own_devices for release in own):
+    releases = [release for release in view.releases if name in release.parameters]
+    noisy = [index for index, release in enumerate(releases) if release.noise_scale > 0]
+    if not noisy:
         return False
-    return all(release.clip is None for release in own[noisy[0] + 1 :])
+    # Few bits: the message is rounded after the noise. Without the server's devices, not all clients add it.
+    if any(release.bits is not None or not release.own_devices for release in releases):
+        return False
+    # A clip after the first noise could make the noisy update shorter.
+    return all(release.clip is None for release in releases[noisy[0] + 1 :])
 
 
 def noise_chances(view: View, names: Collection[str] | None = None) -> Tensor:
@@ -41,14 +45,19 @@ def noise_chances(view: View, names: Collection[str] | None = None) -> Tensor:
         names: parameters to test, of those in the view with `is_last_noise` and noise of at least `FINEST`; None for
             all.
     """
-    asked = view.deltas if names is None else [name for name in names if name in view.deltas]
-    held = [name for name in asked if is_last_noise(view, name) and view.noise_scale(name) >= FINEST]
-    energy, numbers = torch.zeros(view.victims, dtype=torch.float64), torch.zeros(view.victims, dtype=torch.float64)
-    for name in held:
+    candidates = list(view.deltas)
+    if names is not None:
+        candidates = [name for name in names if name in view.deltas]
+    noised = [name for name in candidates if is_last_noise(view, name) and view.noise_scale(name) >= FINEST]
+    # ||u + z||^2 / s^2, and the d degrees of freedom, summed over the parameters.
+    energy = torch.zeros(view.victims, dtype=torch.float64)
+    numbers = torch.zeros(view.victims, dtype=torch.float64)
+    for name in noised:
         squares = view.deltas[name].double().reshape(view.victims, -1).square().sum(1)
         energy += squares / view.noise_scale(name) ** 2
         numbers += sent_numbers(view, name)
     chances = torch.from_numpy(np.asarray(chi2.cdf(energy.numpy(), numbers.clamp(min=1).numpy())))
+    # Zeros alone are no update with noise: the client held its message back.
     return chances.masked_fill((energy == 0) | (numbers == 0), torch.nan)
 
 
@@ -63,6 +72,7 @@ def sent_numbers(view: View, name: str) -> Tensor:
 def noise_is_refuted(view: View, names: Collection[str] | None = None) -> bool:
     """Whether any of the updates is too short to hold the declared noise; see `noise_chances`."""
     chances = noise_chances(view, names)
+    # Bonferroni: any of V clients may be the shortest.
     return bool((chances < IMPOSSIBLE / max(view.victims, 1)).any())
 
 
@@ -70,8 +80,9 @@ def without_refuted_noise(view: _View) -> _View:
     """The view without the declared noise that its updates are too short to hold: it hides nothing."""
     if not noise_is_refuted(view):
         return view
-    releases = [
-        dataclasses.replace(release, noise_scale=0.0) if noise_is_refuted(view, release.parameters) else release
-        for release in view.releases
-    ]
+    releases = []
+    for release in view.releases:
+        if noise_is_refuted(view, release.parameters):
+            release = dataclasses.replace(release, noise_scale=0.0)
+        releases.append(release)
     return dataclasses.replace(view, releases=tuple(releases))

@@ -22,8 +22,12 @@ def described(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
         arguments: arguments by name; those that its constructor does not take are ignored.
     """
     names = set(argument_names(kind))
-    given = {name: plain(value) for name, value in arguments.items() if name in names}
-    return {**given, "_class_path": class_path(kind), "_instantiator": "lightning.pytorch.cli.instantiate_module"}
+    plain_arguments = {name: plain(value) for name, value in arguments.items() if name in names}
+    return {
+        **plain_arguments,
+        "_class_path": class_path(kind),
+        "_instantiator": "lightning.pytorch.cli.instantiate_module",
+    }
 
 
 def plain(value: Any) -> Any:
@@ -42,8 +46,17 @@ def plain(value: Any) -> Any:
         return [plain(entry) for entry in value]
     if isinstance(value, set | frozenset):
         return sorted(plain(entry) for entry in value)
+    return _plain_object(value)
+
+
+def _plain_object(value: Any) -> dict[str, Any]:
     # Subclasses of an abstract class are described by class path and arguments, other dataclasses by their fields.
-    if dataclasses.is_dataclass(value) and not any(inspect.isabstract(base) for base in inspect.getmro(type(value))):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
-    held = {name: getattr(value, name) for name in inspect.signature(type(value)).parameters if hasattr(value, name)}
-    return {"class_path": class_path(type(value)), "init_args": plain(held)}
+    has_abstract_base = any(inspect.isabstract(base) for base in inspect.getmro(type(value)))
+    if dataclasses.is_dataclass(value) and not has_abstract_base:
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        return {name: plain(getattr(value, name)) for name in names}
+    arguments = {}
+    for name in inspect.signature(type(value)).parameters:
+        if hasattr(value, name):
+            arguments[name] = getattr(value, name)
+    return {"class_path": class_path(type(value)), "init_args": plain(arguments)}

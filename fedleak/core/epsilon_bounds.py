@@ -5,7 +5,7 @@ All bounds are of epsilon at `delta`, at least 0, and hold with probability ``1 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
-from fedleak.core.errors import ViewError
 from fedleak.core.gaussian_budget import declared_precision, gaussian_epsilon
 
 GAUSSIAN = ("epsilon-gdp", "epsilon-one-run-fdp")
@@ -25,9 +24,11 @@ ALPHA = 0.05
 GAUSSIAN_LEVEL = 0.01
 """Level of the test of Gaussianity."""
 _GRID = 120
+"""Thresholds that are tried, at equal distances."""
 _SMALLEST = 1e-9
 """Rate to which a lower limit of 0 is raised in an expected logarithm."""
 _HALVINGS = 60
+"""Bisections of an interval of 80: to the last digit of a float64."""
 
 
 def clopper_pearson_epsilon(
@@ -56,11 +57,17 @@ def clopper_pearson_epsilon(
         M. Nasr, S. Song, A. Thakurta, N. Papernot and N. Carlini, "Adversary Instantiation: Lower Bounds for
         Differentially Private Machine Learning", S&P 2021, arXiv:2101.04535.
     """
-    hits, positives, alarms, negatives = (np.asarray(one, dtype=float) for one in (hits, positives, alarms, negatives))
-    missed = _rate_above(positives - hits, positives, alpha / 2)
-    alarmed = _rate_above(alarms, negatives, alpha / 2)
-    found = np.maximum(_log_ratio(1 - missed - delta, alarmed), _log_ratio(1 - alarmed - delta, missed))
-    return np.maximum(found, 0)
+    hits = np.asarray(hits, dtype=float)
+    positives = np.asarray(positives, dtype=float)
+    alarms = np.asarray(alarms, dtype=float)
+    negatives = np.asarray(negatives, dtype=float)
+    # Upper limits of the two error rates, each wrong with a probability of alpha / 2.
+    false_negative_rate = _rate_above(positives - hits, positives, alpha / 2)
+    false_positive_rate = _rate_above(alarms, negatives, alpha / 2)
+    # (epsilon, delta) demands 1 - FNR <= e^epsilon FPR + delta, and the same with the rates exchanged.
+    from_hits = _log_ratio(1 - false_negative_rate - delta, false_positive_rate)
+    from_rejections = _log_ratio(1 - false_positive_rate - delta, false_negative_rate)
+    return np.maximum(np.maximum(from_hits, from_rejections), 0)
 
 
 def one_run_epsilon(correct: int, guesses: int, canaries: int, *, delta: float, alpha: float = ALPHA) -> float:
@@ -94,14 +101,17 @@ def one_run_fdp_epsilon(
         S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML 2025,
         arXiv:2410.22235, algorithm 3.
     """
-    right, given = np.atleast_1d(np.asarray(correct)), np.atleast_1d(np.asarray(guesses))
-    low = np.zeros(len(right))
+    correct_guesses = np.atleast_1d(np.asarray(correct))
+    all_guesses = np.atleast_1d(np.asarray(guesses))
+    # Bisection for the largest mu that the guesses refute.
+    low = np.zeros(len(correct_guesses))
     # No score reveals a coin better than with an error of 1e-300, which a mu of 80 allows.
-    high = np.full(len(right), 80.0)
+    high = np.full(len(correct_guesses), 80.0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        refuted = _refutes_gaussian(middle, right, given, canaries, alpha)
-        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
+        refuted = _refutes_gaussian(middle, correct_guesses, all_guesses, canaries, alpha)
+        low = np.where(refuted, middle, low)
+        high = np.where(refuted, high, middle)
     return epsilon_of_mu(low, delta)
 
 
@@ -141,17 +151,22 @@ def gaussian_bound(
     """
     weights = np.sqrt(sends)
     precision = math.sqrt(float(np.square(weights).sum()))
+    # Least squares: the agreement with w = sqrt(T) has the mean w m / 2 and variance 1, so m / 2 is estimated with a
+    # standard deviation of 1 / precision.
     half = agreement @ weights / precision**2
     low = 2 * (half - stats.norm.ppf(1 - alpha) / precision)
+    # Residuals of a fit are dependent; a random error of the fit's own law, added to it, makes them independent again.
     repaired = agreement - np.multiply.outer(half - np.asarray(draw) / precision, weights)
     p_value = stats.kstest(repaired, "norm", axis=-1).pvalue
-    return GaussianBound(epsilon_of_mu(np.maximum(low, 0) * weights.max(), delta), np.asarray(p_value))
+    # A client's mu is that of its T messages together, m sqrt(T): largest for the client that sends most.
+    largest_mu = np.maximum(low, 0) * weights.max()
+    return GaussianBound(epsilon_of_mu(largest_mu, delta), np.asarray(p_value))
 
 
 def epsilon_of_mu(mu: ArrayLike, delta: float) -> Numbers:
     """Epsilon of the Gaussian mechanism whose two worlds are ``mu`` standard deviations apart."""
-    found: Numbers = np.vectorize(gaussian_epsilon, otypes=[float])(np.square(mu), delta)
-    return found
+    epsilon: Numbers = np.vectorize(gaussian_epsilon, otypes=[float])(np.square(mu), delta)
+    return epsilon
 
 
 def fixed_threshold(mu: float, canaries: int, *, delta: float, alpha: float = ALPHA) -> float:
@@ -159,24 +174,33 @@ def fixed_threshold(mu: float, canaries: int, *, delta: float, alpha: float = AL
 
     It is a function of what is declared, and half of the canaries are taken to have either coin.
     """
-    grid = np.linspace(0, mu / 2 + 4, _GRID)[:, None]
+    thresholds = np.linspace(0, mu / 2 + 4, _GRID)[:, None]
     half = canaries // 2
     count = np.arange(half + 1.0)
-    misses, alarms = (np.asarray(stats.binom.pmf(count, half, special.ndtr(sign * mu / 2 + grid))) for sign in (-1, 1))
+    # Laws of the number of scores below each threshold, among canaries with either coin.
+    misses = np.asarray(stats.binom.pmf(count, half, special.ndtr(-mu / 2 + thresholds)))
+    rejections = np.asarray(stats.binom.pmf(count, half, special.ndtr(mu / 2 + thresholds)))
+    # E[log(1 - FNR - delta) - log FPR] at the upper limits of the rates. Alarms are what is not rejected, so their law
+    # is that of the rejections backwards.
     limit = _rate_above(count, np.full_like(count, half), alpha / 2)
-    hit = np.log(np.maximum(1 - limit - delta, _SMALLEST))
-    return float(grid[int(np.argmax(misses @ hit - alarms[:, ::-1] @ np.log(limit))), 0])
+    log_hit_rate = np.log(np.maximum(1 - limit - delta, _SMALLEST))
+    expected_bound = misses @ log_hit_rate - rejections[:, ::-1] @ np.log(limit)
+    return float(thresholds[int(np.argmax(expected_bound)), 0])
 
 
 def fixed_abstention(mu: float, canaries: int, *, delta: float, alpha: float = ALPHA) -> float:
     """The absolute score below which to abstain, whose one-run bound is largest if scores are ``N(+-mu / 2, 1)``."""
-    grid = np.linspace(0, mu / 2 + 2, _GRID // 4)
-    right, wrong = special.ndtr(mu / 2 - grid), special.ndtr(-mu / 2 - grid)
-    found = [
-        one_run_epsilon(round(canaries * a), round(canaries * (a + b)), canaries, delta=delta, alpha=alpha)
-        for a, b in zip(right, wrong, strict=True)
-    ]
-    return float(grid[int(np.argmax(found))])
+    # A bound here takes many binomial tails, so the grid is coarser than that of thresholds.
+    cutoffs = np.linspace(0, mu / 2 + 2, _GRID // 4)
+    # Shares of the canaries whose score is beyond the cutoff, on the side of their coin and on the other one.
+    right_shares = special.ndtr(mu / 2 - cutoffs)
+    wrong_shares = special.ndtr(-mu / 2 - cutoffs)
+    bounds = []
+    for right_share, wrong_share in zip(right_shares, wrong_shares, strict=True):
+        correct = round(canaries * right_share)
+        guesses = round(canaries * (right_share + wrong_share))
+        bounds.append(one_run_epsilon(correct, guesses, canaries, delta=delta, alpha=alpha))
+    return float(cutoffs[int(np.argmax(bounds))])
 
 
 def fewest_canaries(delta: float, *, alpha: float = ALPHA) -> int:
@@ -192,12 +216,16 @@ def canaries_to_show(epsilon: float, share: float, *, delta: float, alpha: float
 
     The bound in mu is ``mu - 2 z / sqrt(n)``, see `gaussian_bound`.
     """
-    mu, shown = (math.sqrt(declared_precision(one, delta)) for one in (epsilon, share * epsilon))
-    return math.ceil((2 * float(stats.norm.ppf(1 - alpha)) / (mu - shown)) ** 2)
+    mu = math.sqrt(declared_precision(epsilon, delta))
+    shown_mu = math.sqrt(declared_precision(share * epsilon, delta))
+    # The expected bound is mu - 2 z / sqrt(canaries), see `gaussian_bound` with one send of each canary.
+    quantile = float(stats.norm.ppf(1 - alpha))
+    return math.ceil((2 * quantile / (mu - shown_mu)) ** 2)
 
 
 def _rate_above(count: Numbers, trials: Numbers, level: float) -> Numbers:
     """Upper Clopper-Pearson limit of a rate; 1 without trials."""
+    # The quantile is not defined where all trials are successes.
     with np.errstate(invalid="ignore"):
         limit = special.betaincinv(count + 1, trials - count, 1 - level)
     return np.where(count < trials, limit, 1.0)
@@ -210,11 +238,13 @@ def _log_ratio(above: Numbers, below: Numbers) -> Numbers:
 
 def _one_run_p_value(epsilon: float, correct: int, guesses: int, canaries: int, delta: float) -> float:
     """Largest probability of so many right guesses under (epsilon, delta)."""
+    # P[Bin(r, e^epsilon / (1 + e^epsilon)) >= v] for v right ones of r guesses: the p-value under pure epsilon.
     rate = special.expit(epsilon)
     chance = float(stats.binom.sf(correct - 1, guesses, rate))
-    places = np.arange(1, correct + 1)
-    fewer = np.cumsum(stats.binom.pmf(correct - places, guesses, rate))  # P[correct - i <= Bin < correct]
-    return min(chance + 2 * canaries * delta * float(np.max(fewer / places, initial=0.0)), 1.0)
+    # Theorem 5.2 adds 2 m delta max_i P[v - i <= Bin < v] / i for m canaries.
+    i = np.arange(1, correct + 1)
+    fewer = np.cumsum(stats.binom.pmf(correct - i, guesses, rate))  # P[v - i <= Bin < v]
+    return min(chance + 2 * canaries * delta * float(np.max(fewer / i, initial=0.0)), 1.0)
 
 
 def _largest_refuted(excess: Callable[[float], float]) -> float:
@@ -231,47 +261,18 @@ def _refutes_gaussian(
     mu: Numbers, correct: NDArray[Any], guesses: NDArray[Any], canaries: int, alpha: float
 ) -> NDArray[np.bool_]:
     """``(A,)`` whether so many right guesses have a probability below alpha under mu-Gaussian privacy."""
-    right, wrong = alpha * correct / canaries, alpha * (guesses - correct) / canaries
-    for place in range(int(correct.max(initial=0)) - 1, -1, -1):
+    # Algorithm 3: r and h start from the tails at level alpha, and go down from i = correct - 1 to 0.
+    right_tail = alpha * correct / canaries  # r
+    wrong_tail = alpha * (guesses - correct) / canaries  # h
+    for i in range(int(correct.max(initial=0)) - 1, -1, -1):
         # The tail of the wrong guesses is at least the trade-off of that of the right ones.
-        grown = np.maximum(wrong, special.ndtr(special.ndtri(right) - mu))
-        more = np.minimum(right + place / np.maximum(guesses - place, 1) * (grown - wrong), 1.0)
-        running = place < correct
-        if bool(running.all()) and bool((grown == wrong).all()):
+        next_wrong = np.maximum(wrong_tail, special.ndtr(special.ndtri(right_tail) - mu))
+        next_right = np.minimum(right_tail + i / np.maximum(guesses - i, 1) * (next_wrong - wrong_tail), 1.0)
+        # The audits have different numbers of right guesses: one with fewer starts later.
+        running = i < correct
+        if bool(running.all()) and bool((next_wrong == wrong_tail).all()):
             break  # nothing changes any more
-        right, wrong = np.where(running, more, right), np.where(running, grown, wrong)
-    refuted: NDArray[np.bool_] = right + wrong > guesses / canaries
+        right_tail = np.where(running, next_right, right_tail)
+        wrong_tail = np.where(running, next_wrong, wrong_tail)
+    refuted: NDArray[np.bool_] = right_tail + wrong_tail > guesses / canaries
     return refuted
-
-
-def bound_at(row: Mapping[str, Any], delta: float, rounds: int | None) -> float:
-    """Lower bound of epsilon of a row of `CanaryEstimate`, for a declaration with another delta, of some or all rounds.
-
-    A bound over no more rounds than the declaration covers is one over those. Of more rounds, those in which most is
-    lost have at least their share of the Gaussian bound's precision.
-
-    Raises:
-        ViewError: the bound does not compare with such a declaration, because of its delta or rounds.
-    """
-    name, share = str(row["bound"]), 1.0 if rounds is None else min(rounds / row["rounds"], 1.0)
-    if name in GAUSSIAN:
-        if delta == 0:
-            raise ViewError("it is of a Gaussian mechanism, which has no delta of 0")
-        return gaussian_at(float(row["epsilon at least"]), row["delta"], delta, share)
-    if share < 1:
-        raise ViewError(f"it covers another number of rounds: {row['rounds']:.0f}, the declaration {rounds}")
-    if name == "epsilon-cp":
-        counts = (row[key] for key in ("hits", "positives", "alarms", "negatives"))
-        return float(clopper_pearson_epsilon(*counts, delta=delta))
-    return one_run_epsilon(int(row["right"]), int(row["guesses"]), int(row["canaries"]), delta=delta)
-
-
-def gaussian_at(epsilon: float, delta: float, other: float, share: float = 1.0) -> float:
-    """Epsilon at another delta of the Gaussian mechanism that is (epsilon, delta)-private and no more.
-
-    Both deltas are above 0; epsilon is infinite without noise. `share` is that of the composed mechanisms.
-    """
-    if other == delta and share == 1:
-        return epsilon
-    precision = declared_precision(epsilon, delta) if 0 < epsilon < math.inf else epsilon
-    return gaussian_epsilon(precision * share, other)

@@ -12,7 +12,8 @@ from torch import Tensor
 from fedleak.core.answers import Choices, Quantities
 from fedleak.core.class_paths import check_declared
 from fedleak.core.errors import require
-from fedleak.core.metric_table import JUDGED_BY, METRICS, Metric, metric_names
+from fedleak.core.metric import Metric
+from fedleak.core.metric_table import JUDGED_BY, METRICS, metric_names
 from fedleak.core.reconstruction import Reconstruction as Reconstruction
 from fedleak.core.roc_grid import false_positive_rates
 from fedleak.core.view import View
@@ -58,9 +59,12 @@ class Candidates:
     @classmethod
     def of_rows(cls, asks: str, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> "Candidates":
         """Candidates of a view of which each client has a row ``(V, R)``, those in the mask only."""
-        kept = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
-        owners = torch.arange(len(kept))[:, None].expand(kept.shape)
-        return cls(asks, scores[kept], labels[kept] > 0.5, owners[kept])
+        in_mask = mask
+        if in_mask is None:
+            in_mask = torch.ones_like(labels, dtype=torch.bool)
+        # Row v of the matrix is of client v.
+        owners = torch.arange(len(in_mask))[:, None].expand(in_mask.shape)
+        return cls(asks, scores[in_mask], labels[in_mask] > 0.5, owners[in_mask])
 
     @classmethod
     def joined(cls, parts: Sequence["Candidates"]) -> "Candidates":
@@ -74,8 +78,8 @@ class Candidates:
 
     def without(self, victims: Tensor) -> "Candidates":
         """Candidates of the clients that are not in a mask ``(V,)``."""
-        kept = ~victims[self.owners]
-        return Candidates(self.asks, self.scores[kept], self.labels[kept], self.owners[kept])
+        remaining = ~victims[self.owners]
+        return Candidates(self.asks, self.scores[remaining], self.labels[remaining], self.owners[remaining])
 
 
 @dataclass(frozen=True)
@@ -121,9 +125,13 @@ class Scores:
     def without(self, victims: Tensor) -> "Scores":
         """Scores in which the victims of a mask ``(V,)`` are undefined: NaN, in no curve and among no candidates."""
         metrics = {name: value.double().masked_fill(victims, torch.nan) for name, value in self.metrics.items()}
-        roc = None if self.roc is None else self.roc.masked_fill(victims[:, None], torch.nan)
-        ranked = None if self.candidates is None else self.candidates.without(victims)
-        return dataclasses.replace(self, metrics=metrics, roc=roc, candidates=ranked)
+        roc = self.roc
+        if roc is not None:
+            roc = roc.masked_fill(victims[:, None], torch.nan)
+        candidates = self.candidates
+        if candidates is not None:
+            candidates = candidates.without(victims)
+        return dataclasses.replace(self, metrics=metrics, roc=roc, candidates=candidates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,11 +175,14 @@ class Estimate(abc.ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         check_declared(cls, Estimate)
+        # Names of metrics must be in the table; a Metric in the place of a name is added to it.
         for name in metric_names(vars(cls).get("metrics", ())):
             require(
-                name in METRICS, f"metrics of {cls.__name__} in the table of metrics", name, "Give a Metric for it."
+                name in METRICS,
+                f"metrics of {cls.__name__} in the table of metrics",
+                name,
+                "Give a Metric for it.",
             )
-
         if cls.judged_by:
             JUDGED_BY[cls.question()] = cls.judged_by
 
@@ -227,9 +238,10 @@ def check_tensor(
     Raises:
         EstimateError: the tensor has another shape or type, or holds NaN or infinity.
     """
-    if not isinstance(tensor, Tensor) or tensor.shape != shape:
-        found = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise EstimateError(f"{name}: expected shape {shape}, got {found}")
+    if not isinstance(tensor, Tensor):
+        raise EstimateError(f"{name}: expected shape {shape}, got {type(tensor).__name__}")
+    if tensor.shape != shape:
+        raise EstimateError(f"{name}: expected shape {shape}, got {tuple(tensor.shape)}")
     if dtype is not None and tensor.dtype != dtype:
         raise EstimateError(f"{name}: expected {dtype}, got {tensor.dtype}")
     if finite and not bool(torch.isfinite(tensor).all()):

@@ -27,6 +27,7 @@ def attach(
     # Names in capitals come first, as linters sort `__all__`.
     names = sorted(modules, key=lambda name: (not name.isupper(), name))
     module_of = {name: modules[name] for name in names}
+    # A package below exports its own names here too; they stand in its `__all__`.
     for path in packages:
         module_of |= dict.fromkeys(importlib.import_module(path).__all__, path)
 

@@ -15,10 +15,12 @@ def gaussian_epsilon(precision: float, delta: float) -> float:
         precision: sum over the mechanisms; infinite where one adds no noise.
         delta: probability with which the guarantee may fail.
     """
+    # No loss at all, and no noise at all.
     if precision == 0 or not math.isfinite(precision):
         return precision
     from dp_accounting import get_epsilon_gaussian  # slow to import
 
+    # The accountant takes sigma for a sensitivity of 1.
     return float(get_epsilon_gaussian(precision**-0.5, delta))
 
 
@@ -32,13 +34,15 @@ def composed_epsilon(noise_multipliers: tuple[float, ...], rounds: int, delta: f
     """
     if rounds == 0:
         return 0.0
-    return gaussian_epsilon(rounds * sum(z**-2 for z in noise_multipliers) or math.inf, delta)
+    # Precisions (sensitivity / sigma)^2 of Gaussian mechanisms add up; without a mechanism nothing limits epsilon.
+    precision = rounds * sum(z**-2 for z in noise_multipliers)
+    return gaussian_epsilon(precision or math.inf, delta)
 
 
 @functools.lru_cache(maxsize=4096)
 def declared_precision(epsilon: float, delta: float) -> float:
     """``(sensitivity / sigma)^2`` of the Gaussian mechanism that is (epsilon, delta)-private and no more."""
-    from dp_accounting import get_sigma_gaussian
+    from dp_accounting import get_sigma_gaussian  # slow to import
 
     sigma = float(get_sigma_gaussian(epsilon, delta))
     return 1 / (sigma * sigma)

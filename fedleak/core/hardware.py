@@ -9,13 +9,18 @@ import torch
 
 def hardware() -> str:
     """Processor, number of cores and GPUs."""
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return ", ".join([_processor(), f"{os.cpu_count()} cores", *gpus])
+    parts = [_processor(), f"{os.cpu_count()} cores"]
+    for index in range(torch.cuda.device_count()):
+        parts.append(torch.cuda.get_device_name(index))
+    return ", ".join(parts)
 
 
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
+    except OSError:  # no Linux
         return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    for line in lines:
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()

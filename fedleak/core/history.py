@@ -51,40 +51,54 @@ class History(View):
     def select(self, positions: Tensor) -> Self:
         """Pairs are kept if both of their messages are."""
         chosen = super().select(positions)
-        return chosen if chosen is self else dataclasses.replace(chosen, pairs=self._pairs_among(positions))
+        if chosen is self:
+            return chosen
+        return dataclasses.replace(chosen, pairs=self._pairs_among(positions))
 
     def _pairs_among(self, positions: Tensor) -> Tensor | None:
         if self.pairs is None:
             return None
-        known = 0 if self.known is None else self.known.victims
-        moved = torch.full((self.victims + known,), -1)
-        moved[positions] = torch.arange(len(positions))
-        moved[self.victims :] = len(positions) + torch.arange(known)
-        pairs = moved[self.pairs]
+        # Pairs number the victims' messages first, and those of the server's own devices after them.
+        known_messages = 0
+        if self.known is not None:
+            known_messages = self.known.victims
+        new_position = torch.full((self.victims + known_messages,), -1)
+        new_position[positions] = torch.arange(len(positions))
+        new_position[self.victims :] = len(positions) + torch.arange(known_messages)
+        pairs = new_position[self.pairs]
+        # -1 stands for a message that was not selected.
         return pairs[(pairs >= 0).all(1)]
 
     def each_round(self) -> Iterator[RoundView]:
         """Views of the messages of one round each, ascending, one in memory at a time where they are read lazily."""
-        if self.by_round:
-            for number in sorted(self.by_round):
-                own = self.pseudonyms[self.sent_in == number]
-                if len(own):
-                    whole = self.by_round[number]
-                    yield whole.select(torch.isin(whole.pseudonyms, own).nonzero().flatten())
+        # Without rounds to read, all messages are in memory.
+        if not self.by_round:
+            for number in torch.unique(self.sent_in).tolist():
+                yield self.in_round(number)
             return
-        for number in torch.unique(self.sent_in).tolist():
-            yield self.in_round(number)
+        for number in sorted(self.by_round):
+            senders = self.pseudonyms[self.sent_in == number]
+            if len(senders):
+                round_view = self.by_round[number]
+                positions = torch.isin(round_view.pseudonyms, senders).nonzero().flatten()
+                yield round_view.select(positions)
 
     def each_part(self, messages: Tensor | None = None) -> Iterator[RoundView]:
         """Messages of some numbers ``(M,)``, or all, in views of one round and of bounded size, rounds ascending."""
-        chosen = self if messages is None else self.select(messages.sort().values)
+        chosen = self
+        if messages is not None:
+            chosen = self.select(messages.sort().values)
         if self.read_parts is None:
             yield from chosen.each_round()
             return
         for number in torch.unique(chosen.sent_in).tolist():
-            yield from self.read_parts(number, set(chosen.pseudonyms[chosen.sent_in == number].tolist()))
+            senders = set(chosen.pseudonyms[chosen.sent_in == number].tolist())
+            yield from self.read_parts(number, senders)
 
     def in_round(self, number: int) -> RoundView:
         """View of the messages of one round, of those whose deltas are in memory."""
-        own = self.select((self.sent_in == number).nonzero().flatten())
-        return RoundView(**own.common() | {"round": number, "model": self.round_models.get(number, self.model)})
+        messages = self.select((self.sent_in == number).nonzero().flatten())
+        fields = messages.common()
+        fields["round"] = number
+        fields["model"] = self.round_models.get(number, self.model)
+        return RoundView(**fields)

@@ -17,6 +17,8 @@ def largest_remainders(shares: Tensor, totals: Tensor) -> Tensor:
     """
     exact = shares.double() * totals[..., None]
     numbers = exact.floor()
+    # What rounding down has left over goes to the largest remainders, one each; among equal ones the first is first.
     missing = totals - numbers.sum(-1)
-    rank = (exact - numbers).argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+    order = (exact - numbers).argsort(dim=-1, descending=True, stable=True)
+    rank = order.argsort(dim=-1)
     return (numbers + (rank < missing[..., None])).long()

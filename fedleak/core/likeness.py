@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from fedleak.core.view import RoundView, is_statistic
+from fedleak.core.batch_norm import is_statistic
+from fedleak.core.view import RoundView
 
 
 @dataclass(frozen=True)
@@ -37,27 +38,43 @@ class Likeness:
         cls, sent: Mapping[str, Tensor], simulated: Mapping[str, Tensor], model: Mapping[str, Tensor], off: Tensor
     ) -> "Likeness":
         """Compares what clients sent ``(V, *shape)`` with their twins' updates ``(V, *shape)``."""
-        received, made = flat_alike(sent, simulated)
-        update, twin = (torch.cat(list(part.values()), dim=1) for part in (received, made))
+        received, twin_tensors = flat_alike(sent, simulated)
+        update = torch.cat(list(received.values()), dim=1)
+        twin = torch.cat(list(twin_tensors.values()), dim=1)
         weights = torch.cat([model[name].double().flatten() for name in received])
-        moved = twin != 0
+        # Least squares of update - twin on the model's weights: 0 unless one of both decays or sends the weights.
+        smallest = torch.finfo(torch.float64).tiny
+        in_model = (update - twin) @ weights / (weights @ weights).clamp(min=smallest)
+        # A parameter that no client changed has no length to compare.
+        tensors = {}
+        for name, tensor in received.items():
+            if bool(tensor.any()):
+                tensors[name] = _log_ratio(twin_tensors[name], tensor)
+        changed = twin != 0
         return cls(
             cosine=cosine_similarity(update, twin, dim=1),
             length=_log_ratio(twin, update),
-            tensors={name: _log_ratio(made[name], value) for name, value in received.items() if bool(value.any())},
-            model=(update - twin) @ weights / (weights @ weights).clamp(min=torch.finfo(torch.float64).tiny),
-            zeros=((update == 0) & moved).sum(1) / moved.sum(1).clamp(min=1),
+            tensors=tensors,
+            model=in_model,
+            zeros=((update == 0) & changed).sum(1) / changed.sum(1).clamp(min=1),
             off_whole=off,
         )
 
     @classmethod
     def stacked(cls, parts: list["Likeness"]) -> "Likeness":
         """Repetitions of the same clients, ``(R, V)`` each."""
-        names = [name for name in parts[0].tensors if all(name in part.tensors for part in parts)]
+        # Only parameters that every repetition could compare.
+        names = set(parts[0].tensors)
+        for part in parts:
+            names &= part.tensors.keys()
+        tensors = {}
+        for name in parts[0].tensors:
+            if name in names:
+                tensors[name] = torch.stack([part.tensors[name] for part in parts])
         return cls(
             cosine=torch.stack([part.cosine for part in parts]),
             length=torch.stack([part.length for part in parts]),
-            tensors={name: torch.stack([part.tensors[name] for part in parts]) for name in names},
+            tensors=tensors,
             model=torch.stack([part.model for part in parts]),
             zeros=torch.stack([part.zeros for part in parts]),
             off_whole=torch.stack([part.off_whole for part in parts]),
@@ -65,8 +82,8 @@ class Likeness:
 
 
 def _log_ratio(simulated: Tensor, sent: Tensor) -> Tensor:
-    tiny = torch.finfo(torch.float64).tiny
-    ratio: Tensor = simulated.norm(dim=1).clamp(min=tiny) / sent.norm(dim=1).clamp(min=tiny)
+    smallest = torch.finfo(torch.float64).tiny
+    ratio: Tensor = simulated.norm(dim=1).clamp(min=smallest) / sent.norm(dim=1).clamp(min=smallest)
     return ratio.log2()
 
 
@@ -75,13 +92,17 @@ def flat_alike(*updates: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
 
     The rows of a table that a client uses depend on its examples, so tables of such rows cannot be compared.
     """
-    first = updates[0]
-    names = [
-        name
-        for name in first
-        if not is_statistic(name) and all(name in one and one[name].shape == first[name].shape for one in updates[1:])
-    ]
-    return [{name: one[name].double().reshape(len(one[name]), -1) for name in names} for one in updates]
+    first, *others = updates
+    names = []
+    for name in first:
+        is_alike = all(name in update and update[name].shape == first[name].shape for update in others)
+        if is_alike and not is_statistic(name):
+            names.append(name)
+    return [_flattened(update, names) for update in updates]
+
+
+def _flattened(update: Mapping[str, Tensor], names: list[str]) -> dict[str, Tensor]:
+    return {name: update[name].double().reshape(len(update[name]), -1) for name in names}
 
 
 class Twins(abc.ABC):

@@ -17,4 +17,7 @@ def gibibytes(size: float) -> str:
     >>> gibibytes(3.1 * 2**30), gibibytes(40 * 2**40)
     ('3.1 GiB', '40,960 GiB')
     """
-    return f"{size / 2**30:,.1f} GiB" if size < 100 * 2**30 else f"{size / 2**30:,.0f} GiB"
+    gib = size / 2**30
+    if gib < 100:
+        return f"{gib:,.1f} GiB"
+    return f"{gib:,.0f} GiB"

@@ -49,6 +49,8 @@ MOVED_SINCE = {
     "callbacks.run_config": "training.lightning.run_config",
     "callbacks.stop_report": "recordings.stop_report",
     "defenses.manipulation_checks": "defenses.within_list_checks",
+    "core.metric_table": "core.metric",
+    "core.view": "core.release",
     "modules.learners.network": "training.network_learner",
     "tables.after.attribute_ceiling": "callbacks.steps.attribute_ceiling",
     "tables.after.devices": "callbacks.steps.devices",
@@ -76,29 +78,32 @@ def current_path(path: str) -> str:
         return path
     *modules, name = path.split(".")
     if modules[0] == "fedleak":
-        return _path_of(_places_since(modules[1:]), name) or path
+        return _path_of(_modules_since(modules[1:]), name) or path
+    # The longest old module that the path begins with decides.
     for length in range(len(modules), 0, -1):
         old = ".".join(modules[:length])
         if old not in MOVED:
             continue
         room = MOVED[old].split(".")
         # In the older of the old places, modules had other names: the class may be in any module of the room.
-        place = room if old in OLDER else [*room, *modules[length:]]
-        return _path_of([place, *_places_since(place)], name) or path
+        module = room
+        if old not in OLDER:
+            module = [*room, *modules[length:]]
+        return _path_of([module, *_modules_since(module)], name) or path
     return path
 
 
-def _places_since(place: Sequence[str]) -> list[list[str]]:
+def _modules_since(module: Sequence[str]) -> list[list[str]]:
     """Where classes of a module, or of the modules of a package, have gone since 0.2."""
-    old = ".".join(place)
-    moved = [new for module, new in MOVED_SINCE.items() if f"{module}.".startswith(f"{old}.")]
+    prefix = ".".join(module) + "."
+    moved = [new for old, new in MOVED_SINCE.items() if f"{old}.".startswith(prefix)]
     return [new.split(".") for new in dict.fromkeys(moved)]
 
 
-def _path_of(places: Iterable[Sequence[str]], name: str) -> str:
+def _path_of(modules: Iterable[Sequence[str]], name: str) -> str:
     """Path of a class in the first of some places below ``fedleak`` that defines it; empty if none does."""
-    for place in places:
-        file = _defining_file(PACKAGE.joinpath(*place), name)
+    for module in modules:
+        file = _defining_file(PACKAGE.joinpath(*module), name)
         if file is not None:
             return ".".join(["fedleak", *file.relative_to(PACKAGE).with_suffix("").parts, name])
     return ""
@@ -115,9 +120,15 @@ def with_current_paths(content: Any) -> Any:
     return content
 
 
-def _defining_file(place: Path, name: str) -> Path | None:
+def _defining_file(module: Path, name: str) -> Path | None:
     """File of a module, or of any module of a package, that defines a class; None if none does."""
-    module = place.with_suffix(".py")
-    files = [module] if module.is_file() else sorted(place.rglob("*.py"))
+    file = module.with_suffix(".py")
+    files = [file]
+    if not file.is_file():
+        files = sorted(module.rglob("*.py"))
+    # The text is searched: to import a module is slow, and may fail for want of an optional package.
     definition = re.compile(rf"^class {name}\b", re.MULTILINE)
-    return next((file for file in files if definition.search(file.read_text(encoding="utf-8"))), None)
+    for path in files:
+        if definition.search(path.read_text(encoding="utf-8")):
+            return path
+    return None

@@ -9,10 +9,11 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from fedleak.core.argument_values import CLASS_PATH, Reader
+from fedleak.core.argument_values import Reader
 from fedleak.core.class_paths import class_at, concrete_classes
 from fedleak.core.errors import InputError
 from fedleak.core.parameters import parameters_of
+from fedleak.core.value_limits import CLASS_PATH
 from fedleak_recorder.nearest import did_you_mean
 
 _Base = TypeVar("_Base")
@@ -103,20 +104,24 @@ def build(
     return reader.build(kind, arguments or {})
 
 
-def value(hint: Any, given: Any, *, where: str, way_out: str) -> Any:
+def value(hint: Any, plain_value: Any, *, where: str, way_out: str) -> Any:
     """Value of a type from plain values, in which objects are described by ``class_path`` and ``init_args``.
 
     Raises:
         InputError: it is of another type, or describes an object that cannot be made.
     """
-    return ReaderOfOwnWords(where=where, way_out=way_out).value(hint, given, "")
+    return ReaderOfOwnWords(where=where, way_out=way_out).value(hint, plain_value, "")
 
 
 def unknown_name(expected: str, name: object, names: Iterable[str]) -> InputError:
     """The error about a name that nothing has, with those that are near to it, or all."""
-    known = list(dict.fromkeys(names))
-    listed = f"Known: {', '.join(sorted(known)) or 'none'}."
-    return InputError(expected=expected, found=repr(name)[:100], way_out=did_you_mean(str(name), known, listed))
+    distinct_names = list(dict.fromkeys(names))
+    listed = f"Known: {', '.join(sorted(distinct_names)) or 'none'}."
+    return InputError(
+        expected=expected,
+        found=repr(name)[:100],
+        way_out=did_you_mean(str(name), distinct_names, listed),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,32 +144,35 @@ class ReaderOfOwnWords(Reader):
         if not is_partial or isinstance(default, type) or not dataclasses.is_dataclass(default):
             return super().argument(kind, name, value)
         inside = dataclasses.replace(self, where=f"{self.where}.{name}", depth=self.depth + 1)
-        fields = inside.arguments(type(default), value)
-        return inside.build(type(default), {**_fields(default), **fields})
+        given_fields = inside.arguments(type(default), value)
+        return inside.build(type(default), {**_fields(default), **given_fields})
 
     def class_named(self, base: type[Any], name: str) -> type[Any]:
         """The class at a path, or of the name of a class."""
         if "." in name:
             return class_at(name, base)
-        known = {kind.__name__: kind for kind in concrete_classes(base)}
-        if name not in known:
-            raise unknown_name(f"the name or path of a {base.__name__} as {self.where}", name, known)
-        return known[name]
+        class_of = {kind.__name__: kind for kind in concrete_classes(base)}
+        if name not in class_of:
+            raise unknown_name(f"the name or path of a {base.__name__} as {self.where}", name, class_of)
+        return class_of[name]
 
     def check_may_describe(self, base: type[Any], value: Any) -> None:
         """Refuses a description where only an object from Python will do, such as a tensor."""
         if base.__module__.partition(".")[0] in ("builtins", "numpy", "torch"):
             raise self.wrong(f"a {base.__name__}", value)
 
-    def unknown_argument(self, kind: type, name: Any, known: Iterable[str]) -> InputError:
+    def unknown_argument(self, kind: type, name: Any, argument_names: Iterable[str]) -> InputError:
         """The error about an argument that a class does not take."""
-        return super().unknown_argument(kind, name, [*known, *self.also_known])
+        return super().unknown_argument(kind, name, [*argument_names, *self.also_known])
 
     def how_to_give(self, kind: type, name: str) -> str:
         """The option, or the line, that gives an argument."""
-        places = getattr(kind, "file_arguments", {})
-        place = "DIR" if name in places else "VALUE"
-        return f"Give {self.option}{name} {place}." if self.option else f"Add {name}: {place}."
+        form = "VALUE"
+        if name in getattr(kind, "file_arguments", {}):
+            form = "DIR"
+        if self.option:
+            return f"Give {self.option}{name} {form}."
+        return f"Add {name}: {form}."
 
 
 def _fields(default: Any) -> dict[str, Any]:
@@ -173,4 +181,6 @@ def _fields(default: Any) -> dict[str, Any]:
 
 
 def _way_out(option: str) -> str:
-    return f"Correct {option}NAME VALUE, or what names it." if option else "Correct it where it is named."
+    if option:
+        return f"Correct {option}NAME VALUE, or what names it."
+    return "Correct it where it is named."

@@ -56,20 +56,21 @@ class ReaderOfStrangers(Reader):
 
     def class_named(self, base: type[Any], name: str) -> type[Any]:
         """The class of a path among those of the closed list."""
-        known = {class_path(kind): kind for kind in concrete_classes(base)}
-        if name not in known:
+        class_of = {class_path(kind): kind for kind in concrete_classes(base)}
+        if name not in class_of:
             name = current_path(name)
-        kind = known.get(name) or _exported(name)
-        if kind is None or kind not in known.values():
-            names = ", ".join(sorted(one.__name__ for one in known.values()))
+        kind = class_of.get(name) or _exported(name)
+        # A name that a module exports may be anything: only what is in the list counts.
+        if kind is None or kind not in class_of.values():
+            names = ", ".join(sorted(listed.__name__ for listed in class_of.values()))
             raise self.wrong(f"a {base.__name__} among {names}", name)
         return kind
 
     def argument(self, kind: type, name: str, value: Any) -> Any:
         """Value of an argument, which names no file or folder unless it is one of a few words, such as ``packaged``."""
-        places: Mapping[str, tuple[str, ...]] = getattr(kind, "file_arguments", {})
-        if name in places and value is not None and value not in places[name]:
-            raise self.wrong(f"{name}: no file, but {' or '.join(places[name]) or 'null'}", value)
+        allowed_words: Mapping[str, tuple[str, ...]] = getattr(kind, "file_arguments", {})
+        if name in allowed_words and value is not None and value not in allowed_words[name]:
+            raise self.wrong(f"{name}: no file, but {' or '.join(allowed_words[name]) or 'null'}", value)
         parameter = parameters_of(kind)[name]
         # The default may be of a class that no file may give; its description stands in the file as it was written.
         if isinstance(value, Mapping) and not parameter.is_required and value == plain(parameter.default):
@@ -80,4 +81,6 @@ class ReaderOfStrangers(Reader):
 def _exported(path: str) -> Any:
     """What a module that is imported already holds under a name, such as a class that a package exports; or None."""
     module, _, name = path.rpartition(".")
-    return vars(sys.modules[module]).get(name) if module in sys.modules else None
+    if module not in sys.modules:
+        return None
+    return vars(sys.modules[module]).get(name)

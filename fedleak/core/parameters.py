@@ -29,14 +29,16 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
     """Arguments of a class's constructor by name, including those passed on to the constructors of its bases."""
     hints = _hints(kind)
     parameters: dict[str, Parameter] = {}
+    # From the class to its bases, without `object`; the first constructor that has an argument decides its default.
     for base in inspect.getmro(kind)[:-1]:
         if "__init__" not in vars(base):
             continue
         signature = inspect.signature(base).parameters.values()
         for parameter in signature:
             if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-                own = Parameter(hints.get(parameter.name, Any), parameter.default)
-                parameters.setdefault(parameter.name, own)
+                hint = hints.get(parameter.name, Any)
+                parameters.setdefault(parameter.name, Parameter(hint, parameter.default))
+        # A constructor without **kwargs passes nothing on that its own arguments do not name.
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature):
             break
     return parameters

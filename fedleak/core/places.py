@@ -8,7 +8,8 @@ CONFIGS = PACKAGE / "configs"
 """Configurations of trainings, tables, networks and the demo."""
 TEMPLATES = PACKAGE / "reports" / "templates"
 """Templates of pages."""
-CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "train.py").is_file() and (PACKAGE / "attacks").is_symlink() else None
+_IN_CHECKOUT = (PACKAGE.parent / "train.py").is_file() and (PACKAGE / "attacks").is_symlink()
+CHECKOUT = PACKAGE.parent if _IN_CHECKOUT else None
 """The checkout that the package lies in; None in an installation."""
 _OLD_PLACE = ("configs", "paper")
 """Folder that held all tables before each paper had one of its own."""
@@ -21,8 +22,11 @@ def table_files() -> dict[str, Path]:
         >>> table_files()["raifle_table5"].parent.name
         'raifle'
     """
-    folders = CONFIGS / "paper", CONFIGS / "table"
-    return {path.stem: path for folder in folders for path in sorted(folder.rglob("*.yaml"))}
+    tables = {}
+    for folder in (CONFIGS / "paper", CONFIGS / "table"):
+        for path in sorted(folder.rglob("*.yaml")):
+            tables[path.stem] = path
+    return tables
 
 
 def moved_table(path: Path) -> Path | None:
@@ -34,4 +38,6 @@ def moved_table(path: Path) -> Path | None:
         >>> moved_table(Path("runs/raifle_table5.yaml"))
     """
     is_old = path.suffix == ".yaml" and path.parent.parts[-2:] == _OLD_PLACE and not path.is_file()
-    return table_files().get(path.stem) if is_old else None
+    if not is_old:
+        return None
+    return table_files().get(path.stem)

@@ -18,15 +18,16 @@ def private_files() -> Iterator[None]:
     already stays forbidden.
     """
     global _umask_given
-    outer = _umask_given
+    outer_umask = _umask_given
     before = os.umask(_OTHERS)
+    # The umask can only be read by setting it: only now is it known what else it took away.
     os.umask(before | _OTHERS)
-    _umask_given = before if outer is None else outer
+    _umask_given = before if outer_umask is None else outer_umask
     try:
         yield
     finally:
         os.umask(before)
-        _umask_given = outer
+        _umask_given = outer_umask
 
 
 @contextmanager

@@ -39,9 +39,10 @@ def commit() -> str | None:
     """Commit of the code, with a plus if tracked files have been changed since; None outside of a checkout."""
     if CHECKOUT is None:
         return None  # git would answer for the repository that the installation happens to lie in
-    asked = ["git", "describe", "--always", "--abbrev=40", "--match=", "--dirty=+"]
+    # --match= matches no tag, so that the commit itself is named, whole; --dirty adds the plus.
+    git_command = ["git", "describe", "--always", "--abbrev=40", "--match=", "--dirty=+"]
     try:
-        done = subprocess.run(asked, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+        done = subprocess.run(git_command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
@@ -50,14 +51,15 @@ def commit() -> str | None:
 @functools.cache
 def source_hash() -> str:
     """Hash of the source files and tables of numbers on disk, committed or not."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     # Rooms of additions are links in a checkout, which a search from above would not follow.
     for room in sorted(init.parent for init in PACKAGE.glob("*/__init__.py")):
         for path in sorted(room.rglob("*")):
             if path.suffix in {".py", ".csv", ".json", ".yaml"}:
-                own = hashlib.sha256(path.read_bytes()).hexdigest()
-                whole.update(f"{path.relative_to(PACKAGE).as_posix()} {own}\n".encode())
-    return whole.hexdigest()
+                file_hash = hashlib.sha256(path.read_bytes()).hexdigest()
+                # Names count too: a file that moves changes what is imported.
+                digest.update(f"{path.relative_to(PACKAGE).as_posix()} {file_hash}\n".encode())
+    return digest.hexdigest()
 
 
 def outside_sources(modules: Iterable[str]) -> list[str]:
@@ -69,16 +71,22 @@ def outside_sources(modules: Iterable[str]) -> list[str]:
         modules: names of modules that are imported; those of the project are left out.
     """
     waiting = [name for name in modules if name.partition(".")[0] not in _COVERED]
+    # The modules themselves are imported; what they import is searched without running it.
     files = {name: Path(str(sys.modules[name].__file__)) for name in waiting}
-    known = set[str]()
+    visited = set[str]()
     while waiting:
         name = waiting.pop()
-        file = None if name in known else _outside_file(name)
-        known.add(name)
-        if file is not None:
-            files[name] = file
-            package = name if file.stem == "__init__" else name.rpartition(".")[0]
-            waiting += [name.rpartition(".")[0], *_imports(file, package)]
+        if name in visited:
+            continue
+        visited.add(name)
+        file = _outside_file(name)
+        if file is None:
+            continue
+        files[name] = file
+        parent = name.rpartition(".")[0]
+        package = name if file.stem == "__init__" else parent
+        # To import a module runs the __init__.py of the packages above it.
+        waiting += [parent, *_imports(file, package)]
     return [hashlib.sha256(files[name].read_bytes()).hexdigest() for name in sorted(files)]
 
 
@@ -91,9 +99,13 @@ def _outside_file(module: str) -> Path | None:
     for name in below:
         if spec is None or spec.submodule_search_locations is None:
             return None
+        # find_spec of importlib would import the packages above.
         spec = PathFinder.find_spec(f"{spec.name}.{name}", spec.submodule_search_locations)
-    installed = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py") or spec.origin.startswith(installed):
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    # Installed packages have versions; what lies elsewhere has only its text.
+    installed = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    if spec.origin.startswith(installed):
         return None
     return Path(spec.origin)
 
@@ -102,10 +114,15 @@ def _imports(file: Path, package: str) -> Iterator[str]:
     """Names that a module of a package may import as modules."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            for alias in node.names:
+                yield alias.name
         elif isinstance(node, ast.ImportFrom):
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
+            relative_name = "." * node.level + (node.module or "")
+            base = importlib.util.resolve_name(relative_name, package)
+            yield base
+            # What is imported from a package may be a module of it.
+            for alias in node.names:
+                yield f"{base}.{alias.name}"
 
 
 def command() -> str:
@@ -127,23 +144,37 @@ def published(typed: str) -> str:
         words = shlex.split(typed)
     except ValueError:  # no command line
         return LEFT_OUT
-    places = [place for place, word in enumerate(words) if Path(word).name in _PROGRAMS]
-    shown, secret = list[str](), False
-    if places:
-        program = places[0]
-        shown = [*_PROGRAMS[Path(words[program]).name]]
-        words = words[program + 1 :]
+    shown: list[str] = []
+    # What stands before the program (the interpreter, a launcher) is replaced by the program's public form.
+    for number, word in enumerate(words):
+        program = _PROGRAMS.get(Path(word).name)
+        if program is not None:
+            shown += program
+            words = words[number + 1 :]
+            break
+    is_secret = False  # whether the next word is the value of a secret option
     for word in words:
-        named = _OPTION.fullmatch(word)
-        if named is None:
-            shown.append(LEFT_OUT if secret else _shown(word))
-            secret = False
+        option_match = _OPTION.fullmatch(word)
+        if option_match is None:
+            shown.append(LEFT_OUT if is_secret else _shown(word))
+            is_secret = False
             continue
-        option, given, value = named["option"], named["given"], named["value"]
-        secret = _SECRET.search(option) is not None
-        shown.append(option if not given else f"{option}={LEFT_OUT if secret else _shown(value)}")
-        secret = secret and not given
-    return " ".join(word if word == LEFT_OUT or _PLAIN.fullmatch(word) else shlex.quote(word) for word in shown)
+        option = option_match["option"]
+        is_secret = _SECRET.search(option) is not None
+        if not option_match["given"]:
+            shown.append(option)
+            continue
+        # --option=value has its value in the same word.
+        value = LEFT_OUT if is_secret else _shown(option_match["value"])
+        shown.append(f"{option}={value}")
+        is_secret = False
+    return " ".join(_quoted(word) for word in shown)
+
+
+def _quoted(word: str) -> str:
+    if word == LEFT_OUT or _PLAIN.fullmatch(word):
+        return word
+    return shlex.quote(word)
 
 
 def without_paths(text: str) -> str:
@@ -186,16 +217,19 @@ def _shown(value: str) -> str:
     if path.is_absolute():
         resolved = Path(os.path.normpath(path))
         value = LEFT_OUT
+        # A path within the checkout is the same for everybody, relative to it.
         if CHECKOUT is not None and resolved.is_relative_to(CHECKOUT):
             value = str(resolved.relative_to(CHECKOUT))
     if value[:1] in ("{", "["):
         return value if _is_harmless(value) else LEFT_OUT
     setting = _SETTING.fullmatch(value)
-    if setting is not None:
-        name = setting["name"]
-        own = LEFT_OUT if _SECRET.search(name) else _shown(setting["value"])
-        return f"{name}={own}" if _is_word(name) else LEFT_OUT
-    return value if _is_word(value) else LEFT_OUT
+    if setting is None:
+        return value if _is_word(value) else LEFT_OUT
+    name = setting["name"]
+    if not _is_word(name):
+        return LEFT_OUT
+    setting_value = LEFT_OUT if _SECRET.search(name) else _shown(setting["value"])
+    return f"{name}={setting_value}"
 
 
 def _is_word(value: str) -> bool:

@@ -2,7 +2,7 @@
 
 The types are those of `jsonargparse.typing`, which no type checker takes for types: it makes them when it is imported.
 Here they are plain numbers to a type checker, so that a constructor may be called with one from Python; `check_fields`
-refuses what is out of range there. `fedleak.core.argument_values` reads the limits of a type for pydantic.
+refuses what is out of range there. `fedleak.core.checked_types` reads the limits of a type for pydantic.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 else:
     from jsonargparse import typing as numbers
 
-    PositiveInt, PositiveFloat = numbers.PositiveInt, numbers.PositiveFloat
-    NonNegativeInt, NonNegativeFloat = numbers.NonNegativeInt, numbers.NonNegativeFloat
-    OpenUnitInterval, UnitInterval = numbers.OpenUnitInterval, numbers.ClosedUnitInterval
+    PositiveInt = numbers.PositiveInt
+    PositiveFloat = numbers.PositiveFloat
+    NonNegativeInt = numbers.NonNegativeInt
+    NonNegativeFloat = numbers.NonNegativeFloat
+    OpenUnitInterval = numbers.OpenUnitInterval
+    UnitInterval = numbers.ClosedUnitInterval
     AtLeastTwo = numbers.restricted_number_type("AtLeastTwo", int, (">=", 2))

@@ -5,13 +5,18 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-LINEAR, HIDDEN, OUTPUT = "ranker.weight", "hidden.weight", "output.weight"
+LINEAR = "ranker.weight"
+HIDDEN = "hidden.weight"
+OUTPUT = "output.weight"
 
 
 def stack_model(model: Mapping[str, Tensor], victims: int) -> dict[str, Tensor]:
     """A ranker for each victim, ``(V, *shape)``, of one that all received or of one for each."""
-    single = model[LINEAR if LINEAR in model else OUTPUT].dim() == 1
-    return {name: value.expand(victims, *value.shape) if single else value for name, value in model.items()}
+    # The weights of the scores are a vector in one ranker, and a matrix in a stack.
+    scoring = model[LINEAR if LINEAR in model else OUTPUT]
+    if scoring.dim() > 1:
+        return dict(model)
+    return {name: value.expand(victims, *value.shape) for name, value in model.items()}
 
 
 def ranker_outputs(model: Mapping[str, Tensor], features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -20,11 +25,14 @@ def ranker_outputs(model: Mapping[str, Tensor], features: Tensor) -> tuple[Tenso
     The model is a linear ranker ``(V, F)`` for each victim, or a hidden layer ``(V, H, F)`` and an output ``(V, H)``.
     """
     if LINEAR in model:
-        return (features * model[LINEAR][:, None, None]).sum(-1), {LINEAR: features}
+        # s = w x, so its gradient by w is x.
+        scores = (features * model[LINEAR][:, None, None]).sum(-1)
+        return scores, {LINEAR: features}
+    # s = v relu(W x): the gradient by v is relu(W x), that by W is v x^T in the units above 0.
     units = torch.relu(features @ model[HIDDEN][:, None].transpose(2, 3))
     output = model[OUTPUT][:, None, None]
-    through = (units > 0) * output
-    gradients = {HIDDEN: through[..., None] * features[..., None, :], OUTPUT: units}
+    through_units = (units > 0) * output
+    gradients = {HIDDEN: through_units[..., None] * features[..., None, :], OUTPUT: units}
     return (units * output).sum(-1), gradients
 
 
@@ -32,7 +40,8 @@ def rank_scores(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
     """Scores ``(C, ..., L)`` of documents ``(C, ..., L, F)`` under stacked rankers ``(C, *shape)``."""
     if LINEAR in parameters:
         return (features * _between(parameters[LINEAR], features)).sum(-1)
-    return (hidden_units(parameters, features) * _between(parameters[OUTPUT], features)).sum(-1)
+    units = hidden_units(parameters, features)
+    return (units * _between(parameters[OUTPUT], features)).sum(-1)
 
 
 def score_gradients(parameters: Mapping[str, Tensor], features: Tensor, coefficients: Tensor) -> dict[str, Tensor]:
@@ -43,12 +52,17 @@ def score_gradients(parameters: Mapping[str, Tensor], features: Tensor, coeffici
         features: ``(C, ..., L, F)``.
         coefficients: ``(C, ..., L)``.
     """
-    flat, weights = features.flatten(1, -2), coefficients.flatten(1)
+    # All documents of a client in one dimension, whatever lists they are in.
+    documents = features.flatten(1, -2)
+    weights = coefficients.flatten(1)
     if LINEAR in parameters:
-        return {LINEAR: (weights[:, None] @ flat).squeeze(1)}
+        return {LINEAR: (weights[:, None] @ documents).squeeze(1)}
     units = hidden_units(parameters, features).flatten(1, -2)
-    through = (units > 0) * weights[..., None] * parameters[OUTPUT][:, None]
-    return {HIDDEN: through.transpose(1, 2) @ flat, OUTPUT: (weights[:, None] @ units).squeeze(1)}
+    through_units = (units > 0) * weights[..., None] * parameters[OUTPUT][:, None]
+    return {
+        HIDDEN: through_units.transpose(1, 2) @ documents,
+        OUTPUT: (weights[:, None] @ units).squeeze(1),
+    }
 
 
 def hidden_units(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:

@@ -10,5 +10,7 @@ POINTS = 101
 def false_positive_rates() -> NDArray[np.float32]:
     """``(POINTS,)`` the rates, equal to the last bit to those of `torch.linspace`, which counts from both ends."""
     step = float(np.float32(1 / (POINTS - 1)))
-    place = np.arange(POINTS, dtype=np.float64)  # as long numbers: torch rounds each rate once
-    return np.where(place < POINTS // 2, step * place, 1 - step * (POINTS - 1 - place)).astype(np.float32)
+    index = np.arange(POINTS, dtype=np.float64)  # as long numbers: torch rounds each rate once
+    from_0 = step * index
+    from_1 = 1 - step * (POINTS - 1 - index)
+    return np.where(index < POINTS // 2, from_0, from_1).astype(np.float32)

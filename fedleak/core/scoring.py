@@ -20,34 +20,43 @@ def auc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
         Radiology, 1982.
     """
+    # The masked-out are sorted above all others, where they change no rank.
     values = scores.double().masked_fill(~mask, torch.inf)
-    ordered = values.sort(dim=1).values.contiguous()
-    below = torch.searchsorted(ordered, values, side="left")
-    not_above = torch.searchsorted(ordered, values, side="right")
+    ascending = values.sort(dim=1).values.contiguous()
+    below = torch.searchsorted(ascending, values, side="left")
+    not_above = torch.searchsorted(ascending, values, side="right")
+    # Ranks from 1; those of a tie are their mean.
     ranks = (below + not_above + 1) / 2
     positive = (labels > 0.5) & mask
     positives = positive.sum(1).double()
     negatives = mask.sum(1) - positives
+    # Mann-Whitney: U = sum of the ranks of the P positives - P (P + 1) / 2, and AUC = U / (P N).
     wins = (ranks * positive).sum(1) - positives * (positives + 1) / 2
-    return wins / (positives * negatives).masked_fill(positives * negatives == 0, torch.nan)
+    pairs = positives * negatives
+    return wins / pairs.masked_fill(pairs == 0, torch.nan)
 
 
 def f1_per_victim(decisions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """``(V,)`` F1 of decisions ``(V, R)``, NaN for a victim without a positive; arguments as in `auc_per_victim`."""
-    positive, decided = (labels > 0.5) & mask, decisions & mask
+    positive = (labels > 0.5) & mask
+    decided = decisions & mask
     hits = (positive & decided).sum(1).double()
+    # F1 = 2 TP / (P + decided), the harmonic mean of precision and recall.
     size = positive.sum(1) + decided.sum(1)
     return (2 * hits / size.clamp(min=1)).masked_fill(positive.sum(1) == 0, torch.nan)
 
 
 def best_decisions(posterior: Tensor) -> tuple[Tensor, Tensor]:
     """Decisions ``(V, W)`` of largest expected F1, to first order, and that F1 ``(V,)``, of a posterior ``(V, W)``."""
-    ordered, order = posterior.double().sort(dim=1, descending=True)
-    total = posterior.double().sum(1, keepdim=True)
-    scores = 2 * ordered.cumsum(1) / (torch.arange(1, ordered.shape[1] + 1) + total).clamp(min=1e-12)
-    best, place = scores.max(1, keepdim=True)
-    taken = torch.arange(ordered.shape[1]) <= place
-    return torch.zeros_like(taken).scatter(1, order, taken), best.squeeze(1)
+    # Of k decisions, the k most probable are best. To first order, E[F1] = 2 E[TP] / (k + E[P]).
+    descending, order = posterior.double().sort(dim=1, descending=True)
+    expected_positives = posterior.double().sum(1, keepdim=True)
+    k = torch.arange(1, descending.shape[1] + 1)
+    expected_f1 = 2 * descending.cumsum(1) / (k + expected_positives).clamp(min=1e-12)
+    best_f1, best_index = expected_f1.max(1, keepdim=True)
+    # Back from the order of probability to that of the columns.
+    is_decided = torch.arange(descending.shape[1]) <= best_index
+    return torch.zeros_like(is_decided).scatter(1, order, is_decided), best_f1.squeeze(1)
 
 
 def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -> Tensor:
@@ -56,26 +65,35 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
     At a rate between tied scores the curve is linear, so that its area is that of `auc_per_victim` for hard labels and
     counts too. At rate 1 every item is accepted.
     """
-    positive, negative = (labels > 0.5) & mask, (labels <= 0.5) & mask
+    positive = (labels > 0.5) & mask
+    negative = (labels <= 0.5) & mask
     values = scores.double()
-    ordered = values.masked_fill(~negative, -torch.inf).sort(dim=1, descending=True).values
+    # The threshold of a rate f is the score of the negative whose acceptance reaches f N negatives.
+    descending = values.masked_fill(~negative, -torch.inf).sort(dim=1, descending=True).values
     allowed = grid.double() * negative.sum(1, keepdim=True)
-    thresholds = ordered.gather(1, (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1))
-    (wins, ties), (passed, tied) = (_above_and_at(values, kind, thresholds) for kind in (positive, negative))
+    last_allowed = (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1)
+    thresholds = descending.gather(1, last_allowed)
+    positives_above, positives_tied = _above_and_at(values, positive, thresholds)
+    negatives_above, negatives_tied = _above_and_at(values, negative, thresholds)
+    # Of those at the threshold, the part is accepted at random with which exactly f N negatives are.
+    part = ((allowed - negatives_above) / negatives_tied.clamp(min=1)).clamp(0, 1)
     positives = positive.sum(1, keepdim=True).clamp(min=1)
-    part = ((allowed - passed) / tied.clamp(min=1)).clamp(0, 1)
-    return torch.where(grid >= 1, 1.0, wins / positives + ties / positives * part)
+    rates = positives_above / positives + positives_tied / positives * part
+    return torch.where(grid >= 1, 1.0, rates)
 
 
 def _above_and_at(values: Tensor, kind: Tensor, thresholds: Tensor) -> tuple[Tensor, Tensor]:
     """Numbers ``(V, G)`` of the values ``(V, W)`` of a kind above thresholds ``(V, G)``, and of those at them."""
-    ascending, count = values.masked_fill(~kind, torch.inf).sort(dim=1).values, kind.sum(1, keepdim=True)
-    below, not_above = (torch.searchsorted(ascending, thresholds, right=r).minimum(count) for r in (False, True))
+    # Values of other kinds are sorted to the end, where only the first `count` positions count.
+    ascending = values.masked_fill(~kind, torch.inf).sort(dim=1).values
+    count = kind.sum(1, keepdim=True)
+    below = torch.searchsorted(ascending, thresholds, right=False).minimum(count)
+    not_above = torch.searchsorted(ascending, thresholds, right=True).minimum(count)
     return count - not_above, not_above - below
 
 
 @dataclass(frozen=True)
-class Rates:
+class AcceptanceRates:
     """Shares of positives and of negatives accepted, whose score reaches a threshold; infinity accepts nothing."""
 
     tpr: float
@@ -89,20 +107,27 @@ def exact_roc(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     It goes from (0, 0), where nothing is accepted, to (1, 1), with a point for each distinct score. Higher ``scores
     (N,)`` mean more likely positive; some ``labels (N,)`` are True and some False.
     """
-    values, positive = scores.double().numpy(), labels.numpy().astype(bool)
-    thresholds, rank = np.unique(-values, return_inverse=True)
-    rates = [np.bincount(rank[kind], minlength=len(thresholds)).cumsum() / kind.sum() for kind in (~positive, positive)]
-    curve = (np.concatenate([[start], rest]) for start, rest in zip((0, 0, np.inf), (*rates, -thresholds), strict=True))
-    fpr, tpr, at = (torch.from_numpy(part) for part in curve)
-    return fpr, tpr, at
+    values = scores.double().numpy()
+    positive = labels.numpy().astype(bool)
+    # Each distinct score is a threshold, in descending order; a tie is accepted as a whole.
+    negated_thresholds, rank = np.unique(-values, return_inverse=True)
+    count = len(negated_thresholds)
+    accepted_negatives = np.bincount(rank[~positive], minlength=count).cumsum()
+    accepted_positives = np.bincount(rank[positive], minlength=count).cumsum()
+    # The curve starts where nothing is accepted, at a threshold of infinity.
+    fpr = np.concatenate([[0], accepted_negatives / (~positive).sum()])
+    tpr = np.concatenate([[0], accepted_positives / positive.sum()])
+    thresholds = np.concatenate([[np.inf], -negated_thresholds])
+    return torch.from_numpy(fpr), torch.from_numpy(tpr), torch.from_numpy(thresholds)
 
 
-def rates_at(scores: Tensor, labels: Tensor, allowed: float) -> Rates:
+def rates_at(scores: Tensor, labels: Tensor, allowed: float) -> AcceptanceRates:
     """Highest true-positive rate with a false-positive rate of at most `allowed`; arguments as in `exact_roc`."""
     fpr, tpr, thresholds = exact_roc(scores, labels)
     last = int((fpr <= allowed).nonzero()[-1])
-    place = int((tpr == tpr[last]).nonzero()[0])
-    return Rates(float(tpr[place]), float(fpr[place]), float(thresholds[place]))
+    # Of the thresholds with this true-positive rate, the highest accepts the fewest negatives.
+    best = int((tpr == tpr[last]).nonzero()[0])
+    return AcceptanceRates(float(tpr[best]), float(fpr[best]), float(thresholds[best]))
 
 
 def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
@@ -112,8 +137,8 @@ def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[flo
         C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
         binomial", Biometrika, 1934.
     """
-    found = binomtest(successes, n).proportion_ci(confidence_level=level, method="exact")
-    return float(found.low), float(found.high)
+    interval = binomtest(successes, n).proportion_ci(confidence_level=level, method="exact")
+    return float(interval.low), float(interval.high)
 
 
 def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:
@@ -129,25 +154,33 @@ def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:
 def composition_errors(inferred: Tensor, true: Tensor) -> dict[str, Tensor]:
     """``l1``, ``l2`` and ``linf`` distance ``(V,)`` of proportions ``(V, K)`` (Decaf, equation 3)."""
     gap = (inferred - true).abs()
-    return {"l1": gap.sum(1), "l2": gap.square().sum(1).sqrt(), "linf": gap.amax(1)}
+    return {
+        "l1": gap.sum(1),
+        "l2": gap.square().sum(1).sqrt(),
+        "linf": gap.amax(1),
+    }
 
 
 def exact_counts(inferred: Tensor, counts: Tensor) -> dict[str, Tensor]:
     """``exact (V,)``: 1 where proportions ``(V, K)``, rounded to whole examples, give all ``counts (V, K)``, else 0."""
-    return {"exact": ((inferred * counts.sum(1, keepdim=True)).round() == counts).all(1).double()}
+    inferred_counts = (inferred * counts.sum(1, keepdim=True)).round()
+    return {"exact": (inferred_counts == counts).all(1).double()}
 
 
-def null_class_errors(present: Tensor, held: Tensor) -> dict[str, Tensor]:
+def null_class_errors(present: Tensor, truly_present: Tensor) -> dict[str, Tensor]:
     """``null_false_positive`` and ``null_false_negative`` ``(V,)``, error rates on null classes.
 
     The former is the share of the classes not ``held (V, K)`` that are called ``present (V, K)``, NaN if all are held;
     the latter is the share of the classes held that are called null.
     """
-    raised, missed = (present & ~held).sum(1).double(), (~present & held).sum(1).double()
-    lacking, holding = (~held).sum(1).double(), held.sum(1).double()
+    false_positives = (present & ~truly_present).sum(1).double()
+    false_negatives = (~present & truly_present).sum(1).double()
+    absent_classes = (~truly_present).sum(1).double()
+    present_classes = truly_present.sum(1).double()
+    # No rate without a class to be wrong about.
     return {
-        "null_false_positive": raised / lacking.masked_fill(lacking == 0, torch.nan),
-        "null_false_negative": missed / holding.masked_fill(holding == 0, torch.nan),
+        "null_false_positive": false_positives / absent_classes.masked_fill(absent_classes == 0, torch.nan),
+        "null_false_negative": false_negatives / present_classes.masked_fill(present_classes == 0, torch.nan),
     }
 
 
@@ -157,9 +190,11 @@ def precision_at_positives(scores: Tensor, positive: Tensor) -> Tensor:
     The mean is the average precision.
     """
     values = scores.double()
-    hits = values[positive]
-    better = len(values) - torch.searchsorted(values.sort().values, hits)
-    return (len(hits) - torch.searchsorted(hits.sort().values, hits)).double() / better
+    positive_values = values[positive]
+    # Numbers of all, and of positives, whose score is at least that of each positive.
+    accepted = len(values) - torch.searchsorted(values.sort().values, positive_values)
+    true_positives = len(positive_values) - torch.searchsorted(positive_values.sort().values, positive_values)
+    return true_positives.double() / accepted
 
 
 def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
@@ -167,8 +202,12 @@ def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
 
     Of ``scores (V, U)`` and ``positive (V, U)`` bool; a column without a positive gives NaN.
     """
-    means = [precision_at_positives(*column).mean() for column in zip(scores.T, positive.T, strict=True)]
-    return torch.stack(means) if means else scores.new_zeros(0, dtype=torch.float64)
+    means = []
+    for column_scores, column_positive in zip(scores.T, positive.T, strict=True):
+        means.append(precision_at_positives(column_scores, column_positive).mean())
+    if not means:
+        return scores.new_zeros(0, dtype=torch.float64)
+    return torch.stack(means)
 
 
 def r_precision(scores: Tensor, positive: Tensor, mask: Tensor) -> Tensor:
@@ -179,23 +218,31 @@ def r_precision(scores: Tensor, positive: Tensor, mask: Tensor) -> Tensor:
     References:
         Manning, Raghavan and Schuetze, "Introduction to Information Retrieval", 2008, section 8.4.
     """
-    values, held = scores.double().masked_fill(~mask, -torch.inf), positive.sum(1, keepdim=True)
-    last = values.sort(dim=1, descending=True).values.gather(1, (held - 1).clamp(min=0))
-    above, tied = values > last, values == last
-    part = (held - above.sum(1, keepdim=True)) / tied.sum(1, keepdim=True)
-    hits = ((above + tied * part) * positive).sum(1, keepdim=True)
-    return (hits / held).masked_fill(held == 0, torch.nan).squeeze(1)
+    values = scores.double().masked_fill(~mask, -torch.inf)
+    positives = positive.sum(1, keepdim=True)
+    # R positives: the score of the R-th highest, what is above it, and what ties with it.
+    descending = values.sort(dim=1, descending=True).values
+    last = descending.gather(1, (positives - 1).clamp(min=0))
+    above = values > last
+    tied = values == last
+    # Of the tied, those that fit among the first R are drawn at random: each with the same chance.
+    chance = (positives - above.sum(1, keepdim=True)) / tied.sum(1, keepdim=True)
+    hits = ((above + tied * chance) * positive).sum(1, keepdim=True)
+    return (hits / positives).masked_fill(positives == 0, torch.nan).squeeze(1)
 
 
 def random_average_precision(positives: Tensor, total: int) -> Tensor:
     """Expected average precision of a random order of `total` items with ``positives (U,)``."""
+    # A positive at rank r finds (P - 1) (r - 1) / (T - 1) others above it; the mean of (1 + that) / r over the ranks.
     harmonic = (1 / torch.arange(1, total + 1, dtype=torch.float64)).sum()
     count = positives.double()
     return ((count - 1) + (total - count) * harmonic / total) / max(total - 1, 1)
 
 
-def top_share(scores: Tensor, true: Tensor, places: int) -> Tensor:
-    """``(V,)`` whether the true column is among the `places` highest of ``scores (V, U)``, or its chance in a tie."""
-    own = scores.gather(1, true[:, None])
-    above, tied = (scores > own).sum(1), (scores == own).sum(1)
-    return ((places - above).double() / tied).clamp(0, 1)
+def top_share(scores: Tensor, true: Tensor, k: int) -> Tensor:
+    """``(V,)`` whether the true column is among the `k` highest of ``scores (V, U)``, or its chance in a tie."""
+    true_scores = scores.gather(1, true[:, None])
+    above = (scores > true_scores).sum(1)
+    tied = (scores == true_scores).sum(1)
+    # A tie is broken at random: the k - above places that are left are shared by all that tie.
+    return ((k - above).double() / tied).clamp(0, 1)

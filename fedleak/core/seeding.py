@@ -31,11 +31,13 @@ def generator_for(seed: int | bytes, purpose: str, *key: int) -> torch.Generator
         purpose: a word that separates uses of the same key, e.g. ``"negatives"``.
         key: further non-negative integers, e.g. round and client.
     """
-    if isinstance(seed, bytes):
-        entropy = repr((seed, purpose, *map(int, key))).encode()
-        words = np.frombuffer(hashlib.shake_256(entropy).digest(4 * _WORDS), dtype="<u4")
-        whole = _FRESH.clone()
-        # The layout keeps each word in 64 bits. A fresh state generates its first numbers from all of the words.
-        whole[_HEADER : _HEADER + 8 * _WORDS].view(torch.int64).copy_(torch.from_numpy(words.astype(np.int64)))
-        return torch.Generator().set_state(whole)
-    return torch.Generator().manual_seed(keyed_number(seed, purpose, *key))
+    if not isinstance(seed, bytes):
+        return torch.Generator().manual_seed(keyed_number(seed, purpose, *key))
+    # A secret fills the whole state: manual_seed keeps 32 bits of it, which could be tried out.
+    entropy = repr((seed, purpose, *map(int, key))).encode()
+    words = np.frombuffer(hashlib.shake_256(entropy).digest(4 * _WORDS), dtype="<u4")
+    state = _FRESH.clone()
+    # The layout keeps each word in 64 bits. A fresh state generates its first numbers from all of the words.
+    state_words = state[_HEADER : _HEADER + 8 * _WORDS].view(torch.int64)
+    state_words.copy_(torch.from_numpy(words.astype(np.int64)))
+    return torch.Generator().set_state(state)

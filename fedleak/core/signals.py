@@ -27,7 +27,8 @@ class Stopped(BaseException):
     """
 
     def __init__(self, signum: int) -> None:
-        self.signum, self.kept = signum, ""
+        self.signum = signum
+        self.kept = ""
         super().__init__(signal.Signals(signum).name)
 
     @property
@@ -64,8 +65,11 @@ class Stopping:
     def say(self, signum: int) -> None:
         """Prints the last words."""
         words = self.last_words(signal.Signals(signum).name)
-        if words:
-            print(f"{self.program}: {words}" if self.program else words, file=sys.stderr, flush=True)
+        if not words:
+            return
+        if self.program:
+            words = f"{self.program}: {words}"
+        print(words, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -90,8 +94,9 @@ def ends_on_signals(grace: float = GRACE, program: str = "") -> Iterator[Stoppin
     if threading.current_thread() is not threading.main_thread():
         yield stopping
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    handlers_before = {number: signal.getsignal(number) for number in _SIGNALS}
+    handled = [number for number, handler in handlers_before.items() if handler is not signal.SIG_IGN]
+    # The system writes the number of each signal to this pipe, from which a thread reads even while Python is busy.
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     done = threading.Event()
@@ -107,7 +112,7 @@ def ends_on_signals(grace: float = GRACE, program: str = "") -> Iterator[Stoppin
             raise Stopped(signum)
 
     def take() -> None:
-        for number in taken:
+        for number in handled:
             signal.signal(number, stop)
 
     def in_child() -> None:
@@ -117,9 +122,12 @@ def ends_on_signals(grace: float = GRACE, program: str = "") -> Iterator[Stoppin
     stopping.take = take
     os.register_at_fork(after_in_child=in_child)
     take()
-    former = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     watch = threading.Thread(
-        target=_end_by_force, args=(reading, done, grace, stopping), name="ends-on-signals", daemon=True
+        target=_end_by_force,
+        args=(reading, done, grace, stopping),
+        name="ends-on-signals",
+        daemon=True,
     )
     watch.start()
     try:
@@ -127,17 +135,19 @@ def ends_on_signals(grace: float = GRACE, program: str = "") -> Iterator[Stoppin
     finally:
         if stopping.asked is not None:
             stopping.forward(stopping.asked)  # a busy machine may not have run the thread yet
+        # In this order: with the end of the writing side, the thread's read returns, and it can be waited for.
         done.set()
-        _restore(before, taken, former)
+        _restore(handlers_before, handled, wakeup_before)
         os.close(writing)
         watch.join()
         os.close(reading)
 
 
-def _restore(before: dict[signal.Signals, Any], taken: list[signal.Signals], former: int) -> None:
-    for number in taken:
-        signal.signal(number, before[number] or signal.SIG_DFL)
-    signal.set_wakeup_fd(former)
+def _restore(handlers_before: dict[signal.Signals, Any], handled: list[signal.Signals], wakeup_before: int) -> None:
+    for number in handled:
+        # A handler that was not set from Python is None, and cannot be set again.
+        signal.signal(number, handlers_before[number] or signal.SIG_DFL)
+    signal.set_wakeup_fd(wakeup_before)
 
 
 def _end_by_force(reading: int, done: threading.Event, grace: float, stopping: Stopping) -> None:
@@ -187,6 +197,7 @@ def end_with_parent(parent: int, every: float = 1.0) -> None:
         parent: number of the process that started this one.
         every: seconds between two looks.
     """
+    # An orphan has another parent: init, or a process that collects orphans.
     if os.getppid() != parent:
         os._exit(1)
     if any(thread.name == _WATCH for thread in threading.enumerate()):

@@ -12,17 +12,22 @@ from fedleak.core.places import PACKAGE
 
 def source_key(rooms: Sequence[str], *more: str) -> str:
     """Hash of the names, sizes and times of the source files of some rooms, and of further texts."""
-    files = [path for room in rooms for path in sorted((PACKAGE / room).rglob("*.py"))]
-    facts = [(str(path), status.st_size, status.st_mtime_ns) for path in files for status in [path.stat()]]
+    facts = []
+    for room in rooms:
+        for path in sorted((PACKAGE / room).rglob("*.py")):
+            status = path.stat()
+            facts.append((str(path), status.st_size, status.st_mtime_ns))
     return hashlib.sha256(repr((facts, more)).encode()).hexdigest()
 
 
 def read_kept(name: str, key: str) -> Any:
     """What `keep` wrote with the same key; None if there is nothing, or it is damaged."""
     with contextlib.suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):
-        kept = json.loads((cache_folder() / _file(name)).read_text(encoding="utf-8"))
-        if kept["key"] == key:
-            return kept["content"]
+        text = (cache_folder() / _file(name)).read_text(encoding="utf-8")
+        cached = json.loads(text)
+        # Another key: the sources have changed since.
+        if cached["key"] == key:
+            return cached["content"]
     return None
 
 
@@ -36,4 +41,5 @@ def keep(name: str, key: str, content: Any) -> None:
 
 def _file(name: str) -> str:
     """Name of a file, of which each checkout has its own."""
-    return f"{name}-{hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:12]}.json"
+    checkout = hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:12]
+    return f"{name}-{checkout}.json"

@@ -49,16 +49,24 @@ class TableColumns:
     highest: Tensor
 
     @classmethod
-    def of(cls, held: Tensor) -> Self:
+    def of(cls, description: Tensor) -> Self:
         """The description of `tensor`.
 
         Raises:
             ViewError: the tensor is none.
         """
-        if held.dim() != 2 or held.shape[1] != len(dataclasses.fields(cls)):
-            raise ViewError(f"expected columns (D, {len(dataclasses.fields(cls))}), got {tuple(held.shape)}")
-        kinds = torch.int64, torch.bool, torch.float64, torch.float64, torch.int64, torch.int64
-        return cls(*(value.to(kind) for value, kind in zip(held.unbind(1), kinds, strict=True)))
+        attributes = len(dataclasses.fields(cls))
+        if description.dim() != 2 or description.shape[1] != attributes:
+            raise ViewError(f"expected columns (D, {attributes}), got {tuple(description.shape)}")
+        column, category, step, origin, lowest, highest = description.unbind(1)
+        return cls(
+            column=column.to(torch.int64),
+            category=category.to(torch.bool),
+            step=step.to(torch.float64),
+            origin=origin.to(torch.float64),
+            lowest=lowest.to(torch.int64),
+            highest=highest.to(torch.int64),
+        )
 
     @property
     def tensor(self) -> Tensor:
@@ -73,15 +81,19 @@ class TableColumns:
     @functools.cached_property
     def is_category(self) -> Tensor:
         """``(C,)`` bool, whether each column is a category."""
-        return torch.stack([self.category[own[0]] for own in self.groups])
+        return torch.stack([self.category[inputs[0]] for inputs in self.groups])
 
     @functools.cached_property
     def sizes(self) -> list[int]:
         """Number of possible values of each column."""
-        return [
-            len(own) if bool(self.category[own[0]]) else int(self.highest[own[0]] - self.lowest[own[0]]) + 1
-            for own in self.groups
-        ]
+        sizes = []
+        for inputs in self.groups:
+            first = inputs[0]
+            if bool(self.category[first]):
+                sizes.append(len(inputs))
+            else:
+                sizes.append(int(self.highest[first] - self.lowest[first]) + 1)
+        return sizes
 
     @property
     def possible(self) -> int:
@@ -94,25 +106,36 @@ class TableColumns:
         The value of a number is its level above the lowest, that of a category the place of its largest input.
         """
         flat = rows.double().flatten(1)
+        # Steps of the grid above the lowest value, within the column's range.
         levels = ((flat - self.origin) / self.step).round() - self.lowest
         levels = levels.nan_to_num().clamp(min=0).minimum((self.highest - self.lowest).double()).long()
-        of_each = [flat[:, own].argmax(1) if bool(self.category[own[0]]) else levels[:, own[0]] for own in self.groups]
-        return torch.stack(of_each, dim=1)
+        columns = []
+        for inputs in self.groups:
+            if bool(self.category[inputs[0]]):
+                # The nearest one-hot vector has its 1 where the input is largest.
+                columns.append(flat[:, inputs].argmax(1))
+            else:
+                columns.append(levels[:, inputs[0]])
+        return torch.stack(columns, dim=1)
 
     def encode(self, values: Tensor) -> Tensor:
         """``(N, D)`` float64 rows of values ``(N, C)``."""
         rows = torch.zeros(len(values), len(self.column), dtype=torch.float64)
-        for place, own in enumerate(self.groups):
-            if bool(self.category[own[0]]):
-                rows[torch.arange(len(values)), own[values[:, place]]] = 1
+        for column, inputs in enumerate(self.groups):
+            first = inputs[0]
+            if bool(self.category[first]):
+                rows[torch.arange(len(values)), inputs[values[:, column]]] = 1
             else:
-                rows[:, own[0]] = self.origin[own[0]] + (values[:, place] + self.lowest[own[0]]) * self.step[own[0]]
+                rows[:, first] = self.origin[first] + (values[:, column] + self.lowest[first]) * self.step[first]
         return rows
 
     def every(self) -> Tensor:
         """``(M, C)`` values of all M possible rows."""
-        return torch.cartesian_prod(*(torch.arange(size) for size in self.sizes)).reshape(-1, len(self.sizes))
+        values = [torch.arange(size) for size in self.sizes]
+        # The product of a single column comes as a vector.
+        return torch.cartesian_prod(*values).reshape(-1, len(self.sizes))
 
     def within_a_step(self, guesses: Tensor, values: Tensor) -> Tensor:
         """``(N, C)`` bool, whether values ``(N, C)`` are right: numbers to a step of the grid, categories exactly."""
-        return (guesses - values).abs() <= (~self.is_category).long()
+        tolerance = (~self.is_category).long()
+        return (guesses - values).abs() <= tolerance

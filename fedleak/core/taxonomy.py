@@ -86,4 +86,8 @@ def passive_letter(fields: Collection[str]) -> str:
         >>> passive_letter({"deltas", "model"}), passive_letter({"deltas", "algorithm", "auxiliary"})
         ('A', 'D')
     """
-    return next((letter for letter, known in KNOWLEDGE.items() if known & {*fields}), "A")
+    # From the adversary with most knowledge to the one with least: the first that a field needs is the weakest.
+    for letter, knowledge in KNOWLEDGE.items():
+        if knowledge & {*fields}:
+            return letter
+    return "A"

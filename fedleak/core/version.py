@@ -13,8 +13,13 @@ _OTHERS = ("torch", "lightning")
 
 def versions_text() -> str:
     """A line for each distribution that is there, and for Python; none of them is imported."""
-    lines = [f"{name} {number}" for name in (*_OF_A_CHECKOUT, *_OTHERS) if (number := _version(name))]
-    return "\n".join([*lines, f"python {platform.python_version()}"])
+    lines = []
+    for name in (*_OF_A_CHECKOUT, *_OTHERS):
+        number = _version(name)
+        if number:
+            lines.append(f"{name} {number}")
+    lines.append(f"python {platform.python_version()}")
+    return "\n".join(lines)
 
 
 def _version(name: str) -> str:

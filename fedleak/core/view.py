@@ -4,12 +4,13 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.shared_work import SharedWork
 from fedleak.core.threat_model import Need, described_need
 from fedleak_recorder.format import ATTRIBUTE as ATTRIBUTE
@@ -30,66 +31,11 @@ LEANING = "leaning"
 """Prior ``(V,)``: -1 for a client that dislikes more of its items than it likes, +1 otherwise."""
 PUBLIC_INTERACTIONS = "public_interactions"
 """Auxiliary ``(P, 2)``: number of a person who is no client, and of an item that the person interacted with."""
-CANARY_PLUS, CANARY_MINUS = "canary/plus/", "canary/minus/"
+CANARY_PLUS = "canary/plus/"
+CANARY_MINUS = "canary/minus/"
 """Priors by parameter: a canary's update before the clip in the worlds +1 and -1, zero for other clients. Without the
 second, the worlds are opposite."""
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-"""Last parts of the names of batch-norm statistics, which a client sends if it sends its whole state."""
 _Kind = TypeVar("_Kind")
-
-
-def is_statistic(name: str) -> bool:
-    """Whether a tensor of the model is a running statistic of a batch norm, which no gradient changes."""
-    return name.rpartition(".")[2] in STATISTICS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Release:
-    """What the clients publicly do to their deltas before sending.
-
-    Attributes:
-        clip: L2 norm to which the parameters are clipped, or None.
-        noise_scale: standard deviation of the Gaussian noise on each number, 0 for none.
-        parameters: names of the parameters that are clipped and noised together.
-        own_devices: whether the server's own devices do it too.
-        epsilon: epsilon of one send, as the clients declare it; None if they declare none.
-        delta: its delta.
-        neighbours: two data sets that epsilon makes hard to tell apart: ``replace``, a client's whole data and any
-            other, whose clipped updates are up to 2 * `clip` apart; ``add``, with the client and without, up to `clip`.
-        bits: mean number of bits that a number of the message can carry, by the count of possible messages: log2 of
-            that count, less 64 for what all numbers have in common, over their number; None for any float.
-        participants: number of clients whose updates the server gets as one sum. Above 1, the release is what the
-            others add to a client's message: `noise_scale` is that of the sum of their noise.
-    """
-
-    clip: float | None = None
-    noise_scale: float = 0.0
-    parameters: tuple[str, ...] = ()
-    own_devices: bool = True
-    epsilon: float | None = None
-    delta: float | None = None
-    neighbours: Literal["replace", "add"] = "replace"
-    bits: float | None = None
-    participants: int = 1
-
-    def clip_factors(self, squares: Mapping[str, Tensor]) -> Tensor | None:
-        """Factors of at most 1 by which the release clips its parameters; None without a clip.
-
-        Args:
-            squares: squared L2 norm of each parameter before the clip, of any shape that they share, such as ``(B,)``;
-                parameters without one do not count.
-        """
-        squares_of_clipped = [squares[name] for name in self.parameters if name in squares]
-        if self.clip is None or not squares_of_clipped:
-            return None
-        norms = torch.stack(squares_of_clipped).sum(0).clamp(min=1e-24).sqrt()
-        return (self.clip / norms).clamp(max=1)
-
-    def described(self) -> dict[str, Any]:
-        """The release in the manifest of a recording, without optional entries at their defaults."""
-        optional = {one.name: one.default for one in fields(self)[3:]}
-        kept = {name: value for name in optional if (value := getattr(self, name)) != optional[name]}
-        return {"clip": self.clip, "noise_scale": self.noise_scale, "parameters": list(self.parameters), **kept}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,17 +69,15 @@ class View:
     """
 
     of_victims: ClassVar[tuple[str, ...]] = (
-        *(
-            "pseudonyms",
-            "example_counts",
-            "deltas",
-            "served",
-            "client_models",
-            "updates",
-            "priors",
-            "messages",
-            "participants",
-        ),
+        "pseudonyms",
+        "example_counts",
+        "deltas",
+        "served",
+        "client_models",
+        "updates",
+        "priors",
+        "messages",
+        "participants",
     )
     """Fields with one entry per victim, selected by `select`."""
 
@@ -183,16 +127,17 @@ class View:
         Raises:
             ViewError: it is unknown or of another kind.
         """
-        if not isinstance(self.algorithm, kind):
-            found = "none" if self.algorithm is None else type(self.algorithm).__name__
-            raise ViewError(f"expected the clients' algorithm, of the kind {kind.__name__}, got {found}")
-        return self.algorithm
+        if isinstance(self.algorithm, kind):
+            return self.algorithm
+        declared = "none" if self.algorithm is None else type(self.algorithm).__name__
+        raise ViewError(f"expected the clients' algorithm, of the kind {kind.__name__}, got {declared}")
 
     def select(self, positions: Tensor) -> Self:
         """The view of the victims at ``positions (W,)``, in this order; the only way to select victims."""
         if len(positions) == self.victims and bool((positions == torch.arange(self.victims)).all()):
             return self
-        return dataclasses.replace(self, **{name: _cut(getattr(self, name), positions) for name in self.of_victims})
+        selected = {name: _cut(getattr(self, name), positions) for name in self.of_victims}
+        return dataclasses.replace(self, **selected)
 
     def distinct_messages(self) -> tuple[Tensor, Tensor]:
         """Positions ``(M,)`` of one victim for each message, and which of these messages ``(V,)`` is each victim's.
@@ -201,18 +146,20 @@ class View:
         """
         if self.participants is None:
             return torch.arange(self.victims), torch.arange(self.victims)
-        groups, place = torch.unique(self.participants, dim=0, return_inverse=True)
-        return torch.stack([(place == number).nonzero()[0, 0] for number in range(len(groups))]), place
+        # Victims with the same participants have the same sum.
+        groups, message_of_victim = torch.unique(self.participants, dim=0, return_inverse=True)
+        first_victims = [(message_of_victim == number).nonzero()[0, 0] for number in range(len(groups))]
+        return torch.stack(first_victims), message_of_victim
 
     def common(self) -> dict[str, Any]:
         """The fields that views of a round and of several have, by name, to make one of the other."""
-        return {one.name: getattr(self, one.name) for one in fields(View) if one.init}
+        return {view_field.name: getattr(self, view_field.name) for view_field in fields(View) if view_field.init}
 
     def sent_models(self) -> Mapping[str, Tensor]:
         """The model that each client received, by parameter ``(V, *shape)``."""
-        if self.client_models is not None:
-            return self.client_models
-        return {name: value.expand(self.victims, *value.shape) for name, value in self.model.items()}
+        if self.client_models is None:
+            return {name: value.expand(self.victims, *value.shape) for name, value in self.model.items()}
+        return self.client_models
 
     def model_deltas(self) -> dict[str, Tensor]:
         """Deltas of all parameters of the model, ``(V, *shape)`` each.
@@ -228,17 +175,23 @@ class View:
 
     def noise_scale(self, parameter: str) -> float:
         """Standard deviation of the Gaussian noise that clients add to `parameter`, 0 for none."""
-        return math.sqrt(sum(r.noise_scale**2 for r in self.releases if parameter in r.parameters))
+        # Variances of independent noise add up.
+        variance = sum(release.noise_scale**2 for release in self.releases if parameter in release.parameters)
+        return math.sqrt(variance)
 
     def clip(self, parameter: str) -> float | None:
         """Smallest L2 norm to which clients clip updates that hold `parameter`, or None."""
-        clips = [r.clip for r in self.releases if parameter in r.parameters and r.clip is not None]
-        return min(clips) if clips else None
+        releases = [release for release in self.releases if parameter in release.parameters]
+        return min((release.clip for release in releases if release.clip is not None), default=None)
 
     def clip_factors(self, parameter: str, deltas: Mapping[str, Tensor]) -> Tensor:
         """``(B,)`` factors of at most 1 by which all releases in turn clip `parameter` in deltas ``(B, ...)``."""
-        clipped = {name for release in self.releases if release.clip is not None for name in release.parameters}
-        squares = {name: value.flatten(1).square().sum(1) for name, value in deltas.items() if name in clipped}
+        # Only the lengths of parameters in a clip count.
+        clipped: set[str] = set()
+        for release in self.releases:
+            if release.clip is not None:
+                clipped |= set(release.parameters)
+        squares = {name: delta.flatten(1).square().sum(1) for name, delta in deltas.items() if name in clipped}
         if not squares:
             return torch.ones(len(deltas[parameter]), device=deltas[parameter].device)
         return self.clip_factors_of(parameter, squares)
@@ -272,19 +225,24 @@ class View:
         Raises:
             ViewError: no view has a field of that name.
         """
-        known = {field.name for kind in View.__subclasses__() for field in fields(kind)}
+        known_fields: set[str] = set()
+        for kind in View.__subclasses__():
+            known_fields |= {view_field.name for view_field in fields(kind)}
         absent = []
         for need in needs:
             if isinstance(need, type):
-                absent += [] if isinstance(self.algorithm, need) else [described_need(need)]
+                if not isinstance(self.algorithm, need):
+                    absent.append(described_need(need))
                 continue
-            head, _, key = need.partition(":")
-            if head not in known:
+            # "deltas:PARAMETER" needs an entry of a field, "deltas" the field alone.
+            name, _, key = need.partition(":")
+            if name not in known_fields:
+                listed_fields = ", ".join(sorted(known_fields))
                 raise ViewError(
-                    f"expected needs among the fields of a server view ({', '.join(sorted(known))}); found {need}. Fix"
-                    " `needs` in the attack's threat model."
+                    f"expected needs among the fields of a server view ({listed_fields}); found {need}. Fix `needs` in"
+                    " the attack's threat model."
                 )
-            value: Any = getattr(self, head, None)
+            value: Any = getattr(self, name, None)
             if value is None or (key and key not in value):
                 absent.append(need)
         return absent
@@ -330,18 +288,13 @@ class RoundView(View):
         return dataclasses.replace(chosen, earlier=tuple(view.select(positions) for view in self.earlier))
 
 
-def features_of(items: Tensor, served: Tensor) -> Tensor:
-    """``(V, R, F)`` features of ``served (V, R)`` among ``items (I, F)``, stored once if all are equal."""
-    alike = len(served) > 0 and bool((served == served[:1]).all())
-    own = served[:1] if alike else served
-    features = items[own.clamp(min=0)] * (own >= 0)[..., None]
-    return features.expand(len(served), -1, -1) if alike else features
-
-
 def _cut(value: Any, positions: Tensor) -> Any:
     """Rows of a tensor, of every tensor of a mapping, or None; rows shared by all victims stay shared."""
+    if value is None:
+        return None
     if isinstance(value, Mapping):
         return {name: _cut(tensor, positions) for name, tensor in value.items()}
-    if value is not None and value.stride(0) == 0:
+    # A stride of 0: all victims share one row of memory, as after `expand`.
+    if value.stride(0) == 0:
         return value[:1].expand(len(positions), *value.shape[1:])
-    return None if value is None else value[positions]
+    return value[positions]

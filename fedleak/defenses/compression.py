@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedleak.core.errors import require
 from fedleak.core.ranges import OpenUnitInterval, PositiveFloat
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from fedleak.defenses.base import Defense, Update, per_client
 from fedleak.defenses.local_dp import clip_factors
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedleak.core.errors import InputError, require
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from fedleak.defenses.base import Defense, Update
 
 

@@ -14,7 +14,7 @@ from dp_accounting import get_sigma_gaussian
 from torch import Tensor
 
 from fedleak.core.errors import InputError, require
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from fedleak.defenses.base import Defense, Update, per_client
 
 _LARGEST_EPSILON = 700.0

@@ -8,7 +8,7 @@ import torch
 
 from fedleak.core.errors import require
 from fedleak.core.ranges import PositiveInt
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from fedleak.defenses.base import Defense, Update
 
 _MOST = 16

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from fedleak.core.errors import InputError, require
-from fedleak.core.view import ITEM_EMBEDDING, Release
+from fedleak.core.release import Release
+from fedleak.core.view import ITEM_EMBEDDING
 from fedleak.defenses.base import Defense, Update
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedleak.core.errors import InputError, require
 from fedleak.core.ranges import PositiveInt
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from fedleak.defenses.base import Defense, Update
 
 

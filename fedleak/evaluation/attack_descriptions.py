@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedleak.core.metric_table import JUDGED_BY, METRICS, Metric
+from fedleak.core.metric import Metric
+from fedleak.core.metric_table import JUDGED_BY, METRICS
 from fedleak.core.source_cache import keep, read_kept, source_key
 
 _DESCRIBING = ("attacks", "client", "core", "evaluation")

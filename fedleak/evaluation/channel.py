@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedleak.core.view import Release, View
+from fedleak.core.release import Release
+from fedleak.core.view import View
 from fedleak.evaluation.leakage_bounds import capacity_bits
 
 _COMMON_BITS = 64

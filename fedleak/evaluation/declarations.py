@@ -9,7 +9,8 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from fedleak.core.declared_noise import IMPOSSIBLE, is_last_noise, noise_chances, sent_numbers
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 from fedleak.recordings.recording import Recording
 
 _VIEWS, _VICTIMS = 4, 16
@@ -20,7 +21,7 @@ _ROUNDING = 1e-5
 _EXACT_BITS = 16
 """Bits a number from which on rounding changes no norm by 1 %."""
 _COMMON_BITS = 64
-"""Bits of a message besides those of its numbers, see `fedleak.core.view.Release.bits`."""
+"""Bits of a message besides those of its numbers, see `fedleak.core.release.Release.bits`."""
 _FEW_BITS, _MARGIN, _MARGIN_OF_FEW = 4.0, 1.0, 4.0
 """Bits that numbers must have beyond the declared ones: less than `_FEW_BITS` may be the capacity of random answers,
 which take more."""

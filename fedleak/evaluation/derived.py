@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedleak.core.metric_table import ANY, Metric, add_metric, metric
+from fedleak.core.metric import ANY, Metric
+from fedleak.core.metric_table import add_metric, metric
 from fedleak.core.seeding import generator_for
 from fedleak.evaluation.bootstrap import crossed_ratio, crossed_weights
 from fedleak.evaluation.evaluation import Evaluation

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedleak.core.errors import InputError, require
-from fedleak.core.metric_table import METRICS, Metric, metric
+from fedleak.core.metric import Metric
+from fedleak.core.metric_table import METRICS, metric
 from fedleak_recorder.nearest import did_you_mean, nearest
 
 if TYPE_CHECKING:

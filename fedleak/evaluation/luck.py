@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedleak.core.metric_table import Metric, judges, metric
+from fedleak.core.metric import Metric
+from fedleak.core.metric_table import judges, metric
 from fedleak.evaluation.comparisons import Cells
 from fedleak.evaluation.mean_interval import MeanOverClients, Values
 from fedleak.evaluation.paired_means import mean_over_clients, paired

@@ -15,7 +15,8 @@ from fedleak.core.answers import Choices, Quantities
 from fedleak.core.attack import Attack
 from fedleak.core.errors import InputError, ViewError
 from fedleak.core.estimates import Estimate, EstimateError, Scores
-from fedleak.core.metric_table import ANY, metric
+from fedleak.core.metric import ANY
+from fedleak.core.metric_table import metric
 from fedleak.core.seeding import generator_for
 from fedleak.core.view import RoundView, View
 from fedleak.evaluation.attack_line import line_of

@@ -11,8 +11,9 @@ from torch import Tensor
 from fedleak.client.last_layer import output_layer
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.client.pretrained import PretrainedAlgorithm
+from fedleak.core.batch_norm import is_statistic
 from fedleak.core.errors import ViewError
-from fedleak.core.view import RoundView, is_statistic
+from fedleak.core.view import RoundView
 from fedleak.evaluation.noise_floor import spectral_noise
 from fedleak.evaluation.result_names import MEANING as MEANING
 from fedleak.evaluation.scores import from_records

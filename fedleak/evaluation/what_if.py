@@ -15,7 +15,8 @@ from tqdm import tqdm
 from fedleak.client.algorithm import ClientAlgorithm, RecordAlgorithm
 from fedleak.client.auxiliary_images import IMAGES, LABELS
 from fedleak.client.record_losses import record_losses
-from fedleak.core.metric_table import CORRELATION, METRICS, POSITIVE, Metric
+from fedleak.core.metric import CORRELATION, POSITIVE, Metric
+from fedleak.core.metric_table import METRICS
 from fedleak.defenses.base import Defense
 from fedleak.evaluation.answers import Answer, answers, goes_furthest
 from fedleak.evaluation.as_recorded import COSINE as COSINE

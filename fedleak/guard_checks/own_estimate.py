@@ -10,7 +10,8 @@ from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Estimate
 from fedleak.core.history import History
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 from fedleak_guard.check import NotMadeError
 from fedleak_guard.message import Message
 from fedleak_guard.noise_tests import private_tensors

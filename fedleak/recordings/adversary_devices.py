@@ -16,35 +16,48 @@ from fedleak_recorder.format import HOLDOUT_USERS
 if TYPE_CHECKING:
     from fedleak.training.data import FederatedDataModule
 
-PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
+PSEUDONYMS = "known_pseudonyms"
+PSEUDONYM_USERS = "known_users"
 """``(P,)`` pseudonyms of the adversary's own devices, and the users whose data they hold."""
-FEATURES, LABELS, EXAMPLE_USERS = "prior_features", "prior_labels", "prior_users"
+FEATURES = "prior_features"
+LABELS = "prior_labels"
+EXAMPLE_USERS = "prior_users"
 """``(M, ...)`` examples on those devices, and ``(M,)`` their users."""
 EXAMPLES = (FEATURES, LABELS, EXAMPLE_USERS)
 """Names of what lies on those devices, example by example."""
 _FOLDS = 10
+"""Groups of users in `popularity_of_others`: nine tenths of the users count for each victim."""
 
 
 def prior_knowledge(data: FederatedDataModule, pseudonym: Callable[[int], int]) -> dict[str, Tensor]:
     """The adversary's own devices and their examples, by the names above."""
     owners = data.client_users
     if data.client_known is None or owners is None:
-        way_out = "Add what is missing: the two describe the same devices."
-        expected, found = "client_users of a data set with client_known", f"not both in {type(data).__name__}"
-        raise InputError(expected=expected, found=found, way_out=way_out)
-    clients = data.client_known.nonzero().flatten()
-    users, held = owners[clients], data.client_examples()
-    parts = [held[client] for client in clients.tolist()]
-    numbers = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
+        raise InputError(
+            expected="client_users of a data set with client_known",
+            found=f"not both in {type(data).__name__}",
+            way_out="Add what is missing: the two describe the same devices.",
+        )
+    known_clients = data.client_known.nonzero().flatten()
+    users = owners[known_clients]
+    # The examples of all known devices, one device after the other.
+    examples_of_client = data.client_examples()
+    examples_by_device = [examples_of_client[client] for client in known_clients.tolist()]
+    numbers = torch.zeros(0, dtype=torch.int64)
+    if examples_by_device:
+        numbers = torch.cat(examples_by_device)
     features, labels = data.raw_examples(numbers)
-    strangers = {HOLDOUT_USERS: data.holdout_users} if len(data.holdout_users) else {}
-    return strangers | {
-        PSEUDONYMS: torch.tensor([pseudonym(client) for client in clients.tolist()], dtype=torch.int64),
+    sizes = torch.tensor([len(examples) for examples in examples_by_device], dtype=torch.int64)
+    knowledge = {
+        PSEUDONYMS: torch.tensor([pseudonym(client) for client in known_clients.tolist()], dtype=torch.int64),
         PSEUDONYM_USERS: users,
         FEATURES: features,
         LABELS: labels,
-        EXAMPLE_USERS: users.repeat_interleave(torch.tensor([len(part) for part in parts], dtype=torch.int64)),
+        EXAMPLE_USERS: users.repeat_interleave(sizes),
     }
+    if len(data.holdout_users):
+        knowledge = {HOLDOUT_USERS: data.holdout_users, **knowledge}
+    return knowledge
 
 
 def popularity_of_others(user_items: Sequence[npt.NDArray[np.int64]], pseudonyms: Tensor, num_items: int) -> Tensor:
@@ -60,6 +73,10 @@ def popularity_of_others(user_items: Sequence[npt.NDArray[np.int64]], pseudonyms
     """
     sizes = torch.tensor([len(items) for items in user_items])
     fold = (pseudonyms % _FOLDS).repeat_interleave(sizes)
-    items = torch.from_numpy(np.concatenate(user_items)) if len(user_items) else torch.zeros(0, dtype=torch.int64)
-    inside = torch.bincount(fold * num_items + items, minlength=_FOLDS * num_items).reshape(_FOLDS, num_items)
-    return (inside.sum(0) - inside).int()
+    items = torch.zeros(0, dtype=torch.int64)
+    if len(user_items):
+        items = torch.from_numpy(np.concatenate(user_items))
+    # Counts of the pairs (fold, item), numbered fold after fold.
+    pair_counts = torch.bincount(fold * num_items + items, minlength=_FOLDS * num_items)
+    counts_in_fold = pair_counts.reshape(_FOLDS, num_items)
+    return (counts_in_fold.sum(0) - counts_in_fold).int()

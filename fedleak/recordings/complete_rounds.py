@@ -37,30 +37,38 @@ def complete_rounds(folder: Path) -> CompleteRounds:
     """
     if not (folder / MANIFEST).exists():
         return CompleteRounds()
+    # The journals are read once no writer has touched them for a moment before and while they are read.
     while True:
         before = _sizes(folder)
         time.sleep(_SETTLED)
         journals = [read_journal(path) for path in journals_in(folder)]
         if _sizes(folder) == before:
             break
-    numbers = [{line.round for line in one.lines if line.file.startswith("rounds/")} for one in journals]
-    common = set.intersection(*numbers) if numbers else set()
+    # A round is complete when the journal of every rank has it.
+    rounds_of_ranks = []
+    for journal in journals:
+        rounds_of_ranks.append({line.round for line in journal.lines if line.file.startswith("rounds/")})
+    complete = set.intersection(*rounds_of_ranks) if rounds_of_ranks else set()
     hashes = _hashes(journals)
-    closed = bool(journals) and all(one.closed for one in journals)
-    return CompleteRounds({number: hashes[number] for number in sorted(common)}, closed)
+    closed = bool(journals) and all(journal.closed for journal in journals)
+    return CompleteRounds({number: hashes[number] for number in sorted(complete)}, closed)
 
 
 def _sizes(folder: Path) -> dict[str, tuple[int, int]]:
-    found = {}
+    sizes = {}
     for path in journals_in(folder):
-        about = path.stat()
-        found[path.name] = about.st_size, about.st_mtime_ns
-    return found
+        status = path.stat()
+        sizes[path.name] = (status.st_size, status.st_mtime_ns)
+    return sizes
 
 
 def _hashes(journals: list[Journal]) -> dict[int, str]:
-    lines: dict[int, list[str]] = defaultdict(list)
+    files_of_round: dict[int, list[str]] = defaultdict(list)
     for journal in journals:
         for line in journal.lines:
-            lines[line.round].append(f"{line.file} {line.sha256}")
-    return {number: hashlib.sha256("\n".join(sorted(own)).encode()).hexdigest() for number, own in lines.items()}
+            files_of_round[line.round].append(f"{line.file} {line.sha256}")
+    # Sorted, because the order of the ranks says nothing.
+    hashes = {}
+    for number, files in files_of_round.items():
+        hashes[number] = hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()
+    return hashes

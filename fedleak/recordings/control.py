@@ -41,28 +41,33 @@ class ControlRecording(Recording):
             yield from super().views(**options)
             return
         for view in super().views(**options):
-            earlier = tuple(self._changed(one) for one in view.earlier)
+            earlier = tuple(self._changed(earlier_view) for earlier_view in view.earlier)
             yield dataclasses.replace(self._changed(view), earlier=earlier)
 
     def _changed(self, view: RoundView) -> RoundView:
         # The messages of a sum have one update, and it is another's only if that is of another sum.
-        first, place = view.distinct_messages()
-        sent = view.select(first)
-        others = self.control == "others" and sent.victims > 1
-        deltas = {name: value.roll(1, 0) for name, value in sent.deltas.items()} if others else _noise(sent)
-        deltas = {name: value[place] for name, value in deltas.items()}
-        mask = None if view.served is None else view.served_mask
-        for name in view.row_parameters & deltas.keys():
-            if mask is not None:
-                own = deltas[name]
-                deltas[name] = own * mask.reshape(*mask.shape, *[1] * (own.dim() - 2)).to(own)
+        first_victims, message_of_victim = view.distinct_messages()
+        messages = view.select(first_victims)
+        if self.control == "others" and messages.victims > 1:
+            exchanged = {name: value.roll(1, 0) for name, value in messages.deltas.items()}
+        else:
+            # A single message has no other to be exchanged for.
+            exchanged = _noise(messages)
+        deltas = {name: value[message_of_victim] for name, value in exchanged.items()}
+        if view.served is not None:
+            # Rows of padding are zero, as in every view: another client may have been served more.
+            for name in view.row_parameters & deltas.keys():
+                rows = deltas[name]
+                mask = view.served_mask
+                deltas[name] = rows * mask.reshape(*mask.shape, *[1] * (rows.dim() - 2)).to(rows)
         return dataclasses.replace(view, deltas=deltas)
 
 
 def _noise(view: RoundView) -> dict[str, Tensor]:
     generator = generator_for(int(view.pseudonyms[0]), "control", view.round)
-    made = {}
+    noise = {}
     for name, value in view.deltas.items():
-        scale = value.double().square().mean().sqrt().to(value)  # of one client, it would say who it is
-        made[name] = scale * torch.randn(value.shape, generator=generator, dtype=value.dtype)
-    return made
+        # The root mean square over all clients: that of one client would say who it is.
+        scale = value.double().square().mean().sqrt().to(value)
+        noise[name] = scale * torch.randn(value.shape, generator=generator, dtype=value.dtype)
+    return noise

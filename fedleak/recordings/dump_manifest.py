@@ -15,6 +15,7 @@ from fedleak_recorder.system import Holds
 
 FORMAT = 1
 _WAY_OUT = "docs/reference/recording-format.md has an example."
+# Far above any training, and so small that products and sums of them fit 64 bits.
 _MOST_EXAMPLES = 2**48
 _LAST_ROUND = 10**9
 _LARGEST_SIZE = 2**40
@@ -47,8 +48,10 @@ class DumpRound:
         files = [client.file for client in self.clients if client.file is not None]
         if len(set(files)) < len(files):
             raise FieldError("clients", f"a file of its own for each client of round {self.round}")
-        if any((client.file is None) == (self.file is None) for client in self.clients):
-            raise FieldError("clients", f"either a file of round {self.round} or one of each client")
+        # The arrays of each client stand in one place: in its own file, or stacked in the round's.
+        for client in self.clients:
+            if (client.file is None) == (self.file is None):
+                raise FieldError("clients", f"either a file of round {self.round} or one of each client")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,12 +95,14 @@ class DumpManifest:
         self._check_rounds()
 
     def _check_names(self) -> None:
-        for key, names in (("rename", tuple(self.rename)), ("row_parameters", self.row_parameters)):
+        names_of_parameters = {"rename": tuple(self.rename), "row_parameters": self.row_parameters}
+        for key, names in names_of_parameters.items():
             if not set(names) <= self.parameters.keys():
                 raise FieldError(key, f"names among {', '.join(self.parameters)}")
         for name in self.row_parameters:
             if len(self.parameters[name]) < 2:
                 raise FieldError("row_parameters", "names of tables of several rows")
+        # Two parameters under one name in the recording would be one.
         renamed = [self.recorded_name(name) for name in self.parameters]
         if len(set(renamed)) < len(renamed):
             raise FieldError("rename", f"names that stand once in {', '.join(renamed)}")
@@ -136,9 +141,9 @@ def read_dump_manifest(path: Path) -> DumpManifest:
         DumpManifest, _with_texts_as_names(content), "the manifest", way_out=_WAY_OUT, file=str(path)
     )
     # An unknown key of a release could be noise that nothing takes into account.
-    for place, release in enumerate(manifest.releases):
+    for number, release in enumerate(manifest.releases):
         complete = {"clip": None, "noise_scale": 0.0, "parameters": [], **release}
-        read_fields(ReleaseFields, complete, f"the manifest.releases[{place}]", way_out=_WAY_OUT, file=str(path))
+        read_fields(ReleaseFields, complete, f"the manifest.releases[{number}]", way_out=_WAY_OUT, file=str(path))
     return manifest
 
 
@@ -148,9 +153,10 @@ def _with_texts_as_names(content: Any) -> Any:
         return content
     rounds = []
     for dump_round in content["rounds"]:
-        clients = dump_round.get("clients") if isinstance(dump_round, Mapping) else None
-        if isinstance(clients, list):
-            dump_round = {**dump_round, "clients": [_with_text_as_name(client) for client in clients]}
+        # What is no mapping, or has no clients, is refused later, where fields are read.
+        if isinstance(dump_round, Mapping) and isinstance(dump_round.get("clients"), list):
+            clients = [_with_text_as_name(client) for client in dump_round["clients"]]
+            dump_round = {**dump_round, "clients": clients}
         rounds.append(dump_round)
     return {**content, "rounds": rounds}
 

@@ -21,6 +21,8 @@ from fedleak.recordings.shards import view_dtype
 from fedleak_recorder.format import HOLDOUT_USERS
 
 _Value = TypeVar("_Value")
+_WHOLE_ROUND = 2**30
+"""Victims in a view, more than any round has: a file of a round is one view."""
 
 
 class ByRound(Mapping[int, _Value]):
@@ -73,22 +75,26 @@ def joined_view(
         f"{messages:,} messages of {gibibytes(size)}",
         "Audit fewer rounds, or a recording of fewer clients.",
     )
-    parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
+    parts = list(recording.views(victims_per_view=_WHOLE_ROUND, rounds=numbers, learner=learner))
     _check_distinct(parts)
     joined = _join(parts)
     view = dataclasses.replace(
-        joined.select(_by_pseudonym(joined)), round_models=ByRound(recording.models, numbers), algorithm=learner
+        joined.select(_by_pseudonym(joined)),
+        round_models=ByRound(recording.models, numbers),
+        algorithm=learner,
     )
-    own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
-    known = view.select(own.nonzero().flatten())
+    # The adversary knows the user of each of its own devices, by the device's pseudonym.
+    is_known = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
+    known = view.select(is_known.nonzero().flatten())
     order = auxiliary[PSEUDONYMS].argsort()
-    place = torch.searchsorted(auxiliary[PSEUDONYMS][order], known.pseudonyms)
-    priors = {USERS: auxiliary[PSEUDONYM_USERS][order][place]}
+    device = torch.searchsorted(auxiliary[PSEUDONYMS][order], known.pseudonyms)
+    priors = {USERS: auxiliary[PSEUDONYM_USERS][order][device]}
     if HOLDOUT_USERS in auxiliary:
         priors[HOLDOUT] = torch.isin(priors[USERS], auxiliary[HOLDOUT_USERS])
+    # Its devices need not do what the others do before sending.
     releases = tuple(release for release in view.releases if release.own_devices)
     known = dataclasses.replace(known, priors=priors, releases=releases)
-    return dataclasses.replace(view.select((~own).nonzero().flatten()), known=known)
+    return dataclasses.replace(view.select((~is_known).nonzero().flatten()), known=known)
 
 
 def messages_view(
@@ -99,25 +105,41 @@ def messages_view(
     The messages are sorted by round, and in each round by pseudonym. Those of the adversary's own devices are left out.
     """
     numbers = _numbers(recording, rounds)
-    own = set(recording.auxiliary().get(PSEUDONYMS, torch.zeros(0)).tolist())
-    counts = {number: recording.example_counts(number) for number in numbers}
-    messages = [
-        (number, name, counts[number][name]) for number in numbers for name in sorted(counts[number].keys() - own)
-    ]
+    known_pseudonyms = set(recording.auxiliary().get(PSEUDONYMS, torch.zeros(0)).tolist())
+    # A row for each message: its round, its client and the number of examples.
+    messages: list[tuple[int, int, int]] = []
+    participants_of_message: list[Tensor] = []
+    are_sums = False
+    for number in numbers:
+        counts = recording.example_counts(number)
+        groups = recording.participants(number)
+        are_sums = are_sums or bool(groups)
+        for name in sorted(counts.keys() - known_pseudonyms):
+            messages.append((number, name, counts[name]))
+            participants_of_message.append(torch.tensor(groups.get(name, [-1])))
     sent_in, pseudonyms, examples = torch.tensor(messages, dtype=torch.int64).reshape(-1, 3).unbind(1)
-    groups = {number: recording.participants(number) for number in numbers}
-    of_each = [torch.tensor(groups[number].get(name, [-1])) for number, name, _ in messages]
-    participants = pad_sequence(of_each, batch_first=True, padding_value=-1) if any(groups.values()) else None
-    read = partial(recording.views, victims_per_view=2**30, learner=learner)
+    participants = None
+    if are_sums:
+        participants = pad_sequence(participants_of_message, batch_first=True, padding_value=-1)
+    read = partial(recording.views, victims_per_view=_WHOLE_ROUND, learner=learner)
+    # What all views say alike is read from one of a single victim, and what is of victims is replaced.
     first = next(recording.views(victims_per_view=1, rounds=numbers[:1], learner=learner))
-    none = dict.fromkeys(("served", "client_models", "updates", "messages"))
-    held = {"pseudonyms": pseudonyms, "example_counts": examples, "deltas": {}, "priors": {}}
-    held |= {"participants": participants}
+    fields = first.common() | {
+        "served": None,
+        "client_models": None,
+        "updates": None,
+        "messages": None,
+        "pseudonyms": pseudonyms,
+        "example_counts": examples,
+        "deltas": {},
+        "priors": {},
+        "participants": participants,
+    }
     return History(
-        **first.common() | none | held,
+        **fields,
         sent_in=sent_in,
         round_models=ByRound(recording.models, numbers),
-        by_round=ByRound(partial(_round_view, read, own, partial(_size, recording)), numbers),
+        by_round=ByRound(partial(_round_view, read, known_pseudonyms, partial(_size, recording)), numbers),
         read_parts=partial(_round_parts, read),
     )
 
@@ -128,15 +150,18 @@ def _round_parts(views: Callable[..., Iterator[RoundView]], number: int, clients
 
 def _size(recording: Recording, rounds: Sequence[int]) -> tuple[int, int]:
     """Bytes of the updates of some rounds in memory, without those of tables' rows, and number of messages."""
-    shapes, tables = recording.manifest.parameters, recording.manifest.row_parameters
-    each = sum(math.prod(own["shape"]) for name, own in shapes.items() if name not in tables)
+    tables = recording.manifest.row_parameters
+    numbers_per_message = 0
+    for name, parameter in recording.manifest.parameters.items():
+        if name not in tables:
+            numbers_per_message += math.prod(parameter["shape"])
     messages = sum(len(recording.example_counts(number)) for number in rounds)
-    return messages * each * view_dtype(recording.manifest).itemsize, messages
+    return messages * numbers_per_message * view_dtype(recording.manifest).itemsize, messages
 
 
 def _round_view(
     views: Callable[..., Iterator[RoundView]],
-    own: set[int],
+    known_pseudonyms: set[int],
     size_of: Callable[[Sequence[int]], tuple[int, int]],
     number: int,
 ) -> RoundView:
@@ -146,23 +171,30 @@ def _round_view(
             f"it reads a whole round, and round {number} has {messages:,} messages of {gibibytes(size)}; it may use "
             f"{gibibytes(memory_bound())}, half of the memory"
         )
-    whole = _join(list(views(rounds=[number])))
-    view = whole.select(_by_pseudonym(whole))
-    others = torch.tensor([name not in own for name in view.pseudonyms.tolist()], dtype=torch.bool)
-    return view.select(others.nonzero().flatten()).in_round(number)
+    joined = _join(list(views(rounds=[number])))
+    view = joined.select(_by_pseudonym(joined))
+    is_client = torch.tensor([name not in known_pseudonyms for name in view.pseudonyms.tolist()], dtype=torch.bool)
+    return view.select(is_client.nonzero().flatten()).in_round(number)
 
 
 def _numbers(recording: Recording, rounds: Sequence[int] | None) -> list[int]:
-    numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
-    way_out = "The recording is cut short: copy it again, or record again."
-    require(numbers, f"a round in {recording.directory}", "none", way_out)
+    numbers = recording.rounds
+    if rounds is not None:
+        numbers = [number for number in recording.rounds if number in set(rounds)]
+    require(
+        numbers,
+        f"a round in {recording.directory}",
+        "none",
+        "The recording is cut short: copy it again, or record again.",
+    )
     return numbers
 
 
 def _check_distinct(parts: Sequence[RoundView]) -> None:
-    seen: dict[int, Tensor] = {}
+    pseudonyms_of_round: dict[int, Tensor] = {}
     for part in parts:
-        together = torch.cat([seen.get(part.round, part.pseudonyms[:0]), part.pseudonyms])
+        earlier_parts = pseudonyms_of_round.get(part.round, part.pseudonyms[:0])
+        together = torch.cat([earlier_parts, part.pseudonyms])
         names, counts = torch.unique(together, return_counts=True)
         require(
             not (counts > 1).any(),
@@ -170,31 +202,34 @@ def _check_distinct(parts: Sequence[RoundView]) -> None:
             f"{names[counts > 1][:1].tolist()} {int(counts.max())} times in round {part.round}",
             "The recording is damaged or foreign: record again, or give every device a name of its own.",
         )
-        seen[part.round] = together
+        pseudonyms_of_round[part.round] = together
 
 
 def _by_pseudonym(view: History) -> Tensor:
     """Positions sorted by round, then by pseudonym."""
+    # Sorts by the second key first, and then stably by the first one.
     order = view.pseudonyms.argsort(stable=True)
     return order[view.sent_in[order].argsort(stable=True)]
 
 
 def _join(parts: Sequence[RoundView]) -> History:
     last = parts[-1]
-    widths = [0 if part.served is None else part.served.shape[1] for part in parts]
-    ragged = {name: max(widths) for name in last.row_parameters}
+    # Clients are served different numbers of items; their rows are padded to the most.
+    width = max(0 if part.served is None else part.served.shape[1] for part in parts)
+    deltas = {}
+    for name in last.deltas:
+        row_width = width if name in last.row_parameters else None
+        deltas[name] = _stacked([part.deltas[name] for part in parts], row_width)
     joined = {
         "pseudonyms": torch.cat([part.pseudonyms for part in parts]),
         "example_counts": torch.cat([part.example_counts for part in parts]),
-        "deltas": {name: _stacked([part.deltas[name] for part in parts], ragged.get(name)) for name in last.deltas},
-        "served": _whole([part.served for part in parts], lambda own: _stacked(own, max(widths), padding=-1)),
+        "deltas": deltas,
+        "served": _if_all([part.served for part in parts], partial(_stacked, width=width, padding=-1)),
         "priors": _priors([part.priors for part in parts]),
-        "client_models": _whole(
-            [part.client_models for part in parts], lambda own: {n: torch.cat([one[n] for one in own]) for n in own[0]}
-        ),
-        "updates": _whole([part.updates for part in parts], lambda own: _stacked(own, max(widths))),
-        "messages": _whole([part.messages for part in parts], torch.cat),
-        "participants": _participants([part.participants for part in parts]),
+        "client_models": _if_all([part.client_models for part in parts], _joined_models),
+        "updates": _if_all([part.updates for part in parts], partial(_stacked, width=width)),
+        "messages": _if_all([part.messages for part in parts], torch.cat),
+        "participants": _if_all([part.participants for part in parts], _joined_participants),
     }
     return History(
         **last.common() | joined,
@@ -202,23 +237,35 @@ def _join(parts: Sequence[RoundView]) -> History:
     )
 
 
-def _whole(parts: Sequence[_Value | None], join: Callable[[list[_Value]], Any]) -> Any:
+def _if_all(parts: Sequence[_Value | None], join: Callable[[list[_Value]], Any]) -> Any:
     """Values of all clients, joined; None if not all of them have one."""
-    whole = [part for part in parts if part is not None]
-    return join(whole) if len(whole) == len(parts) else None
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):
+        return None
+    return join(present)
 
 
-def _participants(parts: Sequence[Tensor | None]) -> Tensor | None:
-    whole: Tensor | None = _whole(parts, lambda own: _stacked(own, max(one.shape[1] for one in own), padding=-1))
-    return whole
+def _joined_participants(groups: Sequence[Tensor]) -> Tensor:
+    return _stacked(groups, max(group.shape[1] for group in groups), padding=-1)
+
+
+def _joined_models(models: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.cat([model[name] for model in models]) for name in models[0]}
 
 
 def _priors(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """What the server knows of each client in addition, with a second dimension padded with 0 to the longest."""
+    # What is not known of all clients is left out.
+    names = set(parts[0])
+    for part in parts[1:]:
+        names &= set(part)
     joined = {}
-    for name in parts[0].keys() & set.intersection(*(set(part) for part in parts)):
+    for name in names:
         values = [part[name] for part in parts]
-        joined[name] = _stacked(values, max(len(value[0]) for value in values) if values[0].dim() > 1 else None)
+        width = None
+        if values[0].dim() > 1:
+            width = max(len(value[0]) for value in values)
+        joined[name] = _stacked(values, width)
     return joined
 
 

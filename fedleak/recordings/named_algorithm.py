@@ -30,34 +30,44 @@ def learner_from(description: Mapping[str, Any] | None) -> ClientAlgorithm | Non
     """
     if description is None:
         return None
-    name, arguments = description.get("name"), description.get("arguments")
+    name = description.get("name")
+    arguments = description.get("arguments")
+    # A path is that of a learner of the user's own.
     if isinstance(name, str) and "." in name:
         from fedleak.recordings.outside_algorithm import defined_algorithm  # takes an import of Lightning
 
         return defined_algorithm(current_path(name), arguments, ALGORITHMS)
-    known = f"a learner among {', '.join(sorted(ALGORITHMS))}"
-    require(isinstance(name, str) and name in ALGORITHMS, known, repr(name)[:100], LEFT_OUT.capitalize())
-    kind, where = ALGORITHMS[str(name)], f"the learner {name!r} of the manifest"
-    fields = {recorded: field for field, recorded in kind.recorded_as.items()}
+    require(
+        isinstance(name, str) and name in ALGORITHMS,
+        f"a learner among {', '.join(sorted(ALGORITHMS))}",
+        repr(name)[:100],
+        LEFT_OUT.capitalize(),
+    )
+    kind = ALGORITHMS[str(name)]
+    # Recordings keep the names of arguments that fields have had before.
+    field_of_recorded = {recorded: field for field, recorded in kind.recorded_as.items()}
     if isinstance(arguments, Mapping):
-        arguments = {fields.get(key, key): value for key, value in arguments.items()}
-    return from_plain(kind, arguments, where=where, way_out=WAY_OUT)
+        arguments = {field_of_recorded.get(key, key): value for key, value in arguments.items()}
+    return from_plain(kind, arguments, where=f"the learner {name!r} of the manifest", way_out=WAY_OUT)
 
 
-def network_of(learner: ClientAlgorithm, held: Shapes) -> dict[str, tuple[int, ...]]:
+def network_of(learner: ClientAlgorithm, recorded_shapes: Shapes) -> dict[str, tuple[int, ...]]:
     """Shapes of the parameters that a learner's clients train, without building the network."""
     kind = type(learner).__name__
     try:
-        return learner.network_shapes({name: tuple(shape) for name, shape in held.items()})
+        return learner.network_shapes({name: tuple(shape) for name, shape in recorded_shapes.items()})
     except KeyError as error:  # a size that is read off the shape of a parameter
         raise InputError(
             expected=f"the parameter {error.args[0]}, which {kind} has",
-            found=f"a model of {', '.join(held) or 'no parameters'}",
+            found=f"a model of {', '.join(recorded_shapes) or 'no parameters'}",
             way_out=LEFT_OUT.capitalize(),
         ) from error
     except (RuntimeError, TypeError, ValueError, OverflowError, IndexError) as error:
+        reason = "no such layer"
+        if str(error):
+            reason = str(error).splitlines()[0]
         raise InputError(
             expected=f"the network of {kind}",
-            found=f"one that cannot be built ({str(error).splitlines()[0] if str(error) else 'no such layer'})",
+            found=f"one that cannot be built ({reason})",
             way_out=LEFT_OUT.capitalize(),
         ) from None

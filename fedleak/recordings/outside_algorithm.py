@@ -15,29 +15,34 @@ from fedleak.training.federated import FederatedModule
 
 _OWN = "fedleak."
 _MOST_NUMBERS = 2**32
+"""Parameters of a network that is built: 16 GiB in float32."""
 
 
-def defined_algorithm(path: str, arguments: Any, own: Collection[str]) -> ClientAlgorithm | None:
+def defined_algorithm(path: str, arguments: Any, project_learners: Collection[str]) -> ClientAlgorithm | None:
     """Algorithm of a learner that the user's own code has defined; nothing is imported.
 
     Args:
         path: class path of the learner.
         arguments: its arguments, as plain values.
-        own: names of the learners of this project.
+        project_learners: names of the learners of this project.
 
     Raises:
         InputError: no such learner is defined, or an argument does not fit.
     """
+    # Only what is imported already has subclasses here.
     from_outside = {class_path(kind): kind for kind in subclasses(FederatedModule)}
-    kind = None if path.startswith(_OWN) else from_outside.get(path)
+    kind = None
+    if not path.startswith(_OWN):
+        kind = from_outside.get(path)
     if kind is None:
-        known = f"Learners of this project: {', '.join(sorted(own))}."
+        listed_learners = f"Learners of this project: {', '.join(sorted(project_learners))}."
         raise InputError(
             expected="a learner of this project by its name, or one whose module is imported",
             found=path[:100],
-            way_out=f"{known} If you trust the recording, give --learner {path[:100]}; or {LEFT_OUT}",
+            way_out=f"{listed_learners} If you trust the recording, give --learner {path[:100]}; or {LEFT_OUT}",
         )
-    where, values = f"the learner {path!r}", {} if arguments is None else arguments
+    where = f"the learner {path!r}"
+    values = {} if arguments is None else arguments
     _check_size(kind, values, where)
     return from_plain(kind, values, where=where, way_out=WAY_OUT).algorithm
 
@@ -46,9 +51,13 @@ def _check_size(kind: type[FederatedModule], values: Any, where: str) -> None:
     """Checks that a network fits into memory, on the meta device, which takes none."""
     try:
         with torch.device("meta"):
-            built = from_plain(kind, values, where=where, way_out=WAY_OUT)
+            module = from_plain(kind, values, where=where, way_out=WAY_OUT)
     except (RuntimeError, NotImplementedError):
         return  # a constructor that reads values of its tensors; its sizes are those of the user's own code
-    numbers = sum(value.numel() for value in built.parameters())
-    known = f"a network of at most {_MOST_NUMBERS} numbers, in {where}"
-    require(numbers <= _MOST_NUMBERS, known, str(numbers), WAY_OUT)
+    numbers = sum(parameter.numel() for parameter in module.parameters())
+    require(
+        numbers <= _MOST_NUMBERS,
+        f"a network of at most {_MOST_NUMBERS} numbers, in {where}",
+        str(numbers),
+        WAY_OUT,
+    )

@@ -28,8 +28,13 @@ from fedleak_recorder.format import (
 from fedleak_recorder.journal import append_journal, close_journal, journals_in, read_journal, write_shard
 
 OF_PEOPLE = (
-    *(ATTRIBUTE_PSEUDONYMS, CANDIDATES, CANDIDATE_LABELS, HOLDOUT_USERS),
-    *("known_pseudonyms", "known_users", "prior_users"),
+    ATTRIBUTE_PSEUDONYMS,
+    CANDIDATES,
+    CANDIDATE_LABELS,
+    HOLDOUT_USERS,
+    "known_pseudonyms",
+    "known_users",
+    "prior_users",
 )
 """Auxiliary data that hold records of clients, or say which pseudonym is whose."""
 _EXAMPLES_OF_USERS = ("prior_features", "prior_labels")
@@ -69,15 +74,15 @@ def publish_copy(source: Path, out: Path) -> Published:
     Raises:
         InputError: there is no recording, it is damaged or holds links, or the folder is taken.
     """
-    _check_places(source, out)
+    _check_paths(source, out)
     recording = Recording(source)
     recording.most_examples()  # opens every shard, and so refuses what no shard may hold
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".unfinished", dir=out.parent))
     try:
         left_out = [*_other_files(source), *_copied(recording, unfinished)]
-        unfinished.chmod(0o755)
-        _check_places(source, out)
+        unfinished.chmod(0o755)  # mkdtemp makes folders for their owner alone
+        _check_paths(source, out)
         unfinished.rename(out)  # replaces an empty folder, and no other
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -85,26 +90,33 @@ def publish_copy(source: Path, out: Path) -> Published:
     return Published(len(recording.rounds), left_out)
 
 
-def _check_places(source: Path, out: Path) -> None:
+def _check_paths(source: Path, out: Path) -> None:
     """Checks that the source is a folder, and the place of the copy free; neither may be a link."""
     for path in (source, source / "rounds", out):
-        way_out = "Give the folder itself: a link may lead to files that are not meant."
-        require(not path.is_symlink(), f"a folder at {path}", "a link", way_out)
-    taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
-    require(not taken, f"an empty folder at {out}, or none", "one that holds files", "Give another folder.")
-    inside = out.resolve().is_relative_to(source.resolve())
-    require(not inside, "a folder outside of the recording", str(out), "Give another folder.")
+        require(
+            not path.is_symlink(),
+            f"a folder at {path}",
+            "a link",
+            "Give the folder itself: a link may lead to files that are not meant.",
+        )
+    is_taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    require(not is_taken, f"an empty folder at {out}, or none", "one that holds files", "Give another folder.")
+    is_inside = out.resolve().is_relative_to(source.resolve())
+    require(not is_inside, "a folder outside of the recording", str(out), "Give another folder.")
 
 
 def _copied(recording: Recording, out: Path) -> Iterator[str]:
     """Copies what may be passed on into a folder; what was left out, in words."""
-    source, folder = recording.directory, RecordingFolder(out)
-    truth = 0
+    source = recording.directory
+    folder = RecordingFolder(out)
+    # What the server saw, file by file, with a new journal of each rank that does not name the truth.
+    truth_files = 0
     for path in journals_in(source):
         _check_file(path)
-        journal, rank = read_journal(path), int(path.stem.partition("-")[2] or 0)
+        journal = read_journal(path)
+        rank = int(path.stem.partition("-")[2] or 0)
         shards = [line for line in journal.lines if line.file.startswith("rounds/")]
-        truth += len(journal.lines) - len(shards)
+        truth_files += len(journal.lines) - len(shards)
         for line in shards:
             _check_file(source / line.file)
             content = (source / line.file).read_bytes()
@@ -114,16 +126,19 @@ def _copied(recording: Recording, out: Path) -> Iterator[str]:
             append_journal(out, rank, [copied])
         if journal.closed:
             close_journal(out, rank, len(shards))
-    if truth:
-        yield f"ground truth: {truth} files of truth/ and their hashes in the journals"
-    auxiliary, names = _auxiliary(recording)
-    if names:
-        yield f"auxiliary data that hold records of clients or say whose a pseudonym is: {', '.join(names)}"
-    digest = None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest()
-    manifest, places = _without_places(dataclasses.replace(recording.manifest, auxiliary=digest))
-    if places:
-        yield f"paths, addresses and keys in the manifest: {', '.join(places)}"
+    if truth_files:
+        yield f"ground truth: {truth_files} files of truth/ and their hashes in the journals"
+    auxiliary, names_of_people = _auxiliary(recording)
+    if names_of_people:
+        yield ("auxiliary data that hold records of clients or say whose a pseudonym is: " + ", ".join(names_of_people))
+    digest = None
+    if auxiliary is not None:
+        digest = hashlib.sha256(auxiliary).hexdigest()
+    manifest, cleaned_places = _without_places(dataclasses.replace(recording.manifest, auxiliary=digest))
+    if cleaned_places:
+        yield f"paths, addresses and keys in the manifest: {', '.join(cleaned_places)}"
     yield "the secret key of the pseudonyms, which is in no recording (it is in checkpoints and in FEDLEAK_KEY)"
+    # The manifest comes last: with it, the folder is a recording.
     folder.declare(manifest, auxiliary)
 
 
@@ -135,17 +150,19 @@ def _auxiliary(recording: Recording) -> tuple[bytes | None, list[str]]:
     _check_file(path)
     content = path.read_bytes()
     try:
-        held = load(content)
+        auxiliary = load(content)
     except SafetensorError as error:
         raise InputError(expected=f"{AUXILIARY} as recorded", found=str(error), way_out="Copy it again.") from None
-    of_people = {name for name in held if name in OF_PEOPLE or name.startswith(ATTRIBUTE)}
-    if "prior_users" in held:
-        of_people |= {name for name in _EXAMPLES_OF_USERS if name in held}
+    of_people = {name for name in auxiliary if name in OF_PEOPLE or name.startswith(ATTRIBUTE)}
+    if "prior_users" in auxiliary:
+        of_people |= {name for name in _EXAMPLES_OF_USERS if name in auxiliary}
     if not of_people:
         _check_texts(content, AUXILIARY)
         return content, []
-    kept = {name: value for name, value in held.items() if name not in of_people}
-    return (save(kept) if kept else None), sorted(of_people)
+    public = {name: tensor for name, tensor in auxiliary.items() if name not in of_people}
+    if not public:
+        return None, sorted(of_people)
+    return save(public), sorted(of_people)
 
 
 def _without_places(manifest: Manifest) -> tuple[Manifest, list[str]]:
@@ -153,47 +170,64 @@ def _without_places(manifest: Manifest) -> tuple[Manifest, list[str]]:
 
     A learner whose description holds one is left out as a whole: without it, another network would be described.
     """
-    content, places = dataclasses.asdict(manifest), list[str]()
+    content = dataclasses.asdict(manifest)
+    cleaned_places: list[str] = []
     for name in ("learner", "config", "data", "versions"):
-        changed = _cleaned(content[name], name, places)
-        content[name] = None if name == "learner" and changed != content[name] else changed
-    return Manifest(**content), places
+        cleaned = _cleaned(content[name], name, cleaned_places)
+        # A learner with other arguments would be another learner: better none.
+        if name == "learner" and cleaned != content[name]:
+            cleaned = None
+        content[name] = cleaned
+    return Manifest(**content), cleaned_places
 
 
-def _cleaned(value: Any, where: str, places: list[str]) -> Any:
+def _cleaned(value: Any, where: str, cleaned_places: list[str]) -> Any:
     """A value of JSON with `LEFT_OUT` for texts that hold a path or an address; notes where."""
     if isinstance(value, Mapping):
-        kept = {}
-        for key, own in value.items():
+        public = {}
+        for key, entry in value.items():
             if without_paths(key) == key:
-                kept[key] = _cleaned(own, f"{where}.{key}", places)
+                public[key] = _cleaned(entry, f"{where}.{key}", cleaned_places)
             else:
-                places.append(where)
-        return kept
+                cleaned_places.append(where)
+        return public
     if isinstance(value, list | tuple):
-        return [_cleaned(own, where, places) for own in value]
+        return [_cleaned(entry, where, cleaned_places) for entry in value]
     if isinstance(value, str) and without_paths(value) != value:
-        places.append(where)
+        cleaned_places.append(where)
         return LEFT_OUT
     return value
 
 
 def _check_file(path: Path) -> None:
     """Checks that a file is one of its own, and no link to another."""
-    way_out = "Copy the recording with its files: a link may lead to files that are not meant."
-    require(path.is_file() and not path.is_symlink(), f"a file at {path}", "a link or none", way_out)
+    require(
+        path.is_file() and not path.is_symlink(),
+        f"a file at {path}",
+        "a link or none",
+        "Copy the recording with its files: a link may lead to files that are not meant.",
+    )
 
 
 def _check_texts(content: bytes, name: str) -> None:
     """Checks that a file of tensors holds no texts besides their names."""
+    # A file of safetensors begins with the size of its header, 8 bytes, and the header in JSON.
     size = int.from_bytes(content[:8], "little")
     texts = json.loads(content[8 : 8 + size]).get("__metadata__")
-    way_out = "Record again: the recorder writes none, so that nothing is passed on by mistake."
-    require(not texts, f"{name} without texts", f"{str(texts)[:60]}", way_out)
+    require(
+        not texts,
+        f"{name} without texts",
+        f"{str(texts)[:60]}",
+        "Record again: the recorder writes none, so that nothing is passed on by mistake.",
+    )
 
 
 def _other_files(source: Path) -> list[str]:
     """Files of the folder that are no part of a recording."""
-    own = {"manifest.json", AUXILIARY, "rounds", "truth", ".lock", *(path.name for path in journals_in(source))}
-    others = sorted(path.name for path in source.iterdir() if path.name not in own)
-    return [f"other files: {', '.join(others[:10])}{' and more' if len(others) > 10 else ''}"] if others else []
+    parts_of_recording = {"manifest.json", AUXILIARY, "rounds", "truth", ".lock"}
+    parts_of_recording |= {path.name for path in journals_in(source)}
+    foreign = sorted(path.name for path in source.iterdir() if path.name not in parts_of_recording)
+    if not foreign:
+        return []
+    and_more = " and more" if len(foreign) > 10 else ""
+    return [f"other files: {', '.join(foreign[:10])}{and_more}"]

@@ -16,8 +16,8 @@ from fedleak.client.network import NUMBER, ClassifierAlgorithm
 from fedleak.client.pretrained import PretrainedAlgorithm
 from fedleak.client.tagger import TaggerAlgorithm
 from fedleak.client.text import TextAlgorithm
+from fedleak.core.batch_norm import is_statistic
 from fedleak.core.errors import require
-from fedleak.core.view import is_statistic
 from fedleak.recordings.named_algorithm import learner_from, network_of
 from fedleak.recordings.recording import Recording
 from fedleak_recorder.shape_check import Shapes, check_shapes
@@ -50,74 +50,101 @@ def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
     if learner is None or not recording.rounds:
         return learner
     where = str(recording.directory)
-    seen = recording.common_shapes()
-    held = {name.removeprefix("model/"): shape for name, shape in seen.items() if name.startswith("model/")}
-    model = {name: shape for name, shape in held.items() if not is_statistic(name)}
+    # The network that the learner describes must be the model that was recorded.
+    recorded_shapes = recording.common_shapes()
+    model = {}
+    for key, shape in recorded_shapes.items():
+        name = key.removeprefix("model/")
+        if key.startswith("model/") and not is_statistic(name):
+            model[name] = shape
     learner = learner.named_as(model)
     check_shapes(network_of(learner, model), model, where=where, ordered=False)
-    sent = {name: tuple(value["shape"]) for name, value in recording.manifest.parameters.items()}
-    numbers = getattr(learner, "numbers", None)  # of a client that sends values instead of deltas
-    wrong = [shape for shape in sent.values() if numbers is not None and shape != (numbers,)]
-    require(not wrong, f"{numbers} numbers of a client", f"{wrong[:1]} in {where}", OUT_OF_MANIFEST)
-    features = seen.get("features", ())
-    expected = next((shape[-1] for name, shape in model.items() if name in ("ranker.weight", "hidden.weight")), None)
-    if features and expected is not None:
-        found = f"{features[-1]} in {where}"
-        require(features[-1] == expected, f"documents of {expected} features", found, OUT_OF_MANIFEST)
+    _check_sent(learner, recording, where)
+    # Rankers read as many features of a document as their first layer has inputs.
+    features = recorded_shapes.get("features", ())
+    inputs = next((shape[-1] for name, shape in model.items() if name in ("ranker.weight", "hidden.weight")), None)
+    if features and inputs is not None:
+        require(
+            features[-1] == inputs,
+            f"documents of {inputs} features",
+            f"{features[-1]} in {where}",
+            OUT_OF_MANIFEST,
+        )
     size = sum(math.prod(shape) for shape in model.values())
     check_work(getattr(learner, "local", None), recording.most_examples(), size, where=where)
     _check_auxiliary(learner, recording.auxiliary(), where)
     return learner
 
 
+def _check_sent(learner: ClientAlgorithm, recording: Recording, where: str) -> None:
+    # A learner may fix how many numbers its clients send: those that send values instead of deltas.
+    numbers = getattr(learner, "numbers", None)
+    if numbers is None:
+        return
+    sent_shapes = [tuple(parameter["shape"]) for parameter in recording.manifest.parameters.values()]
+    other_shapes = [shape for shape in sent_shapes if shape != (numbers,)]
+    require(not other_shapes, f"{numbers} numbers of a client", f"{other_shapes[:1]} in {where}", OUT_OF_MANIFEST)
+
+
 def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, where: str) -> None:
     """Checks that a learner's network has the parameters of another system's training."""
     learner = learner_from(description)
-    if learner is not None:
-        held = {name: tuple(shape) for name, shape in parameters.items() if not is_statistic(name)}
-        check_shapes(network_of(learner.named_as(held), held), held, where=where, ordered=False)
-        check_work(getattr(learner, "local", None), 1, sum(map(math.prod, held.values())), where=where)
+    if learner is None:
+        return
+    shapes = {name: tuple(shape) for name, shape in parameters.items() if not is_statistic(name)}
+    check_shapes(network_of(learner.named_as(shapes), shapes), shapes, where=where, ordered=False)
+    numbers = sum(map(math.prod, shapes.values()))
+    # How many examples clients have is not known yet; one is the least.
+    check_work(getattr(learner, "local", None), 1, numbers, where=where)
 
 
 def check_work(local: LocalTraining | None, examples: int, numbers: int, *, where: str) -> None:
     """Checks that a client can have done the local training."""
     if local is None:
         return
-    batch = min(local.batch_size or max(examples, 1), max(examples, 1))
-    steps = local.updates or local.epochs * -(-max(examples, 1) // batch)
-    passed = steps * batch
+    # A batch size of None stands for all examples at once.
+    some_examples = max(examples, 1)
+    batch = min(local.batch_size or some_examples, some_examples)
+    batches_per_epoch = -(-some_examples // batch)
+    steps = local.updates or local.epochs * batches_per_epoch
+    processed = steps * batch
     require(
-        steps <= MOST_STEPS and passed <= MOST_EXAMPLES and passed * numbers <= MOST_WORK,
+        steps <= MOST_STEPS and processed <= MOST_EXAMPLES and processed * numbers <= MOST_WORK,
         f"a client's round of at most {MOST_STEPS} steps and {MOST_EXAMPLES} examples, as many as can be simulated",
-        f"{steps} steps and {passed} examples on a model of {numbers} numbers in {where}",
+        f"{steps} steps and {processed} examples on a model of {numbers} numbers in {where}",
         OUT_OF_MANIFEST,
     )
 
 
-def _check_auxiliary(learner: ClientAlgorithm, held: Mapping[str, Tensor], where: str) -> None:
-    if isinstance(learner, ImageClassifierAlgorithm) and "images" in held:
-        shape = tuple(held["images"].shape[1:])
+def _check_auxiliary(learner: ClientAlgorithm, auxiliary: Mapping[str, Tensor], where: str) -> None:
+    # Images of a labelled set for attacks on classifiers; texts or photographs of the adversary's devices.
+    if isinstance(learner, ImageClassifierAlgorithm) and "images" in auxiliary:
+        shape = tuple(auxiliary["images"].shape[1:])
         _check(shape == learner.image_shape, f"images of shape {learner.image_shape}", f"shape {shape}", where)
-        _check_below(held["labels"], learner.num_classes, where)
-    elif isinstance(learner, ClassifierAlgorithm) and "images" in held:
-        _check_forward(learner, held["images"], held["labels"], where)
-    elif isinstance(learner, TextAlgorithm) and "prior_features" in held:
-        texts = held["prior_features"]
-        right = texts.dim() == 2 and not texts.is_floating_point()
-        _check(right, "texts as word numbers (M, L)", _described(texts), where)
+        _check_below(auxiliary["labels"], learner.num_classes, where)
+    elif isinstance(learner, ClassifierAlgorithm) and "images" in auxiliary:
+        _check_forward(learner, auxiliary["images"], auxiliary["labels"], where)
+    elif isinstance(learner, TextAlgorithm) and "prior_features" in auxiliary:
+        texts = auxiliary["prior_features"]
+        labels = auxiliary["prior_labels"]
+        are_words = texts.dim() == 2 and not texts.is_floating_point()
+        _check(are_words, "texts as word numbers (M, L)", _described(texts), where)
         _check_below(texts, learner.network.vocabulary, where)
-        _check(held["prior_labels"].dim() == 1, "one label per text", _described(held["prior_labels"]), where)
-    elif isinstance(learner, TaggerAlgorithm) and "prior_features" in held:
-        images, labels = held["prior_features"], held["prior_labels"]
-        right = images.dim() == 4 and images.shape[1] == 3 and images.itemsize == 1
-        _check(right, "8-bit images of 3 channels", _described(images), where)
-        right = tuple(labels.shape[1:]) == (learner.num_classes,)
-        _check(right, f"labels of {learner.num_classes} classes", _described(labels), where)
+        _check(labels.dim() == 1, "one label per text", _described(labels), where)
+    elif isinstance(learner, TaggerAlgorithm) and "prior_features" in auxiliary:
+        images = auxiliary["prior_features"]
+        labels = auxiliary["prior_labels"]
+        are_images = images.dim() == 4 and images.shape[1] == 3 and images.itemsize == 1
+        _check(are_images, "8-bit images of 3 channels", _described(images), where)
+        are_labels = tuple(labels.shape[1:]) == (learner.num_classes,)
+        _check(are_labels, f"labels of {learner.num_classes} classes", _described(labels), where)
 
 
 def _check_forward(learner: ClassifierAlgorithm, images: Tensor, labels: Tensor, where: str) -> None:
     """Checks that a network takes the auxiliary examples, and has an output for every label."""
-    inputs, _ = learner.on(images, labels).fields({NUMBER: torch.arange(min(len(images), 2))})
+    # A batch of two examples shows whether the network takes them.
+    few = torch.arange(min(len(images), 2))
+    inputs, _ = learner.on(images, labels).fields({NUMBER: few})
     try:
         with torch.no_grad():
             outputs = copy.deepcopy(learner.template)(inputs)
@@ -128,12 +155,21 @@ def _check_forward(learner: ClassifierAlgorithm, images: Tensor, labels: Tensor,
 
 
 def _check_below(values: Tensor, limit: int, where: str) -> None:
-    low, high = (int(values.min()), int(values.max())) if values.numel() else (0, 0)
-    _check(0 <= low <= high < limit, f"numbers from 0 to {limit - 1}", f"{low} to {high}", where)
+    smallest = 0
+    largest = 0
+    if values.numel():
+        smallest = int(values.min())
+        largest = int(values.max())
+    _check(
+        0 <= smallest <= largest < limit,
+        f"numbers from 0 to {limit - 1}",
+        f"{smallest} to {largest}",
+        where,
+    )
 
 
-def _check(right: bool, expected: str, found: str, where: str) -> None:
-    require(right, f"auxiliary data with {expected}", f"{found} in {where}", OUT_OF_MANIFEST)
+def _check(fits: bool, expected: str, actual: str, where: str) -> None:
+    require(fits, f"auxiliary data with {expected}", f"{actual} in {where}", OUT_OF_MANIFEST)
 
 
 def _described(values: Tensor) -> str:

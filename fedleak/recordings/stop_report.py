@@ -17,8 +17,10 @@ from fedleak.recordings.recording import Recording
 from fedleak.training.lightning.unfinished_training import CHECKPOINT, CONFIG, fit_command, resume_command
 from fedleak.training.round_recorder import RoundRecorder
 
-_LEAST_S, _SHARE = 1.0, 20
-"""Seconds between two writes of the state at least, and between them as a multiple of what one takes."""
+_LEAST_S = 1.0
+"""Seconds between two writes of the state at least."""
+_SHARE = 20
+"""Seconds between two writes as a multiple of what one takes: a twentieth of the time is spent on them at most."""
 
 
 class StopReport(Callback):
@@ -38,7 +40,7 @@ class StopReport(Callback):
 
     def __init__(self, stopping: Stopping) -> None:
         self.stopping = stopping
-        self._kept = False
+        self._has_written = False
         """Whether this training has written its state."""
         self._next = 0.0
         """Time of the next one."""
@@ -60,6 +62,7 @@ class StopReport(Callback):
         """Keeps the state; on all processes together, because private parameters are gathered."""
         if not trainer.strategy.reduce_boolean_decision(time.monotonic() >= self._next, all=False):
             return
+        # The state is taken on all processes, and written by one.
         start = time.monotonic()
         content = trainer._checkpoint_connector.dump_checkpoint()  # what `Trainer.save_checkpoint` writes
         if trainer.is_global_zero:
@@ -73,19 +76,19 @@ class StopReport(Callback):
         The others end with the first one, also where they still close their journals.
         """
         trainer.strategy.barrier("files of all processes written")
-        if self._kept and newest_checkpoint(trainer) is not None:
+        if self._has_written and newest_checkpoint(trainer) is not None:
             for name in (CHECKPOINT, CONFIG):
                 (Path(trainer.default_root_dir) / name).unlink(missing_ok=True)
-            self._kept = False
+            self._has_written = False
 
     def _keep(self, folder: Path, content: dict[str, Any]) -> None:
         buffer = io.BytesIO()
         torch.save(content, buffer)
         with contextlib.suppress(OSError):  # a full disk: what is there already must do
-            if not self._kept:
+            if not self._has_written:
                 write_whole(folder / CONFIG, (folder / "config.yaml").read_bytes())
             write_whole(folder / CHECKPOINT, buffer.getvalue())
-            self._kept = True
+            self._has_written = True
 
     def _last_words(self, trainer: Trainer, name: str) -> str:
         words = [f"stopped by {name} after {trainer.global_step} rounds."]
@@ -97,33 +100,38 @@ class StopReport(Callback):
                 except (InputError, OSError):
                     words.append("No round is recorded.")
         resume = self._resume_command(trainer)
-        return " ".join([*words, f"Resume with: {resume}" if resume else "There is no checkpoint to resume from."])
+        if resume:
+            words.append(f"Resume with: {resume}")
+        else:
+            words.append("There is no checkpoint to resume from.")
+        return " ".join(words)
 
     def _resume_command(self, trainer: Trainer) -> str:
         """The command that goes on; empty if there is no checkpoint."""
         folder = Path(trainer.default_root_dir)
-        if self._kept:
+        if self._has_written:
             return resume_command(folder)
         # Before the end of the first round, or with a full disk: what the training itself went on from.
         checkpoint = newest_checkpoint(trainer) or trainer.ckpt_path
-        return fit_command(folder / "config.yaml", Path(checkpoint)) if checkpoint else ""
+        if not checkpoint:
+            return ""
+        return fit_command(folder / "config.yaml", Path(checkpoint))
 
 
 def newest_checkpoint(trainer: Trainer) -> Path | None:
     """Newest existing checkpoint of a training."""
-    named = [
-        path
-        for callback in trainer.checkpoint_callbacks
-        if isinstance(callback, ModelCheckpoint)
-        for path in (callback.last_model_path, callback.best_model_path, *callback.best_k_models)
-    ]
-    present = [Path(path) for path in named if path and Path(path).is_file()]
+    paths: list[str] = []
+    for callback in trainer.checkpoint_callbacks:
+        if isinstance(callback, ModelCheckpoint):
+            paths += [callback.last_model_path, callback.best_model_path, *callback.best_k_models]
+    present = [Path(path) for path in paths if path and Path(path).is_file()]
     return max(present, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _forward(trainer: Trainer, number: int) -> None:
     """Forwards a signal to the processes that Lightning started, whose end it must not treat as a crash."""
-    started = getattr(trainer.strategy.launcher, "procs", [])
-    for process in list(started):
+    processes = getattr(trainer.strategy.launcher, "procs", [])
+    for process in list(processes):
         process.send_signal(number)
-    started.clear()
+    # Lightning looks after the processes of this list: one that ends is a crash to it.
+    processes.clear()

@@ -30,7 +30,10 @@ _NO_FUNCTION = {
 _LARGEST_ADVANCE = 2.0
 """Most rounds by which a training advances in one. Where little is left to learn, noise decides the estimate, and lies
 around 1 if its mean is zero; ends of 0 and 2 do not shift that."""
-_AT_ONCE, _ALL = 256, 2**30
+_AT_ONCE = 256
+"""Clients in memory at a time, where each is defended alone."""
+_ALL = 2**30
+"""Victims in a view, more than any round has: all clients of a file together."""
 
 
 class DefendedRecording(Recording):
@@ -53,22 +56,28 @@ class DefendedRecording(Recording):
         self, directory: str | Path, defenses: Sequence[Defense], *, seed: int = 0, verify: bool = True
     ) -> None:
         super().__init__(directory, verify=verify)
-        self.defenses, self.seed = tuple(defenses), seed
+        self.defenses = tuple(defenses)
+        self.seed = seed
+        # A recording has updates, and nothing of what a defence does before there is one.
         for number, defense in enumerate(self.defenses):
             for hook, reason in _NO_FUNCTION.items():
-                own = getattr(type(defense), hook) is not getattr(Defense, hook)
-                found = f"{type(defense).__name__}: {reason}"
-                way_out = "Train with it: model.defenses."
-                require(not own, "defences that are functions of the recorded update", found, way_out)
+                is_overridden = getattr(type(defense), hook) is not getattr(Defense, hook)
+                require(
+                    not is_overridden,
+                    "defences that are functions of the recorded update",
+                    f"{type(defense).__name__}: {reason}",
+                    "Train with it: model.defenses.",
+                )
             defense.check_order(self.defenses[:number])
             defense.prepare(None)
 
     @classmethod
     def of(cls, recording: Recording, defenses: Sequence[Defense], *, seed: int = 0) -> Self:
         """One with the learner that the auditor named for a recording, whose files were checked when it was opened."""
-        made = cls(recording.directory, defenses, seed=seed, verify=False)
-        made.manifest, made.base = recording.manifest, recording.base
-        return made
+        defended = cls(recording.directory, defenses, seed=seed, verify=False)
+        defended.manifest = recording.manifest
+        defended.base = recording.base
+        return defended
 
     @functools.cached_property
     def stands_at(self) -> dict[int, int]:
@@ -89,26 +98,30 @@ class DefendedRecording(Recording):
         sends_others = self.round_settings or self.manifest.config.get("manipulation")
         if not self.defenses or sends_others or len(recorded) < 2:
             return {number: number for number in recorded}
-        advances: dict[int, float] = {}
-        places: dict[int, int] = {}
-        position, before = 0.0, 0
-        place = recorded[0]
+        advances: dict[int, float] = {}  # p of each recorded round at which the training has stood
+        recorded_round_at: dict[int, int] = {}
+        position = 0.0  # p(0) + ... + p(t - 1)
+        previous = 0
+        recorded_round = recorded[0]
         for number in recorded:
-            if place not in advances:
-                advances[place] = self._advance(place)
-            position += advances[place] * (number - before)
-            place = _nearest(recorded, position)
-            places[number], before = place, number
-        return places
+            if recorded_round not in advances:
+                advances[recorded_round] = self._advance(recorded_round)
+            # Rounds between two recorded ones advance the training as the one before them does.
+            position += advances[recorded_round] * (number - previous)
+            recorded_round = _nearest(recorded, position)
+            recorded_round_at[number] = recorded_round
+            previous = number
+        return recorded_round_at
 
     def _advance(self, round_number: int) -> float:
         """Rounds by which a training with the defences advances in a recorded round, see `stands_at`."""
         recorded, defended = self.aggregates(round_number)
-        squared = sum(float((value.double() ** 2).sum()) for value in recorded.values())
-        if squared == 0.0:  # nothing was learned that a defence could delay
+        squared_norm = sum(float((value.double() ** 2).sum()) for value in recorded.values())
+        if squared_norm == 0.0:  # nothing was learned that a defence could delay
             return 1.0
         product = sum(float((value.double() * defended[name].double()).sum()) for name, value in recorded.items())
-        return min(max(product / squared, 0.0), _LARGEST_ADVANCE)
+        # p = <u, v> / <u, u>
+        return min(max(product / squared_norm, 0.0), _LARGEST_ADVANCE)
 
     def views(
         self,
@@ -120,18 +133,24 @@ class DefendedRecording(Recording):
         **options: Any,
     ) -> Iterator[RoundView]:
         """Views as of `Recording.views`, with what the server would have seen."""
+        # A defence of each client alone acts on any part of a round; a joint one needs all of its clients.
         if not self._is_joint:
             views = super().views(
-                victims_per_view=victims_per_view, rounds=rounds, pseudonyms=pseudonyms, only=only, **options
+                victims_per_view=victims_per_view,
+                rounds=rounds,
+                pseudonyms=pseudonyms,
+                only=only,
+                **options,
             )
             for view in views:
-                yield self._seen_of(view)
+                yield self._as_defended(view)
             return
         if only is not None:
-            asked = {number for number, _ in only}
-            rounds = [number for number in (self.rounds if rounds is None else rounds) if number in asked]
-        for place, view in self._joint_views(victims_per_view, rounds, pseudonyms, options):
-            if only is None or place in only:
+            wanted_rounds = {number for number, _ in only}
+            candidates = self.rounds if rounds is None else rounds
+            rounds = [number for number in candidates if number in wanted_rounds]
+        for view_place, view in self._joint_views(victims_per_view, rounds, pseudonyms, options):
+            if only is None or view_place in only:
                 yield view
 
     def victims_of_views(
@@ -141,8 +160,8 @@ class DefendedRecording(Recording):
         if not self._is_joint:
             yield from super().victims_of_views(victims_per_view=victims_per_view, rounds=rounds, pseudonyms=pseudonyms)
             return
-        for place, view in self._joint_views(victims_per_view, rounds, pseudonyms, {}):
-            yield place, view.pseudonyms.tolist()
+        for view_place, view in self._joint_views(victims_per_view, rounds, pseudonyms, {}):
+            yield view_place, view.pseudonyms.tolist()
 
     @property
     def _is_joint(self) -> bool:
@@ -157,72 +176,90 @@ class DefendedRecording(Recording):
         options: Mapping[str, Any],
     ) -> Iterator[tuple[ViewPlace, RoundView]]:
         """Views of parts of each round's clients, after the defences acted on all of them, with their places."""
-        number, views_of_round = -1, 0
+        number = -1
+        views_of_round = 0
         for everyone in super().views(victims_per_view=_ALL, rounds=rounds, **options):
             if everyone.round != number:
-                number, views_of_round = everyone.round, 0
-            seen = self._seen_of(everyone)
-            senders = seen.pseudonyms.tolist()
-            wanted = [place for place, sender in enumerate(senders) if pseudonyms is None or sender in pseudonyms]
-            for part in torch.split(torch.tensor(wanted, dtype=torch.int64), victims_per_view):
+                number = everyone.round
+                views_of_round = 0
+            # First the defences, on all clients together; then the cut into views.
+            defended = self._as_defended(everyone)
+            positions = []
+            for position, sender in enumerate(defended.pseudonyms.tolist()):
+                if pseudonyms is None or sender in pseudonyms:
+                    positions.append(position)
+            for part in torch.split(torch.tensor(positions, dtype=torch.int64), victims_per_view):
                 if len(part):
-                    yield (number, views_of_round), seen.select(part)
+                    yield (number, views_of_round), defended.select(part)
                     views_of_round += 1
 
     def participants(self, round_number: int) -> dict[int, list[int]]:
         """Those of the sums that the server would have seen."""
         if not self._is_joint:
             return super().participants(round_number)
-        found: dict[int, list[int]] = {}
+        participants: dict[int, list[int]] = {}
         for view in self.views(victims_per_view=_ALL, rounds=[round_number]):
-            groups = None if view.participants is None else view.participants.tolist()
-            found |= {} if groups is None else dict(zip(view.pseudonyms.tolist(), groups, strict=True))
-        return found
+            if view.participants is not None:
+                participants |= dict(zip(view.pseudonyms.tolist(), view.participants.tolist(), strict=True))
+        return participants
 
     def aggregates(self, round_number: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The round's mean update by parameter, weighted by example counts: as recorded, and with the defences.
 
         An aggregation that hides the clients leaves their sum as it is, but for what it hides in each aggregate.
         """
-        sums: list[Any] = [None, None]
+        sums: list[Any] = [None, None]  # as recorded, and with the defences
         scales: dict[str, float] = {}
         learner = recorded_learner(self)
-        at_once = _ALL if self._is_joint else _AT_ONCE
-        for view in super().views(victims_per_view=at_once, rounds=[round_number], learner=learner):
-            counts = view.example_counts, shown_counts(self.defenses, view.example_counts)
-            before = self._update(view)
-            after = self._protected(view, before)
-            scales |= after.background_scale
-            for place, (update, weights) in enumerate(zip((before, after), counts, strict=True)):
-                total = weighted_sum(update, weights.float(), view.model)
-                sums[place] = total if sums[place] is None else sums[place].add(total)
+        victims_per_view = _ALL if self._is_joint else _AT_ONCE
+        for view in super().views(victims_per_view=victims_per_view, rounds=[round_number], learner=learner):
+            sent = self._update(view)
+            defended_update = self._protected(view, sent)
+            scales |= defended_update.background_scale
+            shown = shown_counts(self.defenses, view.example_counts)
+            weighted_updates = ((sent, view.example_counts), (defended_update, shown))
+            for index, (update, weights) in enumerate(weighted_updates):
+                part = weighted_sum(update, weights.float(), view.model)
+                sums[index] = part if sums[index] is None else sums[index].add(part)
+        # The noise on rows that a client did not train is drawn once, for the whole sum.
         add_background_noise(sums[1], scales, secret=b"what-if", seed=self.seed, round_number=round_number)
-        recorded, defended = ({name: value / one.weight for name, value in one.deltas.items()} for one in sums)
-        return recorded, defended
+        return _mean_update(sums[0]), _mean_update(sums[1])
 
-    def _seen_of(self, view: RoundView) -> RoundView:
-        earlier = tuple(self._seen_of(one) for one in view.earlier)
-        together = max((one.participants for one in self.defenses), default=1)
-        view = view.select(torch.arange(view.victims // together * together))
-        found, way_out = f"{view.victims} clients in round {view.round}", "Sum fewer."
-        require(view.victims or together == 1, f"rounds of {together} clients or more, for a sum", found, way_out)
+    def _as_defended(self, view: RoundView) -> RoundView:
+        earlier = tuple(self._as_defended(earlier_view) for earlier_view in view.earlier)
+        # A sum needs a number of clients; those that are too few for one more sum send nothing.
+        clients_per_sum = max((defense.participants for defense in self.defenses), default=1)
+        clients = view.victims // clients_per_sum * clients_per_sum
+        view = view.select(torch.arange(clients))
+        require(
+            view.victims or clients_per_sum == 1,
+            f"rounds of {clients_per_sum} clients or more, for a sum",
+            f"{view.victims} clients in round {view.round}",
+            "Sum fewer.",
+        )
         update = self._protected(view, self._update(view))
-        names, summed = tuple(update.deltas), view.pseudonyms[:, None]
+        names = tuple(update.deltas)
+        # What the server sees of the messages, defence after defence; row i: the clients in the sum i.
+        participants = view.pseudonyms[:, None]
         for defense in self.defenses:
             groups = defense.contributors(view.victims)
             update, positions = defense.server_sees(update)
             if positions is not None:
-                summed = summed[positions[:, None] if groups is None else groups].flatten(1)
+                members = positions[:, None] if groups is None else groups
+                participants = participants[members].flatten(1)
                 view = view.select(positions)
+        releases = list(view.releases)
+        for defense in self.defenses:
+            releases += defense.releases(names)
         return dataclasses.replace(
             view,
             deltas=update.deltas,
             earlier=earlier,
             row_parameters=frozenset(update.rows),
             example_counts=shown_counts(self.defenses, view.example_counts),
-            participants=summed if summed.shape[1] > 1 else view.participants,
+            participants=participants if participants.shape[1] > 1 else view.participants,
             served=None if view.row_parameters and not update.rows else view.served,
-            releases=(*view.releases, *(one for defense in self.defenses for one in defense.releases(names))),
+            releases=tuple(releases),
         )
 
     def _update(self, view: RoundView) -> Update:
@@ -230,20 +267,30 @@ class DefendedRecording(Recording):
         in_rows = view.row_parameters & view.deltas.keys()
         rows = dict.fromkeys(in_rows, view.served_items) if in_rows else {}
         update = Update({**view.deltas}, rows=rows, clients=view.pseudonyms)
+        # Items are served by the server; the words whose rows are sent are a client's own.
+        if not isinstance(view.algorithm, TextAlgorithm):
+            return update
         names = tuple(view.deltas)
-        noised = {name for defense in self.defenses for name in defense.noises_whole(names)}
-        own_rows = isinstance(view.algorithm, TextAlgorithm)
-        return with_whole_tables(update, noised & rows.keys(), view.model) if own_rows else update
+        noised: set[str] = set()
+        for defense in self.defenses:
+            noised |= set(defense.noises_whole(names))
+        return with_whole_tables(update, noised & rows.keys(), view.model)
 
     def _protected(self, view: RoundView, update: Update) -> Update:
         @functools.cache
-        def generators(place: int) -> torch.Generator:
-            return generator_for(self.seed, "what-if", view.round, int(view.pseudonyms[place]))
+        @functools.cache
+        def generators(position: int) -> torch.Generator:
+            return generator_for(self.seed, "what-if", view.round, int(view.pseudonyms[position]))
 
+        # Copies, so that a defence that works in place leaves the recorded view alone.
         update = dataclasses.replace(update, deltas={name: value.clone() for name, value in update.deltas.items()})
         for defense in self.defenses:
             update = defense.protect(update, generators)
         return update
+
+
+def _mean_update(total: Any) -> dict[str, Tensor]:
+    return {name: value / total.weight for name, value in total.deltas.items()}
 
 
 def _nearest(rounds: Sequence[int], position: float) -> int:

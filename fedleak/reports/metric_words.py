@@ -1,4 +1,4 @@
-"""Values of metrics in everyday words, from `fedleak.core.metric_table.Metric.words`."""
+"""Values of metrics in everyday words, from `fedleak.core.metric.Metric.words`."""
 
 from fedleak.core.metric_table import metric
 from fedleak.reports.statement.numbers import Number, hundredths, shown

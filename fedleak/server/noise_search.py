@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fedleak.client.click_models import cascade_log_law, sample_patterns, steps_for_law
 from fedleak.client.ranking import RankingAlgorithm
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release, RoundView
+from fedleak.core.view import RoundView
 from fedleak.defenses.base import Defense, Update
 from fedleak.server.noise_injection import NoiseInjection
 

@@ -11,8 +11,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from jsonargparse._parameter_resolvers import ParamData, get_signature_parameters
 
-from fedleak.core.argument_values import LIMITS_IN_WORDS, restrictions_of
 from fedleak.core.bounded_yaml import load_yaml
+from fedleak.core.type_words import LIMITS_IN_WORDS
+from fedleak.core.value_limits import restrictions_of
 
 _SCALARS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 _NOT_BUILT = {*sys.stdlib_module_names, "torch", "numpy"} - {"__main__"}

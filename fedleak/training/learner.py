@@ -13,7 +13,7 @@ from fedleak.client.cohort import Cohort
 from fedleak.client.engine.fast.gradients import Parameters
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.described import described
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from fedleak.defenses.base import Defense
 from fedleak.defenses.update_l1 import UpdateL1
 from fedleak.server.deviation import Deviation

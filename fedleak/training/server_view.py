@@ -5,7 +5,8 @@ from torch import Tensor
 
 from fedleak.client.cohort import Cohort
 from fedleak.client.engine.fast.gradients import Parameters
-from fedleak.core.view import RoundView, features_of
+from fedleak.core.served_features import features_of
+from fedleak.core.view import RoundView
 from fedleak.defenses.base import Update, shown_counts
 from fedleak.training.data import FederatedDataModule
 from fedleak.training.learner import Learner

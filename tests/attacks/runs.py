@@ -9,8 +9,9 @@ from torch import Tensor
 
 from fedleak.core.attack import Attack
 from fedleak.core.estimates import Estimate
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release, RoundView, View
+from fedleak.core.view import RoundView, View
 
 AnEstimate = TypeVar("AnEstimate", bound=Estimate)
 AView = TypeVar("AView", bound=View)

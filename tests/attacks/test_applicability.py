@@ -17,7 +17,8 @@ from fedleak.attacks.words.estimates import WordSetEstimate
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.fncf import FNCFAlgorithm
 from fedleak.core.estimates import Estimate
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 
 CLASSES = {"class_counts", "clients"}
 

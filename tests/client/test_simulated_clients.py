@@ -13,8 +13,8 @@ from fedleak.client.simulated_clients import (
     random_compositions,
 )
 from fedleak.core.largest_remainders import largest_remainders
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release
 from tests.composition_toys import views
 
 

@@ -1,6 +1,5 @@
 """Values of arguments are checked by their types, in words, from Python and from plain values."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -8,9 +7,9 @@ from typing import Any, Literal
 import pytest
 
 from fedleak.core import named
-from fedleak.core.argument_values import check_fields, described_type
+from fedleak.core.argument_values import check_fields
 from fedleak.core.errors import InputError
-from fedleak.core.ranges import OpenUnitInterval, PositiveFloat, PositiveInt, UnitInterval
+from fedleak.core.ranges import PositiveInt
 
 
 @dataclass(frozen=True)
@@ -37,25 +36,6 @@ def test_plain_values_become_tuples_of_checked_numbers() -> None:
     assert lengths == Lengths(after=(2, 7), names=("x",))
     with pytest.raises(InputError, match="after"):
         named.build(Lengths, {"after": [2, 0]}, where="a test")
-
-
-@pytest.mark.parametrize(
-    ("hint", "words"),
-    [
-        (PositiveInt, "a whole number above 0"),
-        (PositiveFloat | None, "a number above 0 or null"),
-        (OpenUnitInterval, "a number above 0 and below 1"),
-        (UnitInterval, "a number of at least 0 and of at most 1"),
-        (Literal["a", 2], "one of a, 2"),
-        (tuple[int, int], "a list of 2 values"),
-        (Sequence[bool], "a list, each true or false"),
-        (Mapping[str, int], "values by name"),
-        (Path, "a Path"),
-        (Lengths, "the arguments of a Lengths by name"),
-    ],
-)
-def test_types_in_words(hint: Any, words: str) -> None:
-    assert described_type(hint) == words
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from scipy import stats
 
 from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds
 from fedleak.attacks.declared_privacy.canary_estimate import CanaryEstimate
+from fedleak.core.bounds_at_delta import bound_at
 from fedleak.core.epsilon_bounds import (
-    bound_at,
     canaries_to_show,
     clopper_pearson_epsilon,
     epsilon_of_mu,

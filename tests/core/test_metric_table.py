@@ -8,7 +8,8 @@ import pytest
 
 from fedleak import evaluation
 from fedleak import tables as experiments
-from fedleak.core.metric_table import METRICS, Metric
+from fedleak.core.metric import Metric
+from fedleak.core.metric_table import METRICS
 from fedleak.evaluation.registry import REGISTRY
 
 

@@ -39,6 +39,8 @@ OLD = {
     "modules.learners.fncf.FNCF": "fedleak.modules.learners.fncf.FNCF",
     "modules.NetworkLearner": "fedleak.training.network_learner.NetworkLearner",
     "modules.server.ServerOptimizer": "fedleak.training.server_optimizer.ServerOptimizer",
+    "fedleak.core.metric_table.Metric": "fedleak.core.metric.Metric",
+    "protocol.view.Release": "fedleak.core.release.Release",
     "protocol.view.RoundView": "fedleak.core.view.RoundView",
     "server.codebook.Codebook": "fedleak.server.codebook.Codebook",
 }

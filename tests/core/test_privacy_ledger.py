@@ -6,7 +6,7 @@ import torch
 from dp_accounting import pld
 
 from fedleak.core.history import History
-from fedleak.core.privacy_ledger import Ledger, participations
+from fedleak.core.privacy_ledger import PrivacyLedger, participations
 from tests.attacks.runs import plain_view
 
 
@@ -27,7 +27,7 @@ def test_rounds_of_each_client_are_counted_once() -> None:
 
 
 def test_epsilon_is_that_of_an_accountant() -> None:
-    ledger = Ledger.of_history(TRAINING, precision=1 / 4, delta=1e-5)
+    ledger = PrivacyLedger.of_history(TRAINING, precision=1 / 4, delta=1e-5)
     for count, client in ((2, 3), (3, 7)):
         event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(2.0), count)
         expected = pld.PLDAccountant(value_discretization_interval=1e-3).compose(event).get_epsilon(1e-5)
@@ -35,7 +35,7 @@ def test_epsilon_is_that_of_an_accountant() -> None:
 
 
 def test_rows_are_of_the_worst_and_the_median_client() -> None:
-    ledger = Ledger.of_history(TRAINING, precision=1 / 4, delta=1e-5)
+    ledger = PrivacyLedger.of_history(TRAINING, precision=1 / 4, delta=1e-5)
     worst, median = ledger.rows()
     assert (worst["messages"], median["messages"], worst["clients"]) == (3, 2, 3)
     assert worst["declared"] == pytest.approx(float(ledger.epsilon.max()))
@@ -46,6 +46,6 @@ def test_rows_are_of_the_worst_and_the_median_client() -> None:
 
 
 def test_no_rows_of_one_round_and_no_number_without_a_clip() -> None:
-    assert Ledger.of_history(history([1, 2], [0, 0]), precision=1.0, delta=1e-5).rows() == ()
-    worst, _ = Ledger.of_history(TRAINING, precision=math.inf, delta=1e-5).rows()
+    assert PrivacyLedger.of_history(history([1, 2], [0, 0]), precision=1.0, delta=1e-5).rows() == ()
+    worst, _ = PrivacyLedger.of_history(TRAINING, precision=math.inf, delta=1e-5).rows()
     assert worst["declared"] is None

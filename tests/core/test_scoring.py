@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from fedleak.core.scoring import (
-    Rates,
+    AcceptanceRates,
     auc_per_victim,
     average_precision,
     composition_errors,
@@ -95,9 +95,9 @@ def test_the_exact_curve_has_every_threshold_and_ends_where_all_is_accepted() ->
     assert fpr.tolist() == [0, 0, 0.5, 1]
     assert tpr.tolist() == [0, 0.5, 1, 1]
     assert thresholds.tolist() == [math.inf, 3, 2, 1]
-    assert rates_at(scores, labels, 0.49) == Rates(0.5, 0.0, 3.0)
-    assert rates_at(scores, labels, 1.0) == Rates(1.0, 0.5, 2.0)
-    assert rates_at(-scores, labels, 0.0) == Rates(0.0, 0.0, math.inf)
+    assert rates_at(scores, labels, 0.49) == AcceptanceRates(0.5, 0.0, 3.0)
+    assert rates_at(scores, labels, 1.0) == AcceptanceRates(1.0, 0.5, 2.0)
+    assert rates_at(-scores, labels, 0.0) == AcceptanceRates(0.0, 0.0, math.inf)
 
 
 def test_a_rate_below_the_grid_of_the_mean_curves_is_exact() -> None:

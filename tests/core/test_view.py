@@ -11,7 +11,8 @@ from torch import Tensor
 from fedleak.client.simulated_clients import as_released
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
-from fedleak.core.view import Release, RoundView, View
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView, View
 
 VICTIMS, KNOWN = 4, 3
 WHOLE = {

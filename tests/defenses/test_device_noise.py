@@ -7,8 +7,8 @@ import torch
 
 from fedleak.client.text import TextOptions
 from fedleak.core.errors import InputError
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release
 from fedleak.datamodules.devices.synthetic_posts import SyntheticPosts
 from fedleak.defenses.base import Update
 from fedleak.defenses.device_noise import DeviceNoise

@@ -11,8 +11,8 @@ from diffprivlib.mechanisms import GaussianAnalytic
 from scipy import stats
 
 from fedleak.core.errors import InputError
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release
 from fedleak.defenses.base import Update
 from fedleak.defenses.local_dp import LocalDP, clip_factors, gaussian_scale
 

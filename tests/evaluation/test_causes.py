@@ -16,8 +16,9 @@ from fedleak.attacks.recommendation.item_deltas import Direction
 from fedleak.callbacks.delta_recorder import DeltaRecorder
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.attack import Attack
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release, RoundView
+from fedleak.core.view import RoundView
 from fedleak.datamodules.ranking.synthetic_ranking import SyntheticRanking
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.evaluation.audit_plan import AuditPlan

@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 from fedleak.defenses.compression import Sign, TopK
 from fedleak.evaluation.channel import no_bound, update_bits
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fedleak.core.declared_noise import noise_chances, without_refuted_noise
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 from fedleak.defenses.base import Update
 from fedleak.defenses.rounded import Rounded
 from fedleak.evaluation.causes import measured_causes

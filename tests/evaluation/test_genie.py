@@ -11,9 +11,10 @@ from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.recommendation.matched_filter import MatchedFilter
 from fedleak.client.pointwise_descent import VoteAlgorithm
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.scoring import auc_per_victim
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import ITEM_EMBEDDING, Release
+from fedleak.core.view import ITEM_EMBEDDING
 from fedleak.defenses.base import Update
 from fedleak.defenses.local_dp import LocalDP
 from fedleak.evaluation.channel import Channel

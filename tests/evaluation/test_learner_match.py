@@ -14,8 +14,9 @@ from fedleak.attacks.composition.decaf import Decaf
 from fedleak.attacks.composition.last_layer import LastLayerCounts
 from fedleak.client.algorithm import DescentAlgorithm
 from fedleak.client.engine.local_hyperparameters import LocalTraining
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release, RoundView
+from fedleak.core.view import RoundView
 from fedleak.evaluation.learner_match import LearnerMatch, learner_free_is_better, learner_match
 from fedleak.evaluation.runner import Evaluation
 from fedleak.evaluation.scores import AttackInfo, concat, score_table

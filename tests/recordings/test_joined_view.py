@@ -20,7 +20,7 @@ from fedleak.defenses.base import Defense
 from fedleak.defenses.device_noise import DeviceNoise
 from fedleak.evaluation.message_selection import client_truth, message_truth
 from fedleak.modules.learners.text import FederatedText
-from fedleak.recordings import shards
+from fedleak.recordings import shard_view
 from fedleak.recordings.adversary_devices import PSEUDONYMS
 from fedleak.recordings.joined_view import joined_view, messages_view
 from fedleak.recordings.named_algorithm import learner_from
@@ -214,7 +214,7 @@ def test_parts_of_bounded_size_hold_what_the_rounds_do(
 ) -> None:
     view = messages_view(plain[1])
     rounds = {part.round: part for part in view.each_round()}
-    monkeypatch.setattr(shards, "_NUMBERS_PER_VIEW", 1)
+    monkeypatch.setattr(shard_view, "_NUMBERS_PER_VIEW", 1)
     chosen = torch.tensor([view.victims - 1, 0, 2])
     assert all(part.victims == 1 for part in view.each_part())
     for messages, expected in ((None, range(view.victims)), (chosen, [0, 2, view.victims - 1])):

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from fedleak.core.errors import InputError
-from fedleak.core.metric_table import METRICS, Metric
+from fedleak.core.metric import Metric
+from fedleak.core.metric_table import METRICS
 from fedleak.reports.tables import (
     ReportTable,
     axis,

@@ -23,8 +23,20 @@ from fedleak.core.errors import InputError
 from fedleak.core.io.files import regular_file, unpacked_limit
 
 DAMAGED = (
-    *(OSError, ValueError, TypeError, EOFError, RuntimeError, SyntaxError, KeyError, OverflowError, MemoryError),
-    *(AttributeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError),
+    OSError,
+    ValueError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    SyntaxError,
+    KeyError,
+    OverflowError,
+    MemoryError,
+    AttributeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    tokenize.TokenError,
 )
 """What numpy and zipfile raise on damaged, encrypted or foreign archives, their compression and their headers."""
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -45,6 +57,7 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return dict(load(path.read_bytes()))
         if path.suffix == ".npz":
+            # Before memory is allocated: a small file may claim to hold any number of zeros.
             check_npz(path, unpacked_limit(size))
             with np.load(path, allow_pickle=False) as file:
                 return {name: torch.from_numpy(np.asarray(file[name], order="C")) for name in file.files}
@@ -69,12 +82,16 @@ def check_npz(path: Path, most: int) -> None:
         members = archive.infolist()
         if len({member.filename for member in members}) < len(members):
             raise ValueError("an array of the same name twice")
+        # The directory of the archive says how much each member unpacks to.
         if sum(member.file_size for member in members) > most:
             raise ValueError(f"arrays of more than {most} bytes, packed into {path.stat().st_size}")
         for member in members:
             with archive.open(member) as file:
-                shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
-            if dtype.hasobject or math.prod(shape) * dtype.itemsize > member.file_size or min(shape, default=0) < 0:
+                version = np.lib.format.read_magic(file)
+                shape, _, dtype = _HEADERS[version](file)
+            # numpy allocates what the header says, before it finds that the member holds less. Objects are pickles.
+            is_larger = math.prod(shape) * dtype.itemsize > member.file_size
+            if dtype.hasobject or is_larger or min(shape, default=0) < 0:
                 raise ValueError(f"{member.filename[:60]!r} with a header of another size than its numbers")
 
 
@@ -97,6 +114,7 @@ def store_arrays(key: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     try:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
+        # Written elsewhere in the same folder, and renamed: a reader sees no part of a file.
         with tempfile.TemporaryDirectory(dir=folder) as unfinished:
             path = Path(unfinished) / "arrays.npz"
             np.savez(path, **arrays)  # type: ignore[arg-type]

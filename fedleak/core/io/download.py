@@ -50,6 +50,7 @@ def fetch_archive(archive: Archive, root: Path, *, target: Path) -> None:
         try:
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=root) as unfinished:
+                # Unpacked elsewhere and renamed, so that the target is there whole or not at all.
                 unzip = pooch.Unzip(members=[name], extract_dir=unfinished)
                 fname = archive.url.rsplit("/", 1)[-1]
                 pooch.retrieve(
@@ -80,8 +81,10 @@ def fetch_torchvision(
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Holds a lock; none if the folder is not writable, because then no process can download into it."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as open_files:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            fcntl.flock(held.enter_context(path.open("a")), fcntl.LOCK_EX)
+            # The lock ends with the open file; if the process dies, the system closes it.
+            lock_file = open_files.enter_context(path.open("a"))
+            fcntl.flock(lock_file, fcntl.LOCK_EX)
         yield

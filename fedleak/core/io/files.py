@@ -39,14 +39,15 @@ def inside(folder: Path, name: object, *, what: str) -> Path:
     Raises:
         InputError: the name is no text, is absolute, or leads out of the folder, also by a link.
     """
-    right = isinstance(name, str) and 0 < len(name) < 1000 and name.isprintable()
+    is_name = isinstance(name, str) and 0 < len(name) < 1000 and name.isprintable()
     try:
         path = folder / str(name)
-        within = right and path.resolve().is_relative_to(folder.resolve()) and ".." not in path.parts
+        # Resolved, so that a link inside of the folder that leads out of it is refused as well.
+        is_inside = is_name and path.resolve().is_relative_to(folder.resolve()) and ".." not in path.parts
     except (OSError, RuntimeError, ValueError):
-        within = False
+        is_inside = False
     require(
-        within and not Path(str(name)).is_absolute(),
+        is_inside and not Path(str(name)).is_absolute(),
         f"the name of a file in {folder} as {what}",
         repr(name),
         "Copy the file next to the manifest, and give its name relative to that folder.",

@@ -17,6 +17,7 @@ BadRows = Literal["error", "drop"]
 _LONGEST_FIELD = 2**31 - 1
 """Characters; Python's own limit of 131,072 is less than some blog posts have."""
 _NAMED = 5
+"""Lines that a message names of those that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Field:
 
 def matching(pattern: str, meaning: str, convert: Callable[[str], Any] = str) -> Field:
     """Text that a regular expression matches completely, then converted."""
-    whole = re.compile(pattern)
+    complete = re.compile(pattern)
 
     def checked(text: str) -> Any:
-        if whole.fullmatch(text) is None:
+        if complete.fullmatch(text) is None:
             raise ValueError(text)
         return convert(text)
 
@@ -49,6 +50,7 @@ def number(least: float, most: float) -> Field:
 
     def checked(text: str) -> float:
         value = float(text)
+        # float() reads inf, nan, 1e3 and 1_000 as well.
         if not least <= value <= most or not _DECIMAL.fullmatch(text):
             raise ValueError(text)
         return value
@@ -79,27 +81,32 @@ class Unparsable:
     expected: str = ""
     found: str = ""
 
-    def add(self, line: int, expected: str = "", found: str = "") -> None:
+    def add(self, line: int, expected: str = "", wrong_text: str = "") -> None:
         """Counts one more."""
         if not self.count:
-            self.expected, self.found = expected, found
+            self.expected, self.found = expected, wrong_text
         self.merge(Unparsable(1, [line]))
 
-    def merge(self, other: "Unparsable") -> None:
+    def merge(self, further: "Unparsable") -> None:
         """Adds those of another file."""
-        self.count += other.count
-        self.lines = [*self.lines, *other.lines][:_NAMED]
+        self.count += further.count
+        self.lines = [*self.lines, *further.lines][:_NAMED]
 
     def refuse(self, path: Path, expected: str, bad_rows: BadRows) -> None:
         """Ends the reading if there are any and they are not to be left out."""
-        if self.count and bad_rows == "error":
-            first = f"{self.found} in line {self.lines[0]}: " if self.found else ""
-            lines = ", ".join(map(str, self.lines)) + ("" if self.count == len(self.lines) else " ...")
-            raise InputError(
-                expected=self.expected or expected,
-                found=f"{first}{self.count} unparsable rows of {path}, in lines {lines}",
-                way_out="Correct them or download the file again, or set bad_rows: drop where the data set has it.",
-            )
+        if not self.count or bad_rows != "error":
+            return
+        first = ""
+        if self.found:
+            first = f"{self.found} in line {self.lines[0]}: "
+        listed_lines = ", ".join(map(str, self.lines))
+        if self.count != len(self.lines):
+            listed_lines += " ..."
+        raise InputError(
+            expected=self.expected or expected,
+            found=f"{first}{self.count} unparsable rows of {path}, in lines {listed_lines}",
+            way_out="Correct them or download the file again, or set bad_rows: drop where the data set has it.",
+        )
 
 
 def read_table(
@@ -132,25 +139,40 @@ def read_table(
     """
     check_file(path, page)
     check_utf8(path)
-    names, found, unparsable = list(columns), list[list[Any]](), Unparsable()
-    with path.open(encoding="utf-8-sig", newline="" if separator == "," else None) as file:
-        rows = _quoted_rows(file) if separator == "," else _plain_rows(file, separator)
-        line, first = next(rows, (0, []))
-        if header is False or (header is None and len(first or ()) == len(names) and not set(names) & set(first or ())):
+    names = list(columns)
+    fields = [columns[name] for name in names]
+    table: list[list[Any]] = []
+    unparsable = Unparsable()
+    # Only the reader of CSV must see the ends of lines as they are: they may stand within quotes.
+    is_csv = separator == ","
+    with path.open(encoding="utf-8-sig", newline="" if is_csv else None) as file:
+        rows = _quoted_rows(file) if is_csv else _plain_rows(file, separator)
+        line, header_row = next(rows, (0, []))
+        first_row = header_row or ()
+        # Without a word of the caller, a first row is one of values if it has all columns and none of their names.
+        is_headless = header is None and len(first_row) == len(names) and not set(names) & set(first_row)
+        if header is False or is_headless:
             require(line, f"rows in {path.name}", f"an empty file at {path}", f"Download it again from {page}.")
-            rows, first = chain([(line, first)], rows), names
-        places = _places(first, names, path, page)
-        fields = [columns[name] for name in names]
-        expected = f"{len(first or ())} fields separated by {separator!r} in every row ({', '.join(names)} among them)"
+            rows = chain([(line, header_row)], rows)
+            header_row = names
+        positions = _column_positions(header_row, names, path, page)
+        width = len(header_row or ())
+        expected = f"{width} fields separated by {separator!r} in every row ({', '.join(names)} among them)"
         for line, row in rows:
-            if row is None or len(row) != len(first or ()):
-                unparsable.add(line, expected, "broken quotes" if row is None else f"{len(row)} fields")
+            if row is None:
+                unparsable.add(line, expected, "broken quotes")
                 continue
-            values = _converted(names, fields, [row[place] for place in places], line, unparsable)
+            if len(row) != width:
+                unparsable.add(line, expected, f"{len(row)} fields")
+                continue
+            values = _converted(names, fields, [row[position] for position in positions], line, unparsable)
             if values is not None and (keep is None or keep(values)):
-                found.append(values)
+                table.append(values)
     unparsable.refuse(path, expected, bad_rows)
-    return {name: [values[place] for values in found] for place, name in enumerate(names)}, unparsable
+    values_by_name = {}
+    for column, name in enumerate(names):
+        values_by_name[name] = [values[column] for values in table]
+    return values_by_name, unparsable
 
 
 def read_json_lines(path: Path, parse: Callable[[Any], Any], *, page: str) -> Iterator[tuple[int, int, Any]]:
@@ -182,7 +204,8 @@ def parse_json_line(line: bytes, parse: Callable[[Any], Any]) -> Any:
 
 
 def _plain_rows(file: Any, separator: str) -> Iterator[tuple[int, list[str] | None]]:
-    return ((line, text.rstrip("\n").split(separator)) for line, text in enumerate(file, 1))
+    for line, text in enumerate(file, 1):
+        yield line, text.rstrip("\n").split(separator)
 
 
 def _quoted_rows(file: Any) -> Iterator[tuple[int, list[str] | None]]:
@@ -190,6 +213,7 @@ def _quoted_rows(file: Any) -> Iterator[tuple[int, list[str] | None]]:
     csv.field_size_limit(_LONGEST_FIELD)
     reader = csv.reader(file, strict=True)
     while True:
+        # A quoted field may span lines, and the reader counts them after the row.
         line = reader.line_num + 1
         try:
             row = next(reader)
@@ -202,13 +226,18 @@ def _quoted_rows(file: Any) -> Iterator[tuple[int, list[str] | None]]:
             yield line, row
 
 
-def _places(header: Sequence[str] | None, names: Sequence[str], path: Path, page: str) -> list[int]:
+def _column_positions(header: Sequence[str] | None, names: Sequence[str], path: Path, page: str) -> list[int]:
     stripped = [name.strip() for name in header or ()]
     missing = next((name for name in names if name not in stripped), None)
     if missing is not None:
-        there = "broken quotes" if header is None else f"no {missing} among {', '.join(stripped)[:200] or 'nothing'}"
-        expected = f"the columns {', '.join(names)} in the first line of {path.name}"
-        raise InputError(expected=expected, found=f"{there} at {path}", way_out=f"Download the file again from {page}.")
+        problem = f"no {missing} among {', '.join(stripped)[:200] or 'nothing'}"
+        if header is None:
+            problem = "broken quotes"
+        raise InputError(
+            expected=f"the columns {', '.join(names)} in the first line of {path.name}",
+            found=f"{problem} at {path}",
+            way_out=f"Download the file again from {page}.",
+        )
     return [stripped.index(name) for name in names]
 
 
@@ -217,10 +246,10 @@ def _converted(
 ) -> list[Any] | None:
     """The values of a row; None if a field holds something else."""
     values = []
-    for name, one, text in zip(names, fields, texts, strict=True):
+    for name, column, text in zip(names, fields, texts, strict=True):
         try:
-            values.append(one.convert(text))
+            values.append(column.convert(text))
         except (ValueError, OverflowError):
-            unparsable.add(line, f"{one.meaning} as {name}", repr(text[:100]))
+            unparsable.add(line, f"{column.meaning} as {name}", repr(text[:100]))
             return None
     return values

@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fedleak.core.metric_table import Metric, metric_names
+from fedleak.core.metric import Metric
+from fedleak.core.metric_table import metric_names
 from fedleak.core.ranges import check_fields
 from fedleak.core.view import RoundView
 from fedleak.evaluation.scores import score_table

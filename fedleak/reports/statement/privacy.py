@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedleak.core.epsilon_bounds import bound_at, gaussian_at
+from fedleak.core.bounds_at_delta import bound_at, gaussian_at
 from fedleak.core.errors import ViewError
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.evaluation.result_names import ATTACKS

@@ -10,7 +10,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from fedleak.core.metric_table import SHARE, Metric
+from fedleak.core.metric import SHARE, Metric
 from fedleak.evaluation.evaluation import Evaluation
 from fedleak.tables.after.step import AfterStep
 from fedleak.tables.cell_cache import CellRun

@@ -10,7 +10,7 @@ from fedleak.client.auxiliary_images import auxiliary
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.nets.classifiers import ClassifierOptions
 from fedleak.core.errors import ViewError
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from tests.attacks.runs import with_deltas, with_noise
 from tests.composition_toys import estimate, l1, learner, views
 

@@ -23,8 +23,8 @@ from fedleak.client.simulated_clients import nearby_compositions
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
 from fedleak.core.estimates import EstimateError
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release
 from tests.attacks.runs import of_noise, plain_view
 from tests.composition_toys import estimate, l1, views
 

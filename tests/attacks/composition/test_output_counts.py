@@ -13,8 +13,9 @@ from fedleak.attacks.composition.ilrg import ILRG
 from fedleak.attacks.composition.output_counts import OutputCounts, _mean_step, class_counts
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release, RoundView
+from fedleak.core.view import RoundView
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.recordings.recording import Recording
 from tests.attacks.runs import of_noise, of_others, run, with_noise

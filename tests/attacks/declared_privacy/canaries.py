@@ -6,7 +6,8 @@ from fedleak.attacks.declared_privacy.canary_bounds import CanaryBounds
 from fedleak.core.attack import Attack
 from fedleak.core.estimates import Scores
 from fedleak.core.history import History
-from fedleak.core.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, Release
+from fedleak.core.release import Release
+from fedleak.core.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS
 
 CLIP, SIZE = 1.0, 300
 MU_OF_8 = 1.6658

@@ -3,7 +3,7 @@
 import torch
 
 from fedleak.core.history import History
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from fedleak.defenses.secure_aggregation import SecureSum
 from tests.attacks.runs import plain_view
 

@@ -17,8 +17,8 @@ from fedleak.core.errors import ViewError
 from fedleak.core.estimates import Detail
 from fedleak.core.gaussian_budget import gaussian_epsilon
 from fedleak.core.history import History
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release
 from fedleak.defenses.base import Update
 from fedleak.defenses.local_dp import LocalDP
 from tests.attacks.declared_privacy.sums import sums_of

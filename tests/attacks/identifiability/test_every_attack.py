@@ -12,8 +12,9 @@ from fedleak.client.margin_losses import LossName
 from fedleak.client.matrix_factorization import MFAlgorithm
 from fedleak.core.attack import Attack
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import ITEM_EMBEDDING, Release
+from fedleak.core.view import ITEM_EMBEDDING
 from tests.attacks.runs import of_others, run, with_deltas
 from tests.vector_toys import Victims, agreeing, campaign
 

@@ -5,7 +5,7 @@ import torch
 
 from fedleak.attacks.re_identification.word_counts import BIAS, WEIGHT, _bias_changes
 from fedleak.core.history import History
-from fedleak.core.view import Release
+from fedleak.core.release import Release
 from tests.attacks.runs import plain_view
 
 

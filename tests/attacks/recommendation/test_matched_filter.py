@@ -8,9 +8,10 @@ import torch
 from fedleak.attacks.interactions.estimates import InteractionEstimate
 from fedleak.attacks.recommendation.matched_filter import MatchedFilter
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.scoring import auc_per_victim
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import ITEM_EMBEDDING, Release, RoundView
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
 from tests.attacks.runs import run
 from tests.toys import leaky_view, with_shuffled_labels
 

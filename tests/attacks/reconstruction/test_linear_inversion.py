@@ -13,8 +13,9 @@ from fedleak.attacks.reconstruction.linear_published import LinearRatio
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.nets.classifiers import ClassifierOptions
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release, RoundView
+from fedleak.core.view import RoundView
 from fedleak.evaluation.failures import unfit
 from tests.attacks.runs import of_noise, of_others, run, with_deltas, with_noise
 from tests.inversion_toys import SHAPE, changed, pictures, server_view, truth_of

@@ -11,8 +11,9 @@ from fedleak.attacks.reconstruction.sentence_span import moved_rows
 from fedleak.attacks.reconstruction.span_estimate import SpanEstimate
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release, RoundView
+from fedleak.core.view import RoundView
 from fedleak.defenses.local_dp import LocalDP
 from tests.attacks.runs import of_noise, run
 from tests.text_toys import CLIENTS, KINDS, WORDS, plain, seen

@@ -19,8 +19,9 @@ from fedleak.client.nets.classifiers import build_classifier
 from fedleak.client.record_losses import record_gradients, weighted_gradient
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES, Release, RoundView
+from fedleak.core.view import CANDIDATE_LABELS, CANDIDATES, RoundView
 from tests.attacks.runs import of_others, run
 from tests.membership_toys import CLIENTS, NETWORK, ONE_EPOCH, SHAPE, learner, scored, several_rounds, toy
 

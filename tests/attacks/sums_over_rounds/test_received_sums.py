@@ -11,7 +11,8 @@ from fedleak.client.algorithm import ExampleAlgorithm
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
 from fedleak.core.history import History
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 from fedleak.recordings.recording import Recording
 from tests.attacks.runs import plain_view
 from tests.composition_toys import learner

@@ -12,7 +12,8 @@ from fedleak.attacks.words.adapter_words import AdapterWords
 from fedleak.attacks.words.estimates import WordSetEstimate
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.core.errors import ViewError
-from fedleak.core.view import Release, RoundView
+from fedleak.core.release import Release
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run, with_deltas
 from tests.transformer_toys import (
     LLAMA,

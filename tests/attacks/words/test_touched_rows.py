@@ -11,8 +11,9 @@ from fedleak.attacks.words.touched_rows import TouchedRows, embedding_table
 from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.text import EMBEDDING
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import Release, RoundView
+from fedleak.core.view import RoundView
 from tests.attacks.runs import of_others, run, with_deltas, with_noise
 from tests.word_toys import STEP, words_seen
 

@@ -16,9 +16,9 @@ from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.network import ClassifierAlgorithm
 from fedleak.commands.convert import ConvertOptions, convert
 from fedleak.commands.shared.open_recording import open_recording
+from fedleak.core.batch_norm import is_statistic
 from fedleak.core.errors import InputError
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import is_statistic
 from fedleak.recordings.recorded_learner import recorded_learner
 from fedleak.training.network_learner import NetworkLearner
 

@@ -16,7 +16,7 @@ from fedleak.datamodules.devices.device_split import Devices
 from fedleak.datamodules.devices.profiles import Profile
 from fedleak.datamodules.devices.sent140 import Sentiment140
 from fedleak.datamodules.devices.text import OwnedTextDataModule
-from fedleak.datamodules.devices.tokenization import TextOptions, Vocabulary, sentences_of, words_of
+from fedleak.datamodules.devices.tokenization import TokenizationOptions, Vocabulary, sentences_of, words_of
 from fedleak.datamodules.devices.user_filter import UserFilter
 from fedleak.datamodules.devices.yelp import Yelp
 from fedleak.training.data import FederatedDataModule
@@ -88,7 +88,7 @@ def test_the_corpus_files_need_not_be_xml(tmp_path: Path) -> None:
     files.write_blog_xml(tmp_path, files.posts([1], per_blogger=4))
     odd = "<Blog>\n\n<date>31,juillet,2004</date>\n<post>\n5 < 6 & caf\xe9 &nbsp;\x07ok.\nYes it is\n</post>\n\n</Blog>"
     (tmp_path / "blog" / "blogs" / "2.female.16.Arts.Leo.xml").write_bytes((4 * odd).encode("cp1252"))
-    data = blog(tmp_path, text=TextOptions(repeats="keep"))
+    data = blog(tmp_path, text=TokenizationOptions(repeats="keep"))
     found = [words for owner, _, words in sentences(data) if owner == 1]
     assert found == 4 * ["5 6 café ok", "yes it is"]
     assert data.examples.dropped.undated == 8
@@ -155,12 +155,12 @@ def test_what_is_short_cut_or_repeated_is_counted(tmp_path: Path) -> None:
     text = "One two three. One two three. Hi. A much longer sentence than that."
     rows = [("1", f"0{day},May,2004", text) for day in (3, 2, 1)] + [("2", "01,May,2004", "One two three.")] * 3
     files.write_blog_csv(tmp_path, rows)
-    options = TextOptions(words=4)
+    options = TokenizationOptions(words=4)
     data = blog(tmp_path, users=UserFilter(fewest=3), text=options)
     assert data.examples.counts().tolist() == [2, 1]
     dropped = data.examples.dropped
     assert (dropped.short, dropped.cut, dropped.repeated) == (3, 1, 9)
-    kept = blog(tmp_path, users=UserFilter(fewest=3), text=TextOptions(words=4, repeats="keep")).examples
+    kept = blog(tmp_path, users=UserFilter(fewest=3), text=TokenizationOptions(words=4, repeats="keep")).examples
     assert (kept.counts().tolist(), kept.dropped.repeated) == ([9, 3], 0)
 
 
@@ -243,7 +243,7 @@ def test_no_text_of_a_user_is_on_both_devices(tmp_path: Path) -> None:
         return sum(len(anonymous & known) for anonymous, known in texts)
 
     assert shared() == 0
-    assert shared(text=TextOptions(repeats="keep")) == 3
+    assert shared(text=TokenizationOptions(repeats="keep")) == 3
 
 
 def test_a_profile_of_words(tmp_path: Path) -> None:
@@ -386,8 +386,8 @@ def test_what_is_missing_is_named_with_where_to_get_it(tmp_path: Path) -> None:
     ("make", "expected"),
     [
         (lambda: UserFilter(fewest=0), "fewest of at least 1"),
-        (lambda: TextOptions(words=0), "words of at least 1"),
-        (lambda: TextOptions(vocabulary=2), "vocabulary of at least 3"),
+        (lambda: TokenizationOptions(words=0), "words of at least 1"),
+        (lambda: TokenizationOptions(vocabulary=2), "vocabulary of at least 3"),
         (lambda: Vocabulary(["a", "a"]), "every word of a vocabulary once"),
         (lambda: Blog(most_background=0), "most_background of at least 1"),
     ],
@@ -405,9 +405,11 @@ def test_the_real_sets_have_their_sizes() -> None:
     assert (examples.num_users, len(data.vocabulary)) == (58, 5000)
     assert examples.groups.max() < 12_000
     assert 0 < examples.dropped.undated < 0.05 * len(examples)
-    tweets = Sentiment140(root=str(REAL), users=UserFilter(fewest=1), text=TextOptions(repeats="keep", fewest_words=1))
+    tweets = Sentiment140(
+        root=str(REAL), users=UserFilter(fewest=1), text=TokenizationOptions(repeats="keep", fewest_words=1)
+    )
     assert tweets.examples.num_users == 2875
-    yelp = Yelp(root=str(REAL), users=UserFilter(fewest=1), text=TextOptions(repeats="keep", fewest_words=1))
+    yelp = Yelp(root=str(REAL), users=UserFilter(fewest=1), text=TokenizationOptions(repeats="keep", fewest_words=1))
     assert (yelp.examples.num_users, len(yelp.examples)) == (6403, 10_000)
 
 

@@ -11,8 +11,9 @@ from fedleak.attacks.interactions.baselines import Popularity
 from fedleak.attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from fedleak.attacks.words.estimates import WordSetEstimate
 from fedleak.core.attack import Attack
+from fedleak.core.release import Release
 from fedleak.core.threat_model import ThreatModel
-from fedleak.core.view import POPULARITY, Release, RoundView
+from fedleak.core.view import POPULARITY, RoundView
 from fedleak.evaluation.posterior.posterior import with_posteriors
 from fedleak.evaluation.runner import Evaluation, attack_view, joined
 from fedleak.evaluation.summary import paired_differences, summarise

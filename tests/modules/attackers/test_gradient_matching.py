@@ -14,9 +14,10 @@ from fedleak.client.engine.local_hyperparameters import LocalTraining
 from fedleak.client.fncf import FNCFAlgorithm
 from fedleak.client.recommendation import RecommenderAlgorithm
 from fedleak.core.errors import ViewError
+from fedleak.core.release import Release
 from fedleak.core.scoring import auc_per_victim
 from fedleak.core.seeding import generator_for
-from fedleak.core.view import ITEM_EMBEDDING, Release, RoundView
+from fedleak.core.view import ITEM_EMBEDDING, RoundView
 from fedleak.defenses.update_l1 import UpdateL1
 from fedleak.modules.attackers.gradient_matching import Code, InteractionMatching
 from fedleak.modules.learners.fncf import FNCF

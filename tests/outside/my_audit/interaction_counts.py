@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedleak.core.attack import Attack
 from fedleak.core.estimates import Estimate, Scores, check_tensor
-from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.core.metric import POSITIVE, Metric
 from fedleak.core.taxonomy import PROPERTY
 from fedleak.core.threat_model import ThreatModel
 from fedleak.core.view import ITEM_EMBEDDING, RoundView, View

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.core.metric import POSITIVE, Metric
 from fedleak.evaluation.runner import Evaluation
 from fedleak.tables.after import AfterStep
 from fedleak.tables.cell_cache import CellRun

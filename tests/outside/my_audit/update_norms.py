@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 import torch
 
-from fedleak.core.metric_table import POSITIVE, Metric
+from fedleak.core.metric import POSITIVE, Metric
 from fedleak.evaluation.steps import RecordingRun, RecordingStep
 
 
